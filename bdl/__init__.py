@@ -9,7 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bdl.api import Classifier, Regressor, benchmark, calibration, export, fit, load, posterior, results
+    from bdl.api import (
+        Classifier,
+        Regressor,
+        benchmark,
+        calibration,
+        export,
+        fit,
+        load,
+        posterior,
+        results,
+    )
 
 __version__: str
 

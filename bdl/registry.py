@@ -1,7 +1,8 @@
 """Named components, imported only when they are used, and the benchmarks that come with the package.
 
-A registry maps names to ``"module:attribute"`` strings, so listing names costs nothing. Third parties
-add names through an entry-point group; a single file is named directly as ``path/to/file.py:attribute``.
+A registry maps names to ``"module:attribute"`` strings, so listing names costs nothing. Third
+parties add names through an entry-point group; a single file is named directly as
+``path/to/file.py:attribute``.
 """
 
 import importlib
@@ -39,11 +40,13 @@ class Registry:
     contract
         Protocol that every component follows, ``"module:attribute"``; empty for none.
     bases
-        Base classes, ``"module:attribute"``; every component is derived from one of them, if there are any.
+        Base classes, ``"module:attribute"``; every component is derived from one of them, if there
+        are any.
 
     Notes
     -----
-    Entry points of the group ``bdl.<kind>s`` join the built-in names; a built-in name cannot be replaced.
+    Entry points of the group ``bdl.<kind>s`` join the built-in names; a built-in name cannot be
+    replaced.
     """
 
     kind: str
@@ -70,16 +73,23 @@ class Registry:
         if target is None:
             raise unknown(self.kind, name, self.targets)
         location, _, attribute = target.rpartition(":")
-        module = _load_file(self.kind, Path(location)) if location.endswith(".py") else _load(self.kind, location)
+        module = (
+            _load_file(self.kind, Path(location))
+            if location.endswith(".py")
+            else _load(self.kind, location)
+        )
         try:
             return getattr(module, attribute)
         except AttributeError:
-            raise InputError(f"{self.kind} '{name}': {location} defines no '{attribute}'") from None
+            raise InputError(
+                f"{self.kind} '{name}': {location} defines no '{attribute}'"
+            ) from None
 
     def adapter(self, name: str) -> "TypeAdapter[Any]":
         """Return what checks the settings of a component against the annotations of its dataclass.
 
-        `InputError` if there is no such component, it is not a dataclass, or lacks a part of its contract.
+        `InputError` if there is no such component, it is not a dataclass, or lacks a part of its
+        contract.
         """
         component = self.get(name)
         if not (isinstance(component, type) and is_dataclass(component)):
@@ -91,13 +101,15 @@ class Registry:
     def build(self, name: str, settings: Mapping[str, Any]) -> Any:
         """Make a component: an instance of a registered dataclass, or else what is registered.
 
-        The name is as in `get`, and settings are JSON values, a list for a tuple. `InputError` if there is no such
-        component, or the settings are not what it takes.
+        The name is as in `get`, and settings are JSON values, a list for a tuple. `InputError` if
+        there is no such component, or the settings are not what it takes.
         """
         component = self.get(name)
         if not isinstance(component, type):
             if settings:
-                raise InputError(f"{self.kind} '{name}' has no settings: remove {', '.join(settings)}")
+                raise InputError(
+                    f"{self.kind} '{name}' has no settings: remove {', '.join(settings)}"
+                )
             return component
         self.adapter(name)
         from pydantic import ValidationError  # not wanted by those who only list names
@@ -127,7 +139,8 @@ class Registry:
 class Label(str):
     """What rows, tables and file names call a component with settings, for example ``fa_100_10``.
 
-    It is text, equal to any text that reads the same, which knows the component that it stands for.
+    It is text, equal to any text that reads the same, which knows the component that it stands
+    for.
 
     Parameters
     ----------
@@ -148,13 +161,16 @@ class Label(str):
         label.name, label.settings = name or str(text), dict(settings or {})
         return label
 
-    def __getnewargs__(self) -> tuple[str, str, dict[str, Any]]:  # type: ignore[override]  # has more than its text
+    # has more than its text
+    def __getnewargs__(self) -> tuple[str, str, dict[str, Any]]:  # type: ignore[override]
         return str(self), self.name, self.settings
 
     @cached_property
     def key(self) -> str:
         """Canonical JSON of the text, the name and the settings: labels that read the same may differ in these."""
-        return json.dumps([str(self), self.name, self.settings], sort_keys=True, separators=(",", ":"))
+        return json.dumps(
+            [str(self), self.name, self.settings], sort_keys=True, separators=(",", ":")
+        )
 
 
 @lru_cache(maxsize=256)
@@ -166,32 +182,43 @@ def _adapter(component: type) -> "TypeAdapter[Any]":
 
 @lru_cache(maxsize=512)
 def _made(component: type, settings: str) -> Any:
-    # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
+    # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a
+    # tuple.
     return _adapter(component).validate_json(settings, strict=True)
 
 
 @lru_cache(maxsize=512)
 def _lacking(kind: str, contract: str, component: type) -> str | None:
     module, _, protocol = contract.partition(":")
-    wanted = {name for name in vars(getattr(_load(kind, module), protocol)) if not name.startswith("_")}
+    wanted = {
+        name for name in vars(getattr(_load(kind, module), protocol)) if not name.startswith("_")
+    }
     known = {*dir(component), *vars(component).get("__dataclass_fields__", ())}
-    missing = sorted(wanted - known | wanted & getattr(component, "__abstractmethods__", frozenset()))
+    missing = sorted(
+        wanted - known | wanted & getattr(component, "__abstractmethods__", frozenset())
+    )
     return f"{', '.join(missing)}; see {contract}" if missing else None
 
 
 def outside_file(component: object) -> tuple[str, str] | None:
     """Return the name of the file of a component that lives outside the package, and the digest of its content.
 
-    The component is a class or function, an instance of a class, or the name of a module that is imported. The name is
-    without the folder, and the digest the SHA-256 (hex) of the bytes that were imported. None for a component of the
-    package itself, and where there is no file.
+    The component is a class or function, an instance of a class, or the name of a module that is
+    imported. The name is without the folder, and the digest the SHA-256 (hex) of the bytes that
+    were imported. None for a component of the package itself, and where there is no file.
     """
-    name = component if isinstance(component, str) else getattr(component, "__module__", type(component).__module__)
+    name = (
+        component
+        if isinstance(component, str)
+        else getattr(component, "__module__", type(component).__module__)
+    )
     module = sys.modules.get(name)
     path = getattr(module, "__file__", None)
     if name.partition(".")[0] == __package__ or module is None or path is None:
         return None
-    return Path(path).name, getattr(module, _DIGEST, None) or sha256(Path(path).read_bytes()).hexdigest()
+    return Path(path).name, getattr(module, _DIGEST, None) or sha256(
+        Path(path).read_bytes()
+    ).hexdigest()
 
 
 def outside_place(error: BaseException) -> str | None:
@@ -199,16 +226,26 @@ def outside_place(error: BaseException) -> str | None:
 
     It is the innermost such place of the traceback.
     """
-    files = {module.__file__ for module in list(sys.modules.values()) if _DIGEST in getattr(module, "__dict__", ())}
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    files = {
+        module.__file__
+        for module in list(sys.modules.values())
+        if _DIGEST in getattr(module, "__dict__", ())
+    }
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files
+    ]
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
 
 
 def _load(kind: str, module: str) -> Any:
     try:
-        return sys.modules.get(module) or importlib.import_module(module)  # the first is ten times as fast
+        return sys.modules.get(module) or importlib.import_module(
+            module
+        )  # the first is ten times as fast
     except ModuleNotFoundError as error:
-        raise InputError(f"{kind}: cannot import '{module}' ({error}); is the package installed?") from None
+        raise InputError(
+            f"{kind}: cannot import '{module}' ({error}); is the package installed?"
+        ) from None
 
 
 _DIGEST = "__bdl_digest__"
@@ -216,7 +253,10 @@ _DIGEST = "__bdl_digest__"
 
 
 def _load_file(kind: str, path: Path) -> Any:
-    """Import a single file once per process, and again when its content has changed; its absolute path names it."""
+    """Import a single file once per process, and again when its content has changed.
+
+    Its absolute path names it.
+    """
     path = path.resolve()
     if not path.is_file():
         raise InputError(f"{kind}: no such file: {path}")
@@ -237,7 +277,9 @@ def _load_file(kind: str, path: Path) -> Any:
         exec(compile(content, str(path), "exec", dont_inherit=True), vars(module))
     except Exception as error:
         del sys.modules[name]
-        raise InputError(f"{kind}: {path} cannot be imported: {type(error).__name__}: {error}") from error
+        raise InputError(
+            f"{kind}: {path} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     return module
 
 

@@ -1,7 +1,7 @@
 """Counter-based random numbers: a trial's noise depends on its key and a counter, on nothing else.
 
-Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw 2011) in 32-bit integer tensors, so that it
-vectorises over trials, compiles and runs on any device.
+Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw 2011) in 32-bit integer tensors, so
+that it vectorises over trials, compiles and runs on any device.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ _PARITY = 0x1BD11BDA
 def trial_keys(identities: Iterable[Sequence[object]], stream: str) -> Tensor:
     """Hash R trial identities into generator keys, int32, (R, 2), on the CPU.
 
-    An identity is a sequence such as (seed, benchmark, dataset, entry, split, trial, fold); no part holds the unit
-    separator, a control character that joins them. `stream` says what the numbers are for; different streams of one
-    trial are independent.
+    An identity is a sequence such as (seed, benchmark, dataset, entry, split, trial, fold); no
+    part holds the unit separator, a control character that joins them. `stream` says what the
+    numbers are for; different streams of one trial are independent.
     """
     words = []
     for identity in identities:
@@ -56,11 +56,14 @@ def random_bits(keys: Tensor, step: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return threefry((keys[:, 0:1], keys[:, 1:2]), (step + torch.zeros_like(index), index))
 
 
-def random_normals(keys: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+def random_normals(
+    keys: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
     """Draw 2 x n standard normals a trial by Box-Muller: the cosine and the sine halves, (R, n) each.
 
-    `keys`, `step` and `n` are as in `random_bits`; ``float32`` uses 24 bits of each word, ``float64`` all 32. The
-    halves are not concatenated, because a compiler would then compute everything twice.
+    `keys`, `step` and `n` are as in `random_bits`; ``float32`` uses 24 bits of each word,
+    ``float64`` all 32. The halves are not concatenated, because a compiler would then compute
+    everything twice.
     """
     radius, angle = _polar(*random_bits(keys, step, n), dtype)
     return radius * angle.cos(), radius * angle.sin()
@@ -71,8 +74,8 @@ def normal_slice(
 ) -> Tensor:
     """Return a part of both halves of `random_normals` side by side, from `start` to `stop` of 2 n: (R, stop - start).
 
-    Nothing outside of the part is drawn, so that a long stream never has to be in memory. `n` may exceed what one
-    counter word holds; the rest is added to `step`.
+    Nothing outside of the part is drawn, so that a long stream never has to be in memory. `n` may
+    exceed what one counter word holds; the rest is added to `step`.
     """
     middle = min(max(n, start), stop)
     parts = []

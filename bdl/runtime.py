@@ -1,4 +1,7 @@
-"""Settings of the whole process: memory, threads, of which bits may depend, limits of time; and what is available."""
+"""Settings of the whole process: memory, threads, of which bits may depend, limits of time.
+
+And what is available.
+"""
 
 import ctypes
 import gc
@@ -21,19 +24,28 @@ SPINS = "2000"
 _KEPT = 2**31 - 1
 _MMAP_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -4, -3, -1  # malloc.h of glibc
 _LARGEST_MMAP_THRESHOLD = 32 << 20
-_VARIABLES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(_KEPT), "THP_MEM_ALLOC_ENABLE": "1"}
+_VARIABLES = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(_KEPT),
+    "THP_MEM_ALLOC_ENABLE": "1",
+}
 """The same for processes to come; the last makes torch ask for pages of 2 MB."""
 
 
 def keep_pages() -> None:
-    """Let large tensors take the memory that others left, where glibc allocates; for before torch is imported.
+    """Let large tensors take the memory that others left, where glibc allocates.
 
-    By itself glibc gets the memory of each tensor above 32 MB from the system and hands it back, and the system clears
-    it page by page: half of an update of a network with ten million parameters. What is kept is what was needed at
-    once, and more for the gaps: mostly up to a fifth, but up to three times as much in the worst case measured. An
-    environment that says something of it is left alone.
+    For before torch is imported.
+
+    By itself glibc gets the memory of each tensor above 32 MB from the system and hands it back,
+    and the system clears it page by page: half of an update of a network with ten million
+    parameters. What is kept is what was needed at once, and more for the gaps: mostly up to a
+    fifth, but up to three times as much in the worst case measured. An environment that says
+    something of it is left alone.
     """
-    told = any(name.startswith("MALLOC_") for name in os.environ) or "glibc.malloc" in os.getenv("GLIBC_TUNABLES", "")
+    told = any(name.startswith("MALLOC_") for name in os.environ) or "glibc.malloc" in os.getenv(
+        "GLIBC_TUNABLES", ""
+    )
     if told or not sys.platform.startswith("linux"):
         return
     os.environ.update({name: os.environ.get(name, value) for name, value in _VARIABLES.items()})
@@ -44,9 +56,9 @@ def keep_pages() -> None:
 def keep_freed_memory() -> bool:
     """Let the C library's allocator keep what is freed, for the rest of the process.
 
-    An update frees and takes the same few megabytes every millisecond. By default glibc gives them back to the system
-    each time, and half of the time of an update goes into page faults. Return False where the C library is not glibc;
-    nothing is changed then.
+    An update frees and takes the same few megabytes every millisecond. By default glibc gives them
+    back to the system each time, and half of the time of an update goes into page faults. Return
+    False where the C library is not glibc; nothing is changed then.
     """
     return _mallopt({_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: _KEPT})
 
@@ -60,10 +72,13 @@ def _mallopt(options: dict[int, int]) -> bool:
 
 
 def wait_briefly() -> None:
-    """Let threads fall asleep soon where the environment says nothing; for before torch is imported.
+    """Let threads fall asleep soon where the environment says nothing.
 
-    By itself libgomp waits awake for milliseconds. Where something else needs a core, the thread that is waited for
-    does not get it, and a run may take five times as long. On a quiet machine brief waits cost a tenth at most.
+    For before torch is imported.
+
+    By itself libgomp waits awake for milliseconds. Where something else needs a core, the thread
+    that is waited for does not get it, and a run may take five times as long. On a quiet machine
+    brief waits cost a tenth at most.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
@@ -84,7 +99,8 @@ def importing() -> Iterator[None]:
 def one_thread() -> Iterator[None]:
     """Run a block, or as a decorator a function, on one thread.
 
-    Libraries split the sums of linear algebra among threads, and round accordingly: with one, bits are always the same.
+    Libraries split the sums of linear algebra among threads, and round accordingly: with one, bits
+    are always the same.
     """
     import scipy.linalg  # noqa: F401  whose threads can be limited only once it is there
     import torch
@@ -107,8 +123,8 @@ class OverLimit(TimeoutError):
 def in_time(seconds: float | None, error: TimeoutError) -> Iterator[None]:
     """Hold a block to its time; None for as long as it takes. Blocks may stand in each other.
 
-    The error is raised when the time is over, between two steps of Python; only in the main thread, where alarms are
-    heard.
+    The error is raised when the time is over, between two steps of Python; only in the main
+    thread, where alarms are heard.
     """
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -122,14 +138,18 @@ def in_time(seconds: float | None, error: TimeoutError) -> Iterator[None]:
         yield
         return
     before, began = signal.signal(signal.SIGALRM, over), time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # again each second, in case a library goes on all the same
+    signal.setitimer(
+        signal.ITIMER_REAL, seconds, 1
+    )  # again each second, in case a library goes on all the same
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3), again)
+            signal.setitimer(
+                signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3), again
+            )
 
 
 _MEMINFO = Path("/proc/meminfo")
@@ -138,10 +158,15 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 
 def available_memory() -> int:
-    """Count the bytes of memory that are available; all of the machine's where the system does not say."""
+    """Count the bytes of memory that are available.
+
+    All of the machine's where the system does not say.
+    """
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, StopIteration):
-        line = next(line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable"))
+        line = next(
+            line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable")
+        )
         found = 1024 * int(line.split()[1])
     for path in _LIMITS:
         with suppress(OSError, ValueError):  # the word "max" stands for no limit
@@ -151,7 +176,9 @@ def available_memory() -> int:
 
 def available_cores() -> int:
     """Count the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
 
 
 def free_disk(folder: Path) -> int:

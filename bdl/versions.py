@@ -1,12 +1,15 @@
 """
 Hold the versions of what every result rests on.
 
-A version is a whole number. It goes up by one when the digits of a fit or of a score change; what does not change them,
-a renamed function or a new message, leaves it alone. ``scripts/golden.py`` holds the digits against the versions.
+A version is a whole number. It goes up by one when the digits of a fit or of a score change; what
+does not change them, a renamed function or a new message, leaves it alone. ``scripts/golden.py``
+holds the digits against the versions.
 """
 
 ENGINE_VERSION = 1
-"""Version of the training of batches: random numbers, minibatches, schedules, the batched engine and streams."""
+"""Version of the training of batches: random numbers, minibatches, schedules, the batched engine
+and streams.
+"""
 
 PREPARATION_VERSION = 1
 """Version of the preparation of data: splits and standardisation."""

@@ -1,10 +1,12 @@
 """How far timed updates are from what the fits of published runs took, compilation left out.
 
-    python scripts/bench_planner.py results/slang-logistic results/noisy-wine results/mnist-slang/cpu
+    python scripts/bench_planner.py results/slang-logistic results/noisy-wine
+    results/mnist-slang/cpu
 
-Folders are of published rows, by default all below ``results``; the data sets must be at hand. Updates are timed for up
-to ``--seconds`` in each folder, on this machine, and carried over to stages of as many updates, slot batches as wide,
-and compiled updates, as a dry run does. Scores are left out, which published seconds have in them.
+Folders are of published rows, by default all below ``results``; the data sets must be at hand.
+Updates are timed for up to ``--seconds`` in each folder, on this machine, and carried over to
+stages of as many updates, slot batches as wide, and compiled updates, as a dry run does. Scores
+are left out, which published seconds have in them.
 """
 
 import argparse
@@ -37,17 +39,27 @@ class Stage(NamedTuple):
 
 
 def stages(cell: Cell, rate: float, rows: pd.DataFrame) -> Iterator[Stage]:
-    """Return the stages of a cell of which rows say what they took; `rate` is how far rough seconds are off."""
+    """Return the stages of a cell of which rows say what they took.
+
+    `rate` is how far rough seconds are off.
+    """
     keys = {"dataset": str(cell.dataset), "entry": cell.entry, **cell.point.texts}
-    own = rows[(rows[list(keys)] == pd.Series(keys)).all(axis=1) & (rows.seconds > 0) & (rows.updates > 0)]
+    own = rows[
+        (rows[list(keys)] == pd.Series(keys)).all(axis=1) & (rows.seconds > 0) & (rows.updates > 0)
+    ]
     for _, fits in own.groupby("stage"):
         kinds = zip(fits.updates, fits.width, fits.compiled, strict=True)
-        rough = sum(rough_seconds(cell, updates, int(width), bool(compiled)) for updates, width, compiled in kinds)
+        rough = sum(
+            rough_seconds(cell, updates, int(width), bool(compiled))
+            for updates, width, compiled in kinds
+        )
         yield Stage(float(fits.seconds.sum()), rate * rough)
 
 
 def of_folder(place: Path, seconds: float) -> list[Stage]:
-    """Return the stages of the cells whose updates were timed; none if the rows do not say how they were made.
+    """Return the stages of the cells whose updates were timed.
+
+    None if the rows do not say how they were made.
 
     Raises
     ------
@@ -58,19 +70,33 @@ def of_folder(place: Path, seconds: float) -> list[Stage]:
     if text is None or not {"updates", "width", "compiled"} <= set(rows):
         return []
     cells = {cell.key: cell for cell in cells_of(Variant.parse(text, str(place)).benchmark)}
-    timed = time_updates([Left(cell, len(cell.splits), 0, 0, 0) for cell in cells.values()], [], seconds)
-    rates = {own.cell: own.seconds / rough_seconds(cells[own.cell], 1, own.width, False) for own in timed}
+    timed = time_updates(
+        [Left(cell, len(cell.splits), 0, 0, 0) for cell in cells.values()], [], seconds
+    )
+    rates = {
+        own.cell: own.seconds / rough_seconds(cells[own.cell], 1, own.width, False)
+        for own in timed
+    }
     return [stage for key, rate in rates.items() for stage in stages(cells[key], rate, rows)]
 
 
 def main() -> None:
     """Print a line for each folder, and how ratios of measured to estimated times are spread over stages."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="*", type=Path, help="of published rows")
-    parser.add_argument("--seconds", type=float, default=60.0, help="to time updates in each folder")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="to time updates in each folder"
+    )
     asked = parser.parse_args()
-    folders = asked.folders or sorted(path.parent for path in Path("results").rglob("trials.parquet"))
-    table, ratios = Table("folder", "stages", "measured (min)", "estimated (min)", "ratio"), list[float]()
+    folders = asked.folders or sorted(
+        path.parent for path in Path("results").rglob("trials.parquet")
+    )
+    table, ratios = (
+        Table("folder", "stages", "measured (min)", "estimated (min)", "ratio"),
+        list[float](),
+    )
     for place in folders:
         try:
             found = of_folder(place, asked.seconds)
@@ -79,7 +105,11 @@ def main() -> None:
         if found:
             measured, estimated = (sum(column) / 60 for column in zip(*found, strict=True))
             table.add_row(
-                str(place), str(len(found)), f"{measured:.1f}", f"{estimated:.1f}", f"{measured / estimated:.2f}"
+                str(place),
+                str(len(found)),
+                f"{measured:.1f}",
+                f"{estimated:.1f}",
+                f"{measured / estimated:.2f}",
             )
             ratios += [stage.measured / stage.estimated for stage in found]
     console = Console()

@@ -3,24 +3,25 @@
 Networks, one gradient an update but where it says otherwise:
 
 - ``13-50-1``, ReLU (D = 751), on 364 rows of synthetic data of Boston's shape, minibatches of 10. Also numpyro's
-  `SVI.update` with its diagonal and its low-rank guide (rank 1), where numpyro is installed: an epoch as one
-  ``jit(scan)``.
+  `SVI.update` with its diagonal and its low-rank guide (rank 1), where numpyro is installed: an
+  epoch as one ``jit(scan)``.
 - ``784-100-10`` (D = 79,510) on made-up digits, minibatches of 100: noisy Adam and noisy K-FAC, with statistics every
   10 updates and inverses every 100.
 - ``784-400-400-10`` (D = 478,410) on made-up digits, minibatches of 200.
 
-Beside them, the Laplace approximation of a trained network 13-50-1 on those 364 rows, by laplace-torch and by
-`bdl.fit`, which is told to stay at its weights: whole fits.
+Beside them, the Laplace approximation of a trained network 13-50-1 on those 364 rows, by
+laplace-torch and by `bdl.fit`, which is told to stay at its weights: whole fits.
 
-``torch Adam`` is a `torch.nn.Sequential`, autograd and `torch.optim.Adam`; IVON and bayesian-torch take its place where
-they are installed (``pip install --no-deps ivon-opt bayesian-torch``), with one sample. Methods run as `bdl.fit` runs
-them, traced and compiled. The unit of cost is the update, with its share of shuffling, gathering and noise. Contenders
-take turns, a repeat each; costs are medians over repeats, ratios to ``torch Adam`` medians of the ratios within a
-repeat. Tracing and compilation are left out of the cost, and stand beside it in seconds, from an empty cache. A whole
-fit is both: as many updates as 120 epochs of Boston have.
+``torch Adam`` is a `torch.nn.Sequential`, autograd and `torch.optim.Adam`; IVON and bayesian-torch
+take its place where they are installed (``pip install --no-deps ivon-opt bayesian-torch``), with
+one sample. Methods run as `bdl.fit` runs them, traced and compiled. The unit of cost is the
+update, with its share of shuffling, gathering and noise. Contenders take turns, a repeat each;
+costs are medians over repeats, ratios to ``torch Adam`` medians of the ratios within a repeat.
+Tracing and compilation are left out of the cost, and stand beside it in seconds, from an empty
+cache. A whole fit is both: as many updates as 120 epochs of Boston have.
 
-The JSON file has the keys ``system``, ``settings`` and ``networks`` (``us``, ``us_min``, ``ratio``,
-``setup_s``, by name of network and contender).
+The JSON file has the keys ``system``, ``settings`` and ``networks`` (``us``, ``us_min``,
+``ratio``, ``setup_s``, by name of network and contender).
 """
 
 import argparse
@@ -63,7 +64,11 @@ FAMILIES: Mapping[str, MinibatchMethod] = {
     "vifa": Vifa(latent_dim=1, gradients_per_update=1),
     "slang": Slang(rank=1, samples=1),
 }
-NOISY: Mapping[str, MinibatchMethod] = {"adam": Adam(), "noisy-adam": NoisyAdam(), "noisy-kfac": NoisyKfac()}
+NOISY: Mapping[str, MinibatchMethod] = {
+    "adam": Adam(),
+    "noisy-adam": NoisyAdam(),
+    "noisy-kfac": NoisyKfac(),
+}
 
 
 @dataclass(frozen=True)
@@ -102,9 +107,17 @@ NETWORKS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = command.plain(__doc__)
-    parser.add_argument("--repeats", type=command.count, default=7, help="times each contender is measured (7)")
-    parser.add_argument("--network", choices=NETWORKS, action="append", help="only this one (repeatable)")
-    parser.add_argument("--quick", action="store_true", help="nothing is compiled, one epoch: a check, no measurement")
+    parser.add_argument(
+        "--repeats", type=command.count, default=7, help="times each contender is measured (7)"
+    )
+    parser.add_argument(
+        "--network", choices=NETWORKS, action="append", help="only this one (repeatable)"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="nothing is compiled, one epoch: a check, no measurement",
+    )
     options = parser.parse_args(arguments)
     repeats = 1 if options.quick else options.repeats
     machine.confine(options.threads)
@@ -133,7 +146,9 @@ def contenders(network: Network, *, quick: bool) -> dict[str, Contender]:
         "bayesian-torch": (BayesianTorch, "bayesian_torch"),
     }
     found = {
-        name: Contender(partial(_timed, loop(network.sizes, x, y, network.batch_size).epoch, epochs))
+        name: Contender(
+            partial(_timed, loop(network.sizes, x, y, network.batch_size).epoch, epochs)
+        )
         for name, (loop, package) in loops.items()
         if find_spec(package)
     }
@@ -147,12 +162,17 @@ def contenders(network: Network, *, quick: bool) -> dict[str, Contender]:
             start = perf_counter()
             epoch = numpyro_epoch(guide, x, y)
             epoch()
-            found[f"numpyro {guide}"] = Contender(partial(_timed, epoch, epochs), perf_counter() - start)
+            found[f"numpyro {guide}"] = Contender(
+                partial(_timed, epoch, epochs), perf_counter() - start
+            )
     return found
 
 
 def laplaces(network: Network, curvature: str) -> dict[str, Contender]:
-    """Prepare Laplace approximations of one network, which is trained; a first one is not timed."""
+    """Prepare Laplace approximations of one network, which is trained.
+
+    A first one is not timed.
+    """
     x, y = _data(network)
     loop = TorchLoop(network.sizes, x, y, network.batch_size)
     for _ in range(20):
@@ -162,7 +182,9 @@ def laplaces(network: Network, curvature: str) -> dict[str, Contender]:
     inputs, targets = x.numpy(), y.numpy()
     fits = {
         "laplace-torch": lambda: laplace_torch(loop.net, x, y, curvature, NOISE_SD),
-        "laplace": lambda: bdl.fit(method, loop.net, "gaussian", inputs, targets, hyper, standardise="none"),
+        "laplace": lambda: bdl.fit(
+            method, loop.net, "gaussian", inputs, targets, hyper, standardise="none"
+        ),
     }
     return {name: Contender(partial(_once, fit)) for name, fit in fits.items()}
 
@@ -213,7 +235,10 @@ def _write(options: argparse.Namespace, networks: Mapping[str, Mapping[str, Cost
     report = {
         "system": machine.system(options.threads),
         "settings": {"repeats": options.repeats},
-        "networks": {name: {each: asdict(cost) for each, cost in costs.items()} for name, costs in networks.items()},
+        "networks": {
+            name: {each: asdict(cost) for each, cost in costs.items()}
+            for name, costs in networks.items()
+        },
     }
     options.json.write_text(json.dumps(report, indent=2) + "\n")
 

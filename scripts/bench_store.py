@@ -2,9 +2,10 @@
 
     python scripts/bench_store.py --rows 100000 1000000 --json results/bench_store.json
 
-A store of so many final rows is written to a folder of its own: 100 cells, each with as many splits as that takes.
-Each command is a process of its own; printed are the seconds of CPU that it takes, and its peak of memory, and before
-them the microseconds of CPU that appending takes a row, in the first and in the last tenth of the cells.
+A store of so many final rows is written to a folder of its own: 100 cells, each with as many
+splits as that takes. Each command is a process of its own; printed are the seconds of CPU that it
+takes, and its peak of memory, and before them the microseconds of CPU that appending takes a row,
+in the first and in the last tenth of the cells.
 """
 
 import argparse
@@ -48,7 +49,10 @@ COMMANDS = ("table", "table --format csv", "report")
 
 
 def write(place: Path, rows: int) -> tuple[Path, list[float]]:
-    """Write the benchmark and its store; return the file of the benchmark, and the seconds of appending each cell."""
+    """Write the benchmark and its store.
+
+    Return the file of the benchmark, and the seconds of appending each cell.
+    """
     file, draw, seconds = place / "many.yaml", random.Random(1), []
     file.write_text(yaml.safe_dump(CONTENT | {"splits": max(1, rows // 100)}))
     asked = load_variant(str(file))
@@ -91,9 +95,18 @@ def measure(rows: int) -> dict[str, Any]:
     """Measure appends and every command on a store of so many rows."""
     with tempfile.TemporaryDirectory() as folder:
         file, appends = write(Path(folder), rows)
-        ends = [1e6 * sum(some) / rows * 10 for some in (appends[:10], appends[-10:])]  # of 100 cells
-        print(f"{rows:,} rows: appended in {ends[0]:.0f} us each at first, {ends[1]:.0f} at last", flush=True)
-        found: dict[str, Any] = {"rows": rows, "append_us_first_tenth": ends[0], "append_us_last_tenth": ends[1]}
+        ends = [
+            1e6 * sum(some) / rows * 10 for some in (appends[:10], appends[-10:])
+        ]  # of 100 cells
+        print(
+            f"{rows:,} rows: appended in {ends[0]:.0f} us each at first, {ends[1]:.0f} at last",
+            flush=True,
+        )
+        found: dict[str, Any] = {
+            "rows": rows,
+            "append_us_first_tenth": ends[0],
+            "append_us_last_tenth": ends[1],
+        }
         for command in COMMANDS:
             name, *options = command.split()
             seconds, memory = measured(Path(folder), [name, str(file), *options])
@@ -104,7 +117,9 @@ def measure(rows: int) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure for each number of rows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args(arguments)

@@ -1,29 +1,32 @@
 """What training costs: the engine beside a plain PyTorch loop and JAX, in one run.
 
-All contenders train VIFA (K = 1, L = 4, Adam, each gradient clipped at norm 10) on a network with 13 inputs, 50
-ReLU units and one output (D = 751), minibatches of 10, synthetic data of Boston's shape (506 x 13, 364 training
-rows a trial). The unit of cost is the model-minibatch: one gradient of one model on one minibatch, with its share
-of everything an update needs.
+All contenders train VIFA (K = 1, L = 4, Adam, each gradient clipped at norm 10) on a network with
+13 inputs, 50 ReLU units and one output (D = 751), minibatches of 10, synthetic data of Boston's
+shape (506 x 13, 364 training rows a trial). The unit of cost is the model-minibatch: one gradient
+of one model on one minibatch, with its share of everything an update needs.
 
-- ``engine, compiled`` and ``engine, eager``: `bdl.training.engine.MinibatchFitting` itself, from shuffling to Adam.
+- ``engine, compiled`` and ``engine, eager``: `bdl.training.engine.MinibatchFitting` itself, from
+  shuffling to Adam.
 - ``plain loop``: one model and one minibatch at a time; autograd of the negative ELBO, gradients added up over the
   four minibatches of an update, `torch.optim.Adam`, `torch.randn`.
 - ``plain loop, tuned``: the same with one loss and one `backward` an update.
 - ``JAX``: ``jit(vmap(scan))`` with `jax.random`, where JAX is installed.
 
-Before anything is timed, one update from the same state with the same noise and minibatches must agree between all
-of them to 1e-5; otherwise the script ends with exit code 1.
+Before anything is timed, one update from the same state with the same noise and minibatches must
+agree between all of them to 1e-5; otherwise the script ends with exit code 1.
 
-Rules of fairness. Every contender shuffles each epoch, gathers its minibatches, draws its noise and works in
-float32. Set-up and compilation are left out of the cost and reported apart (compiler caches are cold). All have the
-same cores: ``--threads`` confines the process to so many, where the system allows it. Contenders take turns, a
-repeat each; costs are medians over repeats, ratios medians of the ratios within a repeat, so that a slow spell of
-the machine strikes all. The plain loop is not split over processes: it keeps one core busy, so compare it at
-``--threads 1`` as well. The engine's numbers are reproducible trial by trial, which the peers' are not.
+Rules of fairness. Every contender shuffles each epoch, gathers its minibatches, draws its noise
+and works in float32. Set-up and compilation are left out of the cost and reported apart (compiler
+caches are cold). All have the same cores: ``--threads`` confines the process to so many, where the
+system allows it. Contenders take turns, a repeat each; costs are medians over repeats, ratios
+medians of the ratios within a repeat, so that a slow spell of the machine strikes all. The plain
+loop is not split over processes: it keeps one core busy, so compare it at ``--threads 1`` as well.
+The engine's numbers are reproducible trial by trial, which the peers' are not.
 
-The JSON file has the keys ``system``, ``workload``, ``agreement`` (largest relative difference from the plain loop,
-by contender), ``contenders`` (``us``, ``us_min``, ``ratio`` to the first contender, ``setup_s``, by name) and, with
-``--scaling``, ``scaling`` (a list of `peers.scaling.Point`).
+The JSON file has the keys ``system``, ``workload``, ``agreement`` (largest relative difference
+from the plain loop, by contender), ``contenders`` (``us``, ``us_min``, ``ratio`` to the first
+contender, ``setup_s``, by name) and, with ``--scaling``, ``scaling`` (a list of
+`peers.scaling.Point`).
 """
 
 import argparse
@@ -90,7 +93,9 @@ def prepare(trials: int, epochs: int) -> dict[str, Contender]:
     found = {}
     if compiler_found():
         setup = timing.engine_setup(work)
-        found[COMPILED] = Contender(lambda: timing.engine_seconds(work, epochs, compile=True), setup)
+        found[COMPILED] = Contender(
+            lambda: timing.engine_seconds(work, epochs, compile=True), setup
+        )
     found[EAGER] = Contender(lambda: timing.engine_seconds(work, epochs, compile=False))
     found[LOOP] = Contender(lambda: timing.loop_seconds(work, epochs, together=False))
     found[TUNED_LOOP] = Contender(lambda: timing.loop_seconds(work, epochs, together=True))
@@ -101,7 +106,9 @@ def prepare(trials: int, epochs: int) -> dict[str, Contender]:
 
 
 def agree(trials: int, names: Sequence[str]) -> dict[str, float]:
-    """Compare one update of every contender with the plain loop's; the largest relative difference of each.
+    """Compare one update of every contender with the plain loop's.
+
+    The largest relative difference of each.
 
     The engine is stopped before and after the update, and the peers repeat it.
     """
@@ -112,7 +119,9 @@ def agree(trials: int, names: Sequence[str]) -> dict[str, float]:
             update = agreement.engine_update(work, compile)
             expected = agreement.loop_numbers(work, update)
             found[name] = agreement.difference(agreement.engine_numbers(update), expected)
-    found[TUNED_LOOP] = agreement.difference(agreement.loop_numbers(work, update, together=True), expected)
+    found[TUNED_LOOP] = agreement.difference(
+        agreement.loop_numbers(work, update, together=True), expected
+    )
     if JAX in names:
         found[JAX] = agreement.difference(agreement.jax_numbers(work, update), expected)
     return found
@@ -130,7 +139,13 @@ def _cost_table(costs: Mapping[str, Cost], trials: int) -> Table:
     for heading in ("median", "fastest", f"ratio to {next(iter(costs))}", "compilation (s)"):
         table.add_column(heading, justify="right")
     for name, cost in costs.items():
-        table.add_row(name, f"{cost.us:.2f}", f"{cost.us_min:.2f}", f"{cost.ratio:.2f}", number(cost.setup_s, 1))
+        table.add_row(
+            name,
+            f"{cost.us:.2f}",
+            f"{cost.us_min:.2f}",
+            f"{cost.ratio:.2f}",
+            number(cost.setup_s, 1),
+        )
     return table
 
 
@@ -146,8 +161,12 @@ def _scaling_table(points: Sequence[Point]) -> Table:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command.parser(__doc__ or "", repeats=7, epochs=10)
-    parser.add_argument("--scaling", action="store_true", help="also measure the engine at many sizes (minutes)")
-    parser.add_argument("--quick", action="store_true", help="8 trials, 2 repeats, 1 epoch; a short --scaling")
+    parser.add_argument(
+        "--scaling", action="store_true", help="also measure the engine at many sizes (minutes)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="8 trials, 2 repeats, 1 epoch; a short --scaling"
+    )
     return parser
 
 

@@ -1,8 +1,9 @@
 """Hooks of the documentation site (`mkdocs build --strict`): pages that are made of other files of the repository.
 
-The README is the front page; the changelog, the page on data and the published tables are pages as they are, the tables
-with their figures, and one of them with its report; methods and benchmarks are listed from their registries, and the
-tour is the executed notebook. Links are those of the repository, rewritten.
+The README is the front page; the changelog, the page on data and the published tables are pages as
+they are, the tables with their figures, and one of them with its report; methods and benchmarks
+are listed from their registries, and the tour is the executed notebook. Links are those of the
+repository, rewritten.
 """
 
 import json
@@ -44,18 +45,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.remove(files.src_uris["tour.ipynb"])
     pages = dict(made(config))
     for uri, content in pages.items():
-        files.append(File.generated(config, uri, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
+        files.append(
+            File.generated(config, uri, content=content, inclusion=InclusionLevel.NOT_IN_NAV)
+        )
     texts = [path.read_text("utf-8") for path in ROOT.glob("docs/*.md")] + [str(pages["index.md"])]
     shown = {found for text in texts for found in re.findall(r"results/[\w/-]+\.png", text)}
-    for figure in shown | {f"results/{folder}/{path}" for folder, _ in published() for path in figures(folder)}:
+    for figure in shown | {
+        f"results/{folder}/{path}" for folder, _ in published() for path in figures(folder)
+    }:
         files.append(File.generated(config, figure, abs_src_path=str(ROOT / figure)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links lead to pages of the site; a link to any other file of the repository is left as text."""
-    here = next((path for path, uri in AS_THEY_ARE.items() if uri == page.file.src_uri), page.file.src_uri)
-    folder = posixpath.dirname(here if here in AS_THEY_ARE or here.startswith("results/") else f"docs/{here}")
+    """Let links lead to pages of the site.
+
+    A link to any other file of the repository is left as text.
+    """
+    here = next(
+        (path for path, uri in AS_THEY_ARE.items() if uri == page.file.src_uri), page.file.src_uri
+    )
+    folder = posixpath.dirname(
+        here if here in AS_THEY_ARE or here.startswith("results/") else f"docs/{here}"
+    )
 
     def rewritten(link: re.Match[str]) -> str:
         text, target, anchor = link["text"], link["target"], link["anchor"] or ""
@@ -67,7 +79,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return text.strip("[]") if (ROOT / path).exists() else link[0]
         return f"{text}({posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
 
-    return re.sub(r"(?P<text>!?\[[^\]]*\])\((?P<target>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)", rewritten, markdown)
+    return re.sub(
+        r"(?P<text>!?\[[^\]]*\])\((?P<target>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)", rewritten, markdown
+    )
 
 
 def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
@@ -79,7 +93,11 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
     for folder, title in published():
         table = (ROOT / f"results/{folder}/table.md").read_text("utf-8")
         pictures = [f"![{Path(path).stem}]({path}){{ loading=lazy }}" for path in figures(folder)]
-        whole = ["[Report with figures, failures and errata](report.html)"] if folder == REPORTED else []
+        whole = (
+            ["[Report with figures, failures and errata](report.html)"]
+            if folder == REPORTED
+            else []
+        )
         parts = ["---\nhide: [toc]\n---", f"# {folder}", title, *whole, table, *pictures]
         yield f"results/{folder}/table.md", "\n\n".join(parts)
     yield f"results/{REPORTED}/report.html", report()
@@ -104,7 +122,9 @@ def figures(folder: str) -> list[str]:
 def report() -> bytes:
     """Return the report of a benchmark, which is not kept in the repository."""
     with tempfile.TemporaryDirectory() as folder:
-        return write_page(load_variant(REPORTED), ROOT / "results", Path(folder) / "report.html").read_bytes()
+        return write_page(
+            load_variant(REPORTED), ROOT / "results", Path(folder) / "report.html"
+        ).read_bytes()
 
 
 def methods() -> str:
@@ -124,14 +144,28 @@ def methods() -> str:
 def benchmarks() -> str:
     """List the benchmarks, with their published tables."""
     links = {
-        name: [folder for folder, _ in published() if folder.partition("/")[0] == name] for name, _ in list_benchmarks()
+        name: [folder for folder, _ in published() if folder.partition("/")[0] == name]
+        for name, _ in list_benchmarks()
     }
     rows = [
         f"| {', '.join(f'[{folder}](results/{folder}/table.md)' for folder in links[name]) or name} | {title} |"
         for name, title in list_benchmarks()
     ]
     about = "Links lead to published results. `bdl-bench run NAME` runs one, `bdl-bench describe NAME` describes it."
-    return "\n".join(["# Benchmarks", "", about, "", "| Name | Title |", "|---|---|", *rows, "", yaml_sections(), ""])
+    return "\n".join(
+        [
+            "# Benchmarks",
+            "",
+            about,
+            "",
+            "| Name | Title |",
+            "|---|---|",
+            *rows,
+            "",
+            yaml_sections(),
+            "",
+        ]
+    )
 
 
 def notebook(content: dict[str, Any]) -> Iterator[tuple[str, str | bytes]]:
@@ -149,7 +183,9 @@ def notebook(content: dict[str, Any]) -> Iterator[tuple[str, str | bytes]]:
             elif "text/html" in data:
                 frame = re.search(r"<thead>.*</tbody>", "".join(data["text/html"]), re.DOTALL)
                 assert frame, "only pandas frames are shown so"
-                parts.append("<table>" + re.sub(r'\n\s*| style="[^"]*"', "", frame[0]) + "</table>")
+                parts.append(
+                    "<table>" + re.sub(r'\n\s*| style="[^"]*"', "", frame[0]) + "</table>"
+                )
             else:
                 shown = output.get("text") or data["text/plain"]
                 parts.append(f"```text\n{''.join(shown).rstrip()}\n```")

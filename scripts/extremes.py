@@ -1,8 +1,8 @@
 """Return every field of a benchmark file, and every option of the command line, values that nobody means.
 
-The fields are those of the schema itself: all that a complete benchmark says, and the settings of every registered
-component in a benchmark around it. Each is tried in a file and as an override, on a dry run. A command must end with
-exit code 0, or with 2 and one line on stderr.
+The fields are those of the schema itself: all that a complete benchmark says, and the settings of
+every registered component in a benchmark around it. Each is tried in a file and as an override, on
+a dry run. A command must end with exit code 0, or with 2 and one line on stderr.
 
     python scripts/extremes.py --output results/faults/extremes.json
     python scripts/extremes.py --tries 500 --seed 3
@@ -35,12 +35,75 @@ from bdl.registry import Registry
 from bdl.training.schedule import RATES
 
 VALUES = (
-    *("null", "true", "''", "x", "'é漢'", "a/../b", "/", "~", "[]", "{}", "[[]]", "[null]", "{a: {b: [1]}}", "[1, 1]"),
-    *("0", "1", "-1", "2", "0.5", "5", "1e20", "-1e20", "1e-300", "1e30", "1e300", "1e400", "1.0", ".nan", ".inf"),
-    *("2147483648", "9223372036854775807", "9223372036854775808", f"1{'0' * 12}", f"1{'0' * 30}", "9" * 5000),
-    *("x" * 5000, "/" + "x" * 5000, "x/" * 3000, '"a\\0b"', '"\\ud800"', "'a\n\n  b'", "'[red]x[/red]'", "{name: x}"),
-    *("!!int abc", "!!timestamp abc", "!!binary abc", "!!python/object:os.system x", "!!set {a}", "&a [*a]", "*a"),
-    *("[" * 45 + "]" * 45, "[" * 2000 + "]" * 2000, "{<<: {a: 1}}", "{<<: 1}", "'%s%n'", '"\\r\\n"', "[x, 1, null]"),
+    *(
+        "null",
+        "true",
+        "''",
+        "x",
+        "'é漢'",
+        "a/../b",
+        "/",
+        "~",
+        "[]",
+        "{}",
+        "[[]]",
+        "[null]",
+        "{a: {b: [1]}}",
+        "[1, 1]",
+    ),
+    *(
+        "0",
+        "1",
+        "-1",
+        "2",
+        "0.5",
+        "5",
+        "1e20",
+        "-1e20",
+        "1e-300",
+        "1e30",
+        "1e300",
+        "1e400",
+        "1.0",
+        ".nan",
+        ".inf",
+    ),
+    *(
+        "2147483648",
+        "9223372036854775807",
+        "9223372036854775808",
+        f"1{'0' * 12}",
+        f"1{'0' * 30}",
+        "9" * 5000,
+    ),
+    *(
+        "x" * 5000,
+        "/" + "x" * 5000,
+        "x/" * 3000,
+        '"a\\0b"',
+        '"\\ud800"',
+        "'a\n\n  b'",
+        "'[red]x[/red]'",
+        "{name: x}",
+    ),
+    *(
+        "!!int abc",
+        "!!timestamp abc",
+        "!!binary abc",
+        "!!python/object:os.system x",
+        "!!set {a}",
+        "&a [*a]",
+        "*a",
+    ),
+    *(
+        "[" * 45 + "]" * 45,
+        "[" * 2000 + "]" * 2000,
+        "{<<: {a: 1}}",
+        "{<<: 1}",
+        "'%s%n'",
+        '"\\r\\n"',
+        "[x, 1, null]",
+    ),
 )
 """YAML texts."""
 WORDS = (
@@ -90,13 +153,25 @@ COMPLETE: dict[str, Any] = {
             "prior": {"name": "gaussian", "bias_precision": None},
             "method": {"name": "vifa", "latent_dim": 1},
             "training": {
-                **{"epochs": 2, "batch_size": 50, "schedule": {"name": "constant"}, "dtype": "float32"},
+                **{
+                    "epochs": 2,
+                    "batch_size": 50,
+                    "schedule": {"name": "constant"},
+                    "dtype": "float32",
+                },
                 **{"sampling": "without_replacement", "incomplete": "drop"},
             },
             "hyper": {"noise_precision": 0.001},
             "by_dataset": {"diabetes": {"training": {"epochs": 3}}},
             "search": {
-                **{"sampler": "bayesian", "trials": 3, "startup": 2, "penalty": None, "folds": 2, "refit": False},
+                **{
+                    "sampler": "bayesian",
+                    "trials": 3,
+                    "startup": 2,
+                    "penalty": None,
+                    "folds": 2,
+                    "refit": False,
+                },
                 **{"metric": "nmll", "grid": {}},
                 "space": {
                     "learning_rate": {"low": 0.001, "high": 0.01, "scale": "log"},
@@ -119,7 +194,12 @@ COMPLETE: dict[str, Any] = {
     "by_dataset": {"diabetes": {"training": {"batch_size": 40}}},
     "sweep": {"evaluation.samples": [5, 6]},
     "baseline": "direct",
-    "preparation": {"split": "published", "standardise": "both", "rows": {"diabetes": 200}, "splits": {"diabetes": 2}},
+    "preparation": {
+        "split": "published",
+        "standardise": "both",
+        "rows": {"diabetes": 200},
+        "splits": {"diabetes": 2},
+    },
     "evaluation": {"samples": 5},
     "record": {"unit": "epochs", "every": 1},
     "limits": {"minutes": 5, "gigabytes": 2},
@@ -139,7 +219,14 @@ COMPLETE: dict[str, Any] = {
     ],
     "claims": [
         {
-            **{"text": "Less", "source": "a paper", "metric": "nmll", "times": 0.5, "datasets": ["diabetes"], "at": {}},
+            **{
+                "text": "Less",
+                "source": "a paper",
+                "metric": "nmll",
+                "times": 0.5,
+                "datasets": ["diabetes"],
+                "at": {},
+            },
             "less": {"entry": "direct", "at": {"evaluation.samples": 5}, "metric": "nmll"},
             "than": {"entry": "direct", "at": {"evaluation.samples": 6}, "metric": "nmll"},
         }
@@ -168,7 +255,11 @@ class End(NamedTuple):
     @property
     def fine(self) -> bool:
         """Whether it is what a command may do."""
-        line = self.message.startswith("bdl-bench: ") and self.message.count("\n") == 1 and len(self.message) < 2000
+        line = (
+            self.message.startswith("bdl-bench: ")
+            and self.message.count("\n") == 1
+            and len(self.message) < 2000
+        )
         return "Traceback" not in self.message and (self.code == 0 or (self.code == 2 and line))
 
 
@@ -176,7 +267,13 @@ def paths(content: Any, start: tuple[str | int, ...] = ()) -> Iterator[tuple[str
     """Yield the place of every value, mappings and lists among them."""
     if start:
         yield start
-    pairs = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    pairs = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     for key, value in pairs:
         yield from paths(value, (*start, key))
 
@@ -187,7 +284,10 @@ def replaced(content: Any, path: Sequence[str | int], value: Any) -> Any:
         return value
     first, *rest = path
     if isinstance(content, list):
-        return [replaced(own, rest, value) if place == first else own for place, own in enumerate(content)]
+        return [
+            replaced(own, rest, value) if place == first else own
+            for place, own in enumerate(content)
+        ]
     return content | {first: replaced(content.get(first, {}), rest, value)}
 
 
@@ -199,7 +299,14 @@ def entry_with(kind: str, name: str) -> dict[str, Any]:
         "method": {"name": "vifa"},
         "training": {"epochs": 600, "batch_size": 50},
     }
-    content = COMPLETE | {"entries": {}, "splits": 1, "by_dataset": {}, "sweep": {}, "baseline": None, "record": None}
+    content = COMPLETE | {
+        "entries": {},
+        "splits": 1,
+        "by_dataset": {},
+        "sweep": {},
+        "baseline": None,
+        "record": None,
+    }
     content |= {
         "papers": [],
         "notes": [],
@@ -221,7 +328,10 @@ def entry_with(kind: str, name: str) -> dict[str, Any]:
     method = METHODS.get(entry["method"]["name"])
     if hasattr(method, "update_block"):
         entry = {"method": entry["method"]}
-        content |= {"datasets": [{"name": "fa", "dim": 20, "top": 10}], "metrics": ["rel_cov_dist"]}
+        content |= {
+            "datasets": [{"name": "fa", "dim": 20, "top": 10}],
+            "metrics": ["rel_cov_dist"],
+        }
     elif hasattr(method, "fit"):
         del entry["training"]
     if "likelihood" in entry:
@@ -253,11 +363,21 @@ def places() -> Iterator[tuple[str, dict[str, Any], tuple[str | int, ...]]]:
         for name in registry.names():
             component = registry.get(name)
             content = entry_with(registry.kind, name)
-            for field in fields(component) if isinstance(component, type) and is_dataclass(component) else ():
+            for field in (
+                fields(component)
+                if isinstance(component, type) and is_dataclass(component)
+                else ()
+            ):
                 if field.init:
                     yield f"{registry.kind} {name}.{field.name}", content, (*place, field.name)
-            for hyper in content["entries"]["own"].get("hyper", ()) if registry in (PRIORS, METHODS) else ():
-                yield f"{registry.kind} {name}: hyper.{hyper}", content, ("entries", "own", "hyper", hyper)
+            for hyper in (
+                content["entries"]["own"].get("hyper", ()) if registry in (PRIORS, METHODS) else ()
+            ):
+                yield (
+                    f"{registry.kind} {name}: hyper.{hyper}",
+                    content,
+                    ("entries", "own", "hyper", hyper),
+                )
 
 
 def of_fields() -> Iterator[Try]:
@@ -267,7 +387,9 @@ def of_fields() -> Iterator[Try]:
             text = json.dumps(replaced(content, path, MARK)).replace(f'"{MARK}"', value)
             yield Try(name, value, text, ("run", "probe.yaml", "--dry-run"))
             own = json.dumps(content)
-            yield Try(f"--set {name}", value, own, _dry(("--set", f"{'.'.join(map(str, path))}={value}")))
+            yield Try(
+                f"--set {name}", value, own, _dry(("--set", f"{'.'.join(map(str, path))}={value}"))
+            )
 
 
 def _dry(words: Sequence[str]) -> tuple[str, ...]:
@@ -295,16 +417,22 @@ def of_options() -> Iterator[Try]:
         for option in command.params:
             for word in WORDS:
                 if option.param_type_name == "argument":
-                    yield Try(" ".join((*words, option.name)), word, content, (*words, *dry, "--", word))
+                    yield Try(
+                        " ".join((*words, option.name)), word, content, (*words, *dry, "--", word)
+                    )
                 elif not option.is_flag:
                     name = option.opts[0]
-                    yield Try(" ".join((*words, name)), word, content, (*words, *given, *dry, name, word))
+                    yield Try(
+                        " ".join((*words, name)), word, content, (*words, *given, *dry, name, word)
+                    )
 
 
 def ending(one: Try, folder: Path) -> End:
     """Run a command in this process, in a folder."""
     (folder / "probe.yaml").write_text(one.content, encoding="utf-8")
-    (folder / "data.csv").write_text("a,b,y\n" + "".join(f"{i},{i % 7},{i % 5}.5\n" for i in range(200)))
+    (folder / "data.csv").write_text(
+        "a,b,y\n" + "".join(f"{i},{i % 7},{i % 5}.5\n" for i in range(200))
+    )
     before, sys.argv = sys.argv, ["bdl-bench", *one.words]
     out, err = io.StringIO(), io.StringIO()
     signal.signal(signal.SIGALRM, _stuck)
@@ -327,9 +455,13 @@ def _stuck(*_: object) -> None:
 def main() -> None:
     """Try all, or a sample, and write a tally."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tries", type=int, help="how many, drawn at random; all of them by default")
+    parser.add_argument(
+        "--tries", type=int, help="how many, drawn at random; all of them by default"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--part", default="0/1", help="which part of how many: 0/2 and 1/2 are all")
+    parser.add_argument(
+        "--part", default="0/1", help="which part of how many: 0/2 and 1/2 are all"
+    )
     parser.add_argument("--output", type=Path, help="file of the tally")
     given = parser.parse_args()
     output = given.output and given.output.resolve()
@@ -350,10 +482,20 @@ def main() -> None:
             if not end.fine:
                 told = {"code": end.code, "message": end.message[-300:]}
                 found.append({"place": one.place, "value": one.value[:80]} | told)
-                print(f"{one.place} = {one.value[:60]}: {end.code} {end.message[-200:].strip()}", flush=True)
+                print(
+                    f"{one.place} = {one.value[:60]}: {end.code} {end.message[-200:].strip()}",
+                    flush=True,
+                )
             if number % 500 == 0:
-                print(f"{number} of {len(tries)}: {dict(codes)}, {len(found)} findings", flush=True)
-    tally = {"possible": total, "tries": len(tries), "codes": dict(sorted(codes.items())), "findings": found}
+                print(
+                    f"{number} of {len(tries)}: {dict(codes)}, {len(found)} findings", flush=True
+                )
+    tally = {
+        "possible": total,
+        "tries": len(tries),
+        "codes": dict(sorted(codes.items())),
+        "findings": found,
+    }
     print(json.dumps(tally | {"findings": len(found)}))
     if output:
         output.write_text(json.dumps(tally, indent=2) + "\n")

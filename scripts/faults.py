@@ -1,12 +1,13 @@
 """Kill a small run again and again, at random moments, and compare what is left with a run that was left alone.
 
-Every round starts the same commands on the same folder of results, those of two benchmarks side by side, and sends
-SIGKILL to a parent, to one of its workers, or to all of them. In every other round the workers of the first benchmark
-are those of a Dask cluster, whose scheduler and workers are killed in turn. In all rounds the clock jumps by up to
-two days, forwards or back. In some another process locks the store for a while, a second parent comes, which must be
-refused, or the disk is full, which must end the run in one line, as the loss of a scheduler must. The last runs are
-left to their end. No finished row may be lost, none there twice, and all rows but the times those of the undisturbed
-runs. A disk is filled only where a small one is given:
+Every round starts the same commands on the same folder of results, those of two benchmarks side by
+side, and sends SIGKILL to a parent, to one of its workers, or to all of them. In every other round
+the workers of the first benchmark are those of a Dask cluster, whose scheduler and workers are
+killed in turn. In all rounds the clock jumps by up to two days, forwards or back. In some another
+process locks the store for a while, a second parent comes, which must be refused, or the disk is
+full, which must end the run in one line, as the loss of a scheduler must. The last runs are left
+to their end. No finished row may be lost, none there twice, and all rows but the times those of
+the undisturbed runs. A disk is filled only where a small one is given:
 
     mkdir /tmp/small && mount -t tmpfs -o size=32m none /tmp/small
     python scripts/faults.py --kills 200 --small /tmp/small --output results/faults/tally.json
@@ -33,7 +34,11 @@ import pandas as pd
 
 CHANGES = [
     "splits=20",
-    *(f"entries.vifa-{own}.{change}" for own in ("lr", "nn") for change in ("search.trials=6", "training.epochs=4")),
+    *(
+        f"entries.vifa-{own}.{change}"
+        for own in ("lr", "nn")
+        for change in ("search.trials=6", "training.epochs=4")
+    ),
     "entries.vifa-nn.search.sampler=bayesian",
     "entries.vifa-nn.search.startup=2",
     "entries.vifa-nn.model.hidden=[5]",
@@ -71,9 +76,21 @@ time.time = lambda: _real() + (_shift if time.monotonic() > _moment else 0)
 def start(
     results: Path, jobs: int, clock: Path | None = None, *, name: str = FIRST, address: str = ""
 ) -> subprocess.Popen[str]:
-    """Start a run in a process group of its own; its clock jumps if there is a folder with such a clock."""
+    """Start a run in a process group of its own.
+
+    Its clock jumps if there is a folder with such a clock.
+    """
     asked = [FIRST, *COMMAND] if name == FIRST else [str(results.parent / f"{SECOND}.yaml")]
-    words = [*asked, "--no-compile", "--tracking", "none", "--jobs", str(jobs), "--results", str(results)]
+    words = [
+        *asked,
+        "--no-compile",
+        "--tracking",
+        "none",
+        "--jobs",
+        str(jobs),
+        "--results",
+        str(results),
+    ]
     words += ["--executor", f"dask:{address}"] if address else []
     if name == SECOND:
         results.parent.mkdir(parents=True, exist_ok=True)
@@ -84,16 +101,23 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | ({"PYTHONPATH": _paths(clock)} if clock else {}),
+        env=os.environ
+        | {"OMP_NUM_THREADS": "1"}
+        | ({"PYTHONPATH": _paths(clock)} if clock else {}),
     )
 
 
 def _paths(first: Path) -> str:
-    return os.pathsep.join([str(first), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]).rstrip(os.pathsep)
+    return os.pathsep.join(
+        [str(first), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    ).rstrip(os.pathsep)
 
 
 class Cluster:
-    """A scheduler and workers of one thread each; whatever of them is dead is started again by `mend`."""
+    """A scheduler and workers of one thread each.
+
+    Whatever of them is dead is started again by `mend`.
+    """
 
     def __init__(self, count: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -112,14 +136,17 @@ class Cluster:
 
     def _start(self, module: str, *words: str) -> "subprocess.Popen[bytes]":
         quiet, environment = subprocess.DEVNULL, os.environ | {"OMP_NUM_THREADS": "1"}
-        return subprocess.Popen([sys.executable, "-m", module, *words], stdout=quiet, stderr=quiet, env=environment)
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *words], stdout=quiet, stderr=quiet, env=environment
+        )
 
     def mend(self) -> None:
         """Start again what is dead, and wait until all workers are known."""
         from distributed import Client
 
         if self.scheduler.poll() is not None:
-            self.end()  # workers that look for the one that is gone may end by themselves, sooner or later
+            # workers that look for the one that is gone may end by themselves, sooner or later
+            self.end()
             self.scheduler = self._scheduler()
         self.workers = [self._worker() if own.poll() is not None else own for own in self.workers]
         with Client(self.address, timeout=120, set_as_default=False) as client:
@@ -149,7 +176,9 @@ def keys(results: Path, name: str = FIRST) -> list[tuple[object, ...]]:
     """List the keys of the rows that are safe, once each time that they are there."""
     if (path := store(results, name)) is None:
         return []
-    with closing(sqlite3.connect(path, timeout=30)) as db:  # which rolls back what a kill left half written
+    with closing(
+        sqlite3.connect(path, timeout=30)
+    ) as db:  # which rolls back what a kill left half written
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'fits'").fetchone():
             return []
         return [(name, *row) for row in db.execute(f"SELECT {KEY} FROM fits")]
@@ -157,7 +186,9 @@ def keys(results: Path, name: str = FIRST) -> list[tuple[object, ...]]:
 
 def workers(parent: int) -> list[int]:
     """List the processes that a parent has started and that are Python programs of the pool."""
-    found = subprocess.run(["pgrep", "-P", str(parent), "-f", "spawn_main"], capture_output=True, text=True)
+    found = subprocess.run(
+        ["pgrep", "-P", str(parent), "-f", "spawn_main"], capture_output=True, text=True
+    )
     return [int(pid) for pid in found.stdout.split()]
 
 
@@ -196,13 +227,20 @@ def disturb(process: subprocess.Popen[str], dice: random.Random) -> str:
     return whom
 
 
-def disturb_cluster(process: subprocess.Popen[str], cluster: Cluster, turn: int, dice: random.Random) -> str:
-    """Kill the scheduler, a worker or the parent, in turn, and see how the run ends; give who was killed."""
+def disturb_cluster(
+    process: subprocess.Popen[str], cluster: Cluster, turn: int, dice: random.Random
+) -> str:
+    """Kill the scheduler, a worker or the parent, in turn, and see how the run ends.
+
+    Give who was killed.
+    """
     until(lambda: process.poll() is not None, dice.uniform(4, 20))
     if process.poll() is not None:
         return "nobody: it had ended"
     whom = KILLS[3 + turn % 3]
-    victim = {"dask worker": cluster.workers[0], "dask scheduler": cluster.scheduler}.get(whom, process)
+    victim = {"dask worker": cluster.workers[0], "dask scheduler": cluster.scheduler}.get(
+        whom, process
+    )
     victim.kill()
     if whom == "dask worker":
         until(lambda: process.poll() is not None, dice.uniform(2, 10))  # the other worker goes on
@@ -228,19 +266,28 @@ def until(event: Callable[[], object], seconds: float) -> bool:
 
 
 def beside(first: subprocess.Popen[str], results: Path, jobs: int) -> str:
-    """Start a second parent when the first holds the lock; what may not be is that both are at work."""
+    """Start a second parent when the first holds the lock.
+
+    What may not be is that both are at work.
+    """
     until(lambda: first.poll() is not None or _held(results), 60)
     second = start(results, jobs)
     _, error = second.communicate()
     if second.returncode == 2 and "another run of" in error:
         return "second parent refused"
-    return "second parent NOT refused" if first.poll() is None else "second parent came when the first had ended"
+    return (
+        "second parent NOT refused"
+        if first.poll() is None
+        else "second parent came when the first had ended"
+    )
 
 
 def _held(results: Path) -> bool:
     """Return whether a run has the lock of its store, without touching it (Linux)."""
     held = Path("/proc/locks").read_text()
-    return any(f":{path.stat().st_ino} " in held for path in results.glob(f"{FIRST}/**/store.lock"))
+    return any(
+        f":{path.stat().st_ino} " in held for path in results.glob(f"{FIRST}/**/store.lock")
+    )
 
 
 def lock(process: subprocess.Popen[str], results: Path, dice: random.Random) -> str:
@@ -275,7 +322,9 @@ def fill(process: subprocess.Popen[str], small: Path, dice: random.Random) -> st
     if process.returncode == 0:
         return "full disk: the run had ended"
     told = process.returncode == 2 and "Traceback" not in error
-    return "full disk: told in one line" if told else f"full disk: NOT told: {error.strip()[-300:]}"
+    return (
+        "full disk: told in one line" if told else f"full disk: NOT told: {error.strip()[-300:]}"
+    )
 
 
 def rows(results: Path, name: str = FIRST) -> pd.DataFrame:
@@ -298,9 +347,16 @@ def disturbance(
     return None
 
 
-def campaign(folder: Path, kills: int, jobs: int, seed: int, small: Path | None) -> dict[str, object]:
+def campaign(
+    folder: Path, kills: int, jobs: int, seed: int, small: Path | None
+) -> dict[str, object]:
     """Disturb so many runs; give the tally."""
-    dice, calm, clock, rough = random.Random(seed), folder / "calm", folder / "clock", (small or folder) / "rough"
+    dice, calm, clock, rough = (
+        random.Random(seed),
+        folder / "calm",
+        folder / "clock",
+        (small or folder) / "rough",
+    )
     clock.mkdir()
     (clock / "sitecustomize.py").write_text(JUMPING)
     for name in (FIRST, SECOND):
@@ -317,7 +373,11 @@ def campaign(folder: Path, kills: int, jobs: int, seed: int, small: Path | None)
             process = start(rough, jobs, clock, address=cluster.address if dask else "")
             if beyond := disturbance(rounds, process, rough.parent, jobs, dice):
                 tally[beyond] += 1
-            own = disturb_cluster(process, cluster, rounds // 2, dice) if dask else disturb(process, dice)
+            own = (
+                disturb_cluster(process, cluster, rounds // 2, dice)
+                if dask
+                else disturb(process, dice)
+            )
             tally[own] += 1
             ended = other.poll() == 0
             if other.poll() is None:
@@ -354,11 +414,15 @@ def campaign(folder: Path, kills: int, jobs: int, seed: int, small: Path | None)
 
 def main() -> None:
     """Run a campaign and print its tally."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--small", type=Path, help="an empty folder on a small disk of its own, to be filled")
+    parser.add_argument(
+        "--small", type=Path, help="an empty folder on a small disk of its own, to be filled"
+    )
     parser.add_argument("--output", type=Path, help="where to write the tally, as JSON")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,14 +1,15 @@
 """Does what the README and the tour say, in their order, as somebody does who has just found them.
 
-A virtual environment and a clone of the last commit are made in a temporary folder. The commands are taken from the
-README: its blocks of code, and what its text prints as ``pip install ...`` or ``bdl-bench ...``. A README that is wrong
-makes this fail. Only ``pip`` reaches the network.
+A virtual environment and a clone of the last commit are made in a temporary folder. The commands
+are taken from the README: its blocks of code, and what its text prints as ``pip install ...`` or
+``bdl-bench ...``. A README that is wrong makes this fail. Only ``pip`` reaches the network.
 
-What takes hours is done in part: the tests, and the paper's protocol, which is only estimated. ``--all`` does all of
-it. What serves pages is stopped as soon as it answers. Every command is printed with its duration.
+What takes hours is done in part: the tests, and the paper's protocol, which is only estimated.
+``--all`` does all of it. What serves pages is stopped as soon as it answers. Every command is
+printed with its duration.
 
-Then come the journeys of three new users (`journeys.py`). ``--here`` walks these alone, or those that are named, in the
-environment that is active.
+Then come the journeys of three new users (`journeys.py`). ``--here`` walks these alone, or those
+that are named, in the environment that is active.
 
 Exit code 1, and the name of the first command that failed, if one does.
 """
@@ -78,13 +79,20 @@ class Place:
             env = dict(self.env) if command.startswith("pip ") else {**self.env, **_cut_off()}
             if command in SERVING:
                 return self._serve(command, env, log.fileno())
-            return subprocess.run(command, shell=True, cwd=self.folder, env=env, stdout=log, stderr=log).returncode == 0
+            return (
+                subprocess.run(
+                    command, shell=True, cwd=self.folder, env=env, stdout=log, stderr=log
+                ).returncode
+                == 0
+            )
 
     def _serve(self, command: str, env: Mapping[str, str], log: int) -> bool:
         """Start a server, wait for its first page, and stop it as Ctrl-C does."""
         port = _free_port()
         words = shlex.split(f"{command} {SERVING[command].format(port=port)}")
-        started = subprocess.Popen(words, cwd=self.folder, env=env, stdout=log, stderr=log, start_new_session=True)
+        started = subprocess.Popen(
+            words, cwd=self.folder, env=env, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             answered = _answers(f"http://127.0.0.1:{port}/", started)
         finally:
@@ -96,9 +104,12 @@ class Place:
 def found(readme: str) -> list[str]:
     """Find the commands of a README, in order.
 
-    A block of Python becomes a file that is run, and a line of a benchmark file a field that is set in a short run.
+    A block of Python becomes a file that is run, and a line of a benchmark file a field that is
+    set in a short run.
     """
-    pattern = r"```(?P<kind>\w+)\n(?P<block>.*?)\n```|`(?P<inline>(?:pip install|bdl-bench) [^`]+)`"
+    pattern = (
+        r"```(?P<kind>\w+)\n(?P<block>.*?)\n```|`(?P<inline>(?:pip install|bdl-bench) [^`]+)`"
+    )
     commands = list[str]()
     for match in re.finditer(pattern, readme, re.DOTALL):
         commands += _commands(match["kind"] or "sh", match["block"] or match["inline"])
@@ -132,17 +143,24 @@ def walk(commands: Sequence[str], place: Place) -> str | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--all", action="store_true", dest="whole", help="do what takes hours, too")
-    parser.add_argument("--here", action="store_true", help="the journeys alone, in this environment")
+    parser.add_argument(
+        "--all", action="store_true", dest="whole", help="do what takes hours, too"
+    )
+    parser.add_argument(
+        "--here", action="store_true", help="the journeys alone, in this environment"
+    )
     parser.add_argument("journeys", nargs="*", help=f"of {', '.join(JOURNEYS)}; all by default")
     options = parser.parse_args(arguments)
     if unknown := {*options.journeys} - {*JOURNEYS}:
         parser.error(f"no journey {', '.join(sorted(unknown))}; there are {', '.join(JOURNEYS)}")
-    # A shell starts what runs in its background with Ctrl-C ignored, which servers would inherit, and never end.
+    # A shell starts what runs in its background with Ctrl-C ignored, which servers would inherit,
+    # and never end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
         if options.here:
-            return travel(options.journeys, Path(folder), path_first(Path(sys.executable).parent, os.environ))
+            return travel(
+                options.journeys, Path(folder), path_first(Path(sys.executable).parent, os.environ)
+            )
         place = prepare(Path(folder), options.whole)
         failed = walk([*found((ROOT / "README.md").read_text("utf-8")), TOUR], place)
         if failed is None:
@@ -153,7 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def travel(names: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
-    """Walk journeys, each in a folder of its own; gives 1 if one goes wrong, after what was printed last."""
+    """Walk journeys, each in a folder of its own.
+
+    Gives 1 if one goes wrong, after what was printed last.
+    """
     for name in names or JOURNEYS:
         print(f"{name}: {(JOURNEYS[name].__doc__ or '').strip()}")
         (folder / name).mkdir()
@@ -184,7 +205,9 @@ def prepare(folder: Path, whole: bool) -> Place:
 
 def _cut_off() -> dict[str, str]:
     """Return the variables that lead requests to addresses other than this machine's nowhere."""
-    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    nowhere = dict.fromkeys(
+        ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
+    )
     return nowhere | dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost")
 
 

@@ -2,22 +2,26 @@
 
 Parts, each a number or a few in the file of results:
 
-- ``engine``: throughput, 100 networks of `uci-regression` side by side, model-minibatches a second;
+- ``engine``: throughput, 100 networks of `uci-regression` side by side, model-minibatches a
+  second;
 - ``uci-<set>``: VIFA on 20 splits of each of four data sets of `uci-regression`, made up in their sizes: seconds of an
   update of all splits, and minutes of their final fits;
-- ``mnist-<L>``: seconds of SLANG's update on MNIST at rank L, and ``mnist-bbb`` of Bayes by Backprop's, S = 4, M = 200;
+- ``mnist-<L>``: seconds of SLANG's update on MNIST at rank L, and ``mnist-bbb`` of Bayes by
+  Backprop's, S = 4, M = 200;
 - ``resnet-adam``, ``resnet-vifa``: seconds of an epoch of ResNet-18 (D = 11,177,538), minibatches of 16 of 1832 images
   of 256 x 256 pixels, by plain Adam and by VIFA in two stages, and the most memory that each had;
 - ``pass-resnet``, ``pass-heads``: seconds of a minibatch's gradient, with its share of a move every twelfth, by the
-  Adam and the two-stage VIFA of `blindness-detection`, which take turns of twelve minibatches: what a pass over the
-  rows costs on ResNet-18, and on heads 1280-128-2 of features. The VIFA paper (2023) has a ratio of 1.06 of whole runs.
+  Adam and the two-stage VIFA of `blindness-detection`, which take turns of twelve minibatches:
+  what a pass over the rows costs on ResNet-18, and on heads 1280-128-2 of features. The VIFA paper
+  (2023) has a ratio of 1.06 of whole runs.
 
-Each is the median over dozens of updates, after the first dozen. ``--device cpu --tiny`` measures single updates on a
-few rows and small images, so that the script can be tried without a GPU; CI does so. ``--parts`` chooses parts, and
-``--pixels`` other images. Times on a CPU are those of the process, which others on the machine do not change.
+Each is the median over dozens of updates, after the first dozen. ``--device cpu --tiny`` measures
+single updates on a few rows and small images, so that the script can be tried without a GPU; CI
+does so. ``--parts`` chooses parts, and ``--pixels`` other images. Times on a CPU are those of the
+process, which others on the machine do not change.
 
-The JSON file has the keys ``system``, ``parts`` (what was measured, by name) and ``ratios``; what it has is not
-measured again.
+The JSON file has the keys ``system``, ``parts`` (what was measured, by name) and ``ratios``; what
+it has is not measured again.
 """
 
 import argparse
@@ -105,7 +109,9 @@ class Suite:
         data = Dataset("energy", rng.standard_normal((rows, 8)), rng.standard_normal(rows))
         problem = Problem(Mlp((50,)), Gaussian(), 8)
         hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 1.0}
-        updates = self._durations(data, problem, "vifa", {}, 10, hyper, count, epochs=10, every=self._dozen)
+        updates = self._durations(
+            data, problem, "vifa", {}, 10, hyper, count, epochs=10, every=self._dozen
+        )
         seconds = self._update(updates)["seconds"]
         return {"model_minibatches_a_second": count * 4 / seconds}
 
@@ -113,11 +119,18 @@ class Suite:
         """Train the networks of 20 splits side by side by VIFA, as `uci-regression` does."""
         count, rows = (2, 60) if self.tiny else (20, rows)
         rng = np.random.default_rng(0)
-        data = Dataset("regression", rng.standard_normal((rows, inputs)), rng.standard_normal(rows))
+        data = Dataset(
+            "regression", rng.standard_normal((rows, inputs)), rng.standard_normal(rows)
+        )
         hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 1.0}
-        problem, settings = Problem(Mlp((50,)), Gaussian(), inputs), {"gradients_per_update": 4, "max_grad_norm": 10.0}
+        problem, settings = (
+            Problem(Mlp((50,)), Gaussian(), inputs),
+            {"gradients_per_update": 4, "max_grad_norm": 10.0},
+        )
         found = self._update(
-            self._durations(data, problem, "vifa", settings, 10, hyper, count, epochs=8, every=self._dozen)
+            self._durations(
+                data, problem, "vifa", settings, 10, hyper, count, epochs=8, every=self._dozen
+            )
         )
         return found | {"minutes": found["seconds"] * (120 * (rows // 10) // 4) / 60}
 
@@ -127,12 +140,16 @@ class Suite:
         problem = Problem(Mlp((units, units)), Categorical(), 784, 10, GaussianPrior(1e-6))
         hyper = {"learning_rate": 0.001, "prior_precision": 54.6}
         data, settings = _images(rows, (1, 28, 28), 10), {"samples": 4, **settings}
-        return self._update(self._durations(data, problem, method, settings, 200, hyper, every=self._dozen))
+        return self._update(
+            self._durations(data, problem, method, settings, 200, hyper, every=self._dozen)
+        )
 
     def photographs(self, method: str, settings: Mapping[str, object]) -> Measured:
         """Time minibatches of ResNet-18, and multiply by those of an epoch."""
         data, problem, hyper = self._resnet(4 if self.tiny else 37)
-        found = self._update(self._durations(data, problem, method, settings, 16, hyper, every=self._dozen))
+        found = self._update(
+            self._durations(data, problem, method, settings, 16, hyper, every=self._dozen)
+        )
         return found | {"epoch_seconds": 115 * found["seconds"]}
 
     def pass_of_networks(self) -> Measured:
@@ -153,14 +170,24 @@ class Suite:
         return data, Problem(model, Categorical(), 3 * size**2, 2), _PHOTOGRAPHS
 
     def _pass(self, data: Dataset, problem: Problem, hyper: Mapping[str, float]) -> Measured:
-        """Time dozens of minibatches, method by method in turn, without the first; the ratio is of neighbours."""
+        """Time dozens of minibatches, method by method in turn, without the first.
+
+        The ratio is of neighbours.
+        """
         runs = {
             name: self._durations(data, problem, name, settings, 16, hyper, every=every)
             for name, (settings, every) in PASSES.items()
         }
-        turns = [dict(zip(runs, turn, strict=True)) for turn in zip(*runs.values(), strict=True)][1:]
-        found = {f"{name}_seconds": statistics.median(turn[name] for turn in turns) / 12 for name in runs}
-        return found | {"ratio": statistics.median(turn["vifa-two-stage"] / turn["adam"] for turn in turns)}
+        turns = [dict(zip(runs, turn, strict=True)) for turn in zip(*runs.values(), strict=True)][
+            1:
+        ]
+        found = {
+            f"{name}_seconds": statistics.median(turn[name] for turn in turns) / 12
+            for name in runs
+        }
+        return found | {
+            "ratio": statistics.median(turn["vifa-two-stage"] / turn["adam"] for turn in turns)
+        }
 
     @property
     def _dozen(self) -> int:
@@ -172,7 +199,9 @@ class Suite:
         if self.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         seconds = [duration / self._dozen for duration in durations]
-        memory = {"gigabytes": torch.cuda.max_memory_allocated() / 1e9} if self.device == "cuda" else {}
+        memory = (
+            {"gigabytes": torch.cuda.max_memory_allocated() / 1e9} if self.device == "cuda" else {}
+        )
         return {"seconds": statistics.median(seconds[1:] or seconds), **memory}
 
     def _durations(
@@ -189,8 +218,12 @@ class Suite:
     ) -> Iterator[float]:
         """Yield the seconds of so many updates at a time, not counting what happens in between."""
         pool, rows = Pool.load(data, self.device), [len(data.y)] * count
-        program = Program(data, pool, problem, METHODS.build(method, settings), Schedule(epochs, size), samples=1)
-        trials = program.trials([(i,) for i in range(count)], [np.arange(len(data.y))] * count, [hyper] * count)
+        program = Program(
+            data, pool, problem, METHODS.build(method, settings), Schedule(epochs, size), samples=1
+        )
+        trials = program.trials(
+            [(i,) for i in range(count)], [np.arange(len(data.y))] * count, [hyper] * count
+        )
         slot_batch = SlotBatch(rows, range(count), least=1)
         # to compile ResNet-18 takes minutes
         compiled = self.device == "cuda" and not isinstance(problem.model, Module)
@@ -227,7 +260,11 @@ def measure(suite: Suite, file: Path, seconds: float, pattern: str = "*") -> Ite
     device = torch.cuda.get_device_name() if suite.device == "cuda" else "cpu"
     report = json.loads(file.read_text("utf-8")) if file.exists() else {"parts": {}}
     images = {"tiny": suite.tiny, "pixels": suite.pixels}
-    system = {**machine.system(torch.get_num_threads()), "cores": machine.cores(), "device": device}
+    system = {
+        **machine.system(torch.get_num_threads()),
+        "cores": machine.cores(),
+        "device": device,
+    }
     report["system"] = {**system, **images}
     for name, part in suite.parts.items():
         if name in report["parts"] or not fnmatch(name, pattern):
@@ -237,7 +274,9 @@ def measure(suite: Suite, file: Path, seconds: float, pattern: str = "*") -> Ite
             return
         report["parts"][name] = part()
         file.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
-        yield f"{name:12} " + ", ".join(f"{key} {value:.4g}" for key, value in report["parts"][name].items())
+        yield f"{name:12} " + ", ".join(
+            f"{key} {value:.4g}" for key, value in report["parts"][name].items()
+        )
     report["ratios"] = ratios(report["parts"])
     file.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     for name, ratio in report["ratios"].items():
@@ -250,7 +289,10 @@ def ratios(parts: Mapping[str, Measured]) -> Measured:
     for name, (one, other) in RATIOS.items():
         if one in parts and other in parts:
             found[name] = parts[one]["seconds"] / parts[other]["seconds"]
-    passes = {"pass-resnet": "VIFA's pass of ResNet-18 to Adam's", "pass-heads": "VIFA's pass of heads to Adam's"}
+    passes = {
+        "pass-resnet": "VIFA's pass of ResNet-18 to Adam's",
+        "pass-heads": "VIFA's pass of heads to Adam's",
+    }
     return found | {text: parts[name]["ratio"] for name, text in passes.items() if name in parts}
 
 
@@ -259,18 +301,33 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=summary, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", default=Path("gpu_suite.json"), help="(gpu_suite.json)")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        default=Path("gpu_suite.json"),
+        help="(gpu_suite.json)",
+    )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--tiny", action="store_true", help="a few rows and small images")
     parser.add_argument("--pixels", type=int, default=256, help="height and width of images (256)")
-    parser.add_argument("--parts", metavar="PATTERN", default="*", help="parts to measure, such as 'pass-*' (all)")
-    parser.add_argument("--seconds", type=float, default=480.0, help="begin no part after so long (480)")
+    parser.add_argument(
+        "--parts", metavar="PATTERN", default="*", help="parts to measure, such as 'pass-*' (all)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=480.0, help="begin no part after so long (480)"
+    )
     asked = parser.parse_args(arguments)
     if asked.device == "cuda" and not torch.cuda.is_available():
-        print("gpu_suite: PyTorch finds no CUDA device here; try it with --device cpu --tiny", file=sys.stderr)
+        print(
+            "gpu_suite: PyTorch finds no CUDA device here; try it with --device cpu --tiny",
+            file=sys.stderr,
+        )
         return 2
     with at_once():  # as fits of more than a hundred updates are
-        for line in measure(Suite(asked.device, asked.tiny, asked.pixels), asked.json, asked.seconds, asked.parts):
+        for line in measure(
+            Suite(asked.device, asked.tiny, asked.pixels), asked.json, asked.seconds, asked.parts
+        ):
             print(line, flush=True)
     return 0
 

@@ -1,6 +1,7 @@
 """What three new users do: somebody who reproduces a table, the author of a method, and one with data of their own.
 
-`first_steps.py` walks these ways. Each is a function of a `Shell`, whose commands must end as they are expected to.
+`first_steps.py` walks these ways. Each is a function of a `Shell`, whose commands must end as they
+are expected to.
 """
 
 import subprocess
@@ -30,9 +31,19 @@ class Shell:
     env: Mapping[str, str]
 
     def __call__(self, command: str, code: int = 0, say: str = "") -> str:
-        """Run a command that ends with an exit code and prints a text; gives all that it printed."""
+        """Run a command that ends with an exit code and prints a text.
+
+        Gives all that it printed.
+        """
         started = monotonic()
-        done = subprocess.run(command, shell=True, cwd=self.folder, env=dict(self.env), capture_output=True, text=True)
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=self.folder,
+            env=dict(self.env),
+            capture_output=True,
+            text=True,
+        )
         printed = done.stdout + done.stderr
         print(f"{monotonic() - started:7.1f} s  {command.splitlines()[0]}", flush=True)
         if done.returncode != code or say not in printed:
@@ -58,7 +69,10 @@ def reader(shell: Shell) -> None:
     shell("bdl-bench list benchmarks", say="uci-regression")
     shell("bdl-bench describe uci-regression", say="vifa-lr")
     shell(f"bdl-bench run {PART} --no-compile --tracking none", say="NMLL")
-    shell(f"bdl-bench run {PART} --no-compile --tracking none", say="Everything is in the store already.")
+    shell(
+        f"bdl-bench run {PART} --no-compile --tracking none",
+        say="Everything is in the store already.",
+    )
     shell(f"bdl-bench table {PART} --format csv", say="vifa-lr,nmll,mean")
     shell(f"bdl-bench report {PART}", say="report.html")
 
@@ -101,7 +115,9 @@ def author(shell: Shell) -> None:
     shell(RUN)
     if shell(SEARCHED) != searched:
         raise WrongTurnError("the search was repeated")
-    shell("bdl-bench table benchmark.yaml --profile quick --method vifa --format csv", say="myscore")
+    shell(
+        "bdl-bench table benchmark.yaml --profile quick --method vifa --format csv", say="myscore"
+    )
 
 
 NOTEBOOK = """
@@ -122,14 +138,28 @@ print('covered', covered)
 
 
 def practitioner(shell: Shell) -> None:
-    """Fit arrays, check an interval, keep the fit, and classify; then run a benchmark on a file of rows."""
+    """Fit arrays, check an interval, keep the fit, and classify.
+
+    Then run a benchmark on a file of rows.
+    """
     (shell.folder / "notebook.py").write_text(NOTEBOOK, "utf-8")
     shell("python notebook.py", say="covered")
     lines = [f"{size},{size % 7},{3 * size + size % 5}" for size in range(40, 160)]
     (shell.folder / "houses.csv").write_text("\n".join(["size,packages,price", *lines]) + "\n")
     shell("bdl-bench init benchmark houses.yaml")
-    shell.change("houses.yaml", "datasets: [diabetes]", "datasets: [{name: csv, path: houses.csv, target: price}]")
-    shell("bdl-bench run houses.yaml --profile quick --method exact --no-compile --tracking none", say="houses")
+    shell.change(
+        "houses.yaml",
+        "datasets: [diabetes]",
+        "datasets: [{name: csv, path: houses.csv, target: price}]",
+    )
+    shell(
+        "bdl-bench run houses.yaml --profile quick --method exact --no-compile --tracking none",
+        say="houses",
+    )
 
 
-JOURNEYS: dict[str, Callable[[Shell], object]] = {"reader": reader, "author": author, "practitioner": practitioner}
+JOURNEYS: dict[str, Callable[[Shell], object]] = {
+    "reader": reader,
+    "author": author,
+    "practitioner": practitioner,
+}

@@ -1,6 +1,7 @@
 """The leaderboard of the documentation site: published rows as pages that sort, filter and compare in the browser.
 
-Every page is a frame that `docs/leaderboard.js` fills from a file of data beside it, so that it works without a server.
+Every page is a frame that `docs/leaderboard.js` fills from a file of data beside it, so that it
+works without a server.
 """
 
 import json
@@ -73,13 +74,18 @@ BOARDS = {
         "Benchmarks that measure the distance to an exact, optimal or sampled posterior.",
         lambda benchmark: any(info(name).kind == "distance" for name in benchmark.metrics),
     ),
-    "images": Board("Images", "Benchmarks on images.", lambda benchmark: IMAGES.issuperset(benchmark.datasets)),
+    "images": Board(
+        "Images", "Benchmarks on images.", lambda benchmark: IMAGES.issuperset(benchmark.datasets)
+    ),
 }
 """File name to page."""
 
 
 def family(method: str) -> str:
-    """Return the family of a method, by its name or a guest's ``module:Class``; ``"other"`` if it has none."""
+    """Return the family of a method, by its name or a guest's ``module:Class``.
+
+    ``"other"`` if it has none.
+    """
     name = method.rpartition(":")[2]
     return next((kind for kind, names in FAMILIES.items() if name in names.split()), "other")
 
@@ -95,12 +101,18 @@ def leaderboard(published: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
     ours = [published_run(folder) for folder in published]
     runs = [*ours, *handed_in(ROOT / "submissions", ours)]
     for name, board in BOARDS.items():
-        own = [run for run in runs if board.belongs(run.found.benchmark) and not run.found.benchmark.axes]
+        own = [
+            run
+            for run in runs
+            if board.belongs(run.found.benchmark) and not run.found.benchmark.axes
+        ]
         drawn: list[tuple[str, str]] = []
         for run in own:
             yield from run.files.items()
             yield from ((path, content) for _, path, content in rows_by_split(run))
-            for text, file, picture in _diagrams(run) if name == "uci" and run.folder in published else ():
+            for text, file, picture in (
+                _diagrams(run) if name == "uci" and run.folder in published else ()
+            ):
                 drawn.append((text, file))
                 yield f"leaderboard/{file}", picture
         yield f"leaderboard/{name}.md", _page(name, board, drawn)
@@ -147,7 +159,9 @@ def _cells(board: Board, run: Run) -> Iterator[dict[str, Any]]:
             own.setdefault(cell.metric, {})[cell.statistic] = cell
     for (dataset, entry), metrics in tabled.items():
         label, search = f"{dataset}/{entry}", benchmark.entries[entry].on(dataset).search
-        rows = found.rows[(found.rows["dataset"] == dataset) & (found.rows["entry"] == entry)].set_index("split")
+        rows = found.rows[
+            (found.rows["dataset"] == dataset) & (found.rows["entry"] == entry)
+        ].set_index("split")
         rows = rows.sort_index()
         where = f"{dataset} ({split})" if board.pooled and split != "published" else dataset
         yield {
@@ -173,7 +187,13 @@ def _cells(board: Board, run: Run) -> Iterator[dict[str, Any]]:
 def _numbers(own: Mapping[str, Cell]) -> list[float | int | None]:
     mean, median = own["mean"], own.get("median")
     n = mean.n_trials - mean.n_failed
-    return [_short(mean.ours), _short(mean.ours_se), _short(median.ours) if median else None, n, mean.n_failed]
+    return [
+        _short(mean.ours),
+        _short(mean.ours_se),
+        _short(median.ours) if median else None,
+        n,
+        mean.n_failed,
+    ]
 
 
 def _rank(cells: Sequence[dict[str, Any]]) -> None:
@@ -211,7 +231,9 @@ def _printed() -> Iterator[dict[str, Any]]:
             "scores": {},
             "shown": {},
         }
-        cell = found.setdefault((row["paper"], row["table"], row["dataset"], row["method"], remark), new)
+        cell = found.setdefault(
+            (row["paper"], row["table"], row["dataset"], row["method"], remark), new
+        )
         cell["scores"][row["metric"]] = [float(row["value"]), None, None, None, None, None, []]
         cell["shown"][row["metric"]] = text
     yield from found.values()
@@ -222,14 +244,18 @@ def _diagrams(run: Run) -> Iterator[tuple[str, str, bytes]]:
     benchmark = run.found.benchmark
     drawn = {each.metric: each for name in RANKED if (each := ranks(run.table, name))}
     with tempfile.TemporaryDirectory() as folder:
-        for path in draw_figures(Shown(benchmark, ranks=[*drawn.values()]), Path(folder), pdf=False):
+        for path in draw_figures(
+            Shown(benchmark, ranks=[*drawn.values()]), Path(folder), pdf=False
+        ):
             metric = path.stem.removeprefix(f"{benchmark.name}-").removesuffix("-ranks")
             yield _told(benchmark.name, drawn[metric]), f"figures/{path.name}", path.read_bytes()
 
 
 def _told(name: str, found: Ranks) -> str:
     means = ", ".join(f"{entry} {mean:.2f}" for entry, mean in found.means.items())
-    return f"{name}, average ranks by {heading(found.metric)} over {found.places} data sets: {means}"
+    return (
+        f"{name}, average ranks by {heading(found.metric)} over {found.places} data sets: {means}"
+    )
 
 
 def _page(name: str, board: Board, drawn: Sequence[tuple[str, str]]) -> str:
@@ -245,7 +271,10 @@ def _page(name: str, board: Board, drawn: Sequence[tuple[str, str]]) -> str:
         parts += [
             "## Critical differences",
             "Average ranks over data sets, as `bdl-bench compare NAME --figures FOLDER` draws them.",
-            *(f"`{text.partition(',')[0]}`\n\n![{text}]({file}){{ loading=lazy width=640 }}" for text, file in drawn),
+            *(
+                f"`{text.partition(',')[0]}`\n\n![{text}]({file}){{ loading=lazy width=640 }}"
+                for text, file in drawn
+            ),
         ]
     return "\n\n".join(parts) + "\n"
 

@@ -66,7 +66,11 @@ def published_run(folder: str) -> Run:
     origin = json.loads((found.place / "provenance.json").read_text("utf-8"))
     methods = {entry: settings.method.name for entry, settings in found.benchmark.entries.items()}
     labels = list(dict.fromkeys(zip(found.rows["dataset"], found.rows["entry"], strict=True)))
-    earlier = {label: each["git_commit"] for each in origin.get("taken_from", ()) for label in each["cells"]}
+    earlier = {
+        label: each["git_commit"]
+        for each in origin.get("taken_from", ())
+        for label in each["cells"]
+    }
     raw = f"results/{folder}/trials.parquet"
     return Run(
         folder,
@@ -74,11 +78,18 @@ def published_run(folder: str) -> Run:
         [Cell(**record) for record in json.loads((found.place / "table.json").read_text("utf-8"))],
         _overlap(found),
         methods,
-        {f"{dataset}/{entry}": "guest" if ":" in methods[entry] else "ours" for dataset, entry in labels},
+        {
+            f"{dataset}/{entry}": "guest" if ":" in methods[entry] else "ours"
+            for dataset, entry in labels
+        },
         {f"{dataset}/{entry}": origin["git_commit"] for dataset, entry in labels} | earlier,
         origin["fit_hashes"],
         f"bdl-bench run {found.made.asked}",
-        {"YAML": f"benchmarks/index.html#{name}", "table": f"results/{folder}/table/index.html", "raw rows": raw},
+        {
+            "YAML": f"benchmarks/index.html#{name}",
+            "table": f"results/{folder}/table/index.html",
+            "raw rows": raw,
+        },
         {raw: (ROOT / raw).read_bytes()},
     )
 
@@ -86,8 +97,9 @@ def published_run(folder: str) -> Run:
 def handed_in(folder: Path, published: Sequence[Run]) -> Iterator[Run]:
     """Yield what the bundles of a folder are of.
 
-    Fits are ``reproduced`` if published rows are of the same fits, by their identity, on all of their splits, and no
-    score of predictions differs beyond chance; the others are ``self-reported``.
+    Fits are ``reproduced`` if published rows are of the same fits, by their identity, on all of
+    their splits, and no score of predictions differs beyond chance; the others are
+    ``self-reported``.
 
     Parameters
     ----------
@@ -109,7 +121,13 @@ def handed_in(folder: Path, published: Sequence[Run]) -> Iterator[Run]:
         name, stem = variant.benchmark.name, f"submissions-{path.stem}"
         found = LoadedResults(path, variant, _rows(run), pd.DataFrame(), "", False)
         own = folder / f"{name}.yaml"
-        source = variant.asked if name in shipped() else f"{own.relative_to(folder.parent)}" if own.exists() else name
+        source = (
+            variant.asked
+            if name in shipped()
+            else f"{own.relative_to(folder.parent)}"
+            if own.exists()
+            else name
+        )
         spec = yaml.safe_dump(dict(run.made["spec"]), sort_keys=False, allow_unicode=True)
         links = {"YAML": f"leaderboard/rows/{stem}.yaml", "bundle": f"leaderboard/rows/{stem}.zip"}
         labels = {f"{cell.dataset}/{cell.entry}": cell for cell in run.cells}
@@ -118,7 +136,10 @@ def handed_in(folder: Path, published: Sequence[Run]) -> Iterator[Run]:
             found,
             compared(found),
             _overlap(found),
-            {entry: settings["method"]["name"] for entry, settings in run.made["spec"]["entries"].items()},
+            {
+                entry: settings["method"]["name"]
+                for entry, settings in run.made["spec"]["entries"].items()
+            },
             {label: _origin(found, cell, published) for label, cell in labels.items()},
             dict.fromkeys(labels, run.environment["git_commit"]),
             {label: cell.fit_hash for label, cell in labels.items()},
@@ -142,7 +163,11 @@ def rows_by_split(run: Run) -> Iterator[tuple[str, str, bytes]]:
 
 def _overlap(found: LoadedResults) -> Mapping[str, float] | None:
     try:
-        return recorded_overlaps(found.place, found.benchmark) if found.place.is_dir() else overlaps(found.benchmark)
+        return (
+            recorded_overlaps(found.place, found.benchmark)
+            if found.place.is_dir()
+            else overlaps(found.benchmark)
+        )
     except InputError:
         return None
 
@@ -154,7 +179,9 @@ def _rows(run: BundledRun) -> pd.DataFrame:
         for row in cell.rows:
             hyper = {f"hyper_{name}": value for name, value in row.hyper.items()}
             own = {name: getattr(row, name) for name in ("split", "status", "reason", "seconds")}
-            rows.append({"dataset": cell.dataset, "entry": cell.entry, **own, **hyper, **row.scores})
+            rows.append(
+                {"dataset": cell.dataset, "entry": cell.entry, **own, **hyper, **row.scores}
+            )
     return pd.DataFrame(rows)
 
 
@@ -173,9 +200,13 @@ def _agree(rows: pd.DataFrame, run: Run, cell: BundledCell) -> bool:
     if not set(theirs.index) <= set(ours.index) or run.overlap is None:
         return False
     place, shared = (cell.dataset, cell.entry), run.overlap.get(cell.dataset, 0.0)
-    metrics = [name for name in map(str, run.found.benchmark.metrics) if info(name).kind == "predictive"]
+    metrics = [
+        name for name in map(str, run.found.benchmark.metrics) if info(name).kind == "predictive"
+    ]
     return all(
-        paired(PairedDifference(*place, name, 0), scores(theirs, name), scores(ours, name), shared).verdict
+        paired(
+            PairedDifference(*place, name, 0), scores(theirs, name), scores(ours, name), shared
+        ).verdict
         == "undecided"
         for name in metrics
         if name in theirs and name in ours

@@ -1,10 +1,12 @@
 """How long a run takes on many workers: its recorded groups, in the order of the real queue, on a clock that jumps.
 
-    python scripts/makespan.py uci-regression --rows results/uci-regression/trials.parquet --workers 1 2 4 16 64
+    python scripts/makespan.py uci-regression --rows results/uci-regression/trials.parquet
+    --workers 1 2 4 16 64
 
-A group's time is the sum of what its fits were recorded with. Two bounds stand beside the makespan: no order ends
-before the total over the workers, nor before the longest group; and none before the longest chain of groups that wait
-for one another, the rounds of a search. Workers are as fast together as alone, and hand over for nothing.
+A group's time is the sum of what its fits were recorded with. Two bounds stand beside the
+makespan: no order ends before the total over the workers, nor before the longest group; and none
+before the longest chain of groups that wait for one another, the rounds of a search. Workers are
+as fast together as alone, and hand over for nothing.
 """
 
 import argparse
@@ -52,7 +54,9 @@ class Simulated(WorkerPool):
         """How many there are."""
         return self.workers
 
-    def submit(self, task: Any, group: Any, report: Any, seconds: float | None = None) -> "Future[Any]":
+    def submit(
+        self, task: Any, group: Any, report: Any, seconds: float | None = None
+    ) -> "Future[Any]":
         """Begin a group at once."""
         future: Future[Any] = Future()
         heapq.heappush(self._running, (self.now + group.seconds, next(self._count), future))
@@ -119,7 +123,11 @@ def simulate(cells: Sequence[Stages], worker_pool: Simulated) -> Makespan:
     run_chains(jobs, worker_pool, lambda work: None, poll=0)
     longest = max(seconds for stages in cells for stage in stages for seconds in stage)
     return Makespan(
-        worker_pool.size, worker_pool.now, worker_pool.busy, longest, max(sum(map(max, stages)) for stages in cells)
+        worker_pool.size,
+        worker_pool.now,
+        worker_pool.busy,
+        longest,
+        max(sum(map(max, stages)) for stages in cells),
     )
 
 
@@ -138,7 +146,9 @@ def recorded(benchmark: str, profile: str, rows: pd.DataFrame) -> list[Stages]:
         stages: Stages = []
         for stage, each in (("search", per_round(search) if search else 1), ("final", 1)):
             part = own[own["stage"] == stage]
-            slot_batches = part["split"].map(lambda split, stage=stage, cell=cell: slot_batch(cell, stage, split).start)
+            slot_batches = part["split"].map(
+                lambda split, stage=stage, cell=cell: slot_batch(cell, stage, split).start
+            )
             rounds = part["trial"] // each if stage == "search" else 0 * part["split"]
             for _, groups in part.assign(slot_batch=slot_batches, round=rounds).groupby("round"):
                 stages.append(groups.groupby("slot_batch")["seconds"].sum().tolist())
@@ -148,7 +158,9 @@ def recorded(benchmark: str, profile: str, rows: pd.DataFrame) -> list[Stages]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table, and write it as JSON where asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("benchmark")
     parser.add_argument("--profile", default="paper")
     parser.add_argument("--rows", type=Path, required=True, help="trials.parquet of a run")
@@ -157,15 +169,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     cells = recorded(options.benchmark, options.profile, pd.read_parquet(options.rows))
     found = [simulate(cells, Simulated(workers)) for workers in options.workers]
-    headings = "workers", "makespan (min)", "total / workers", "longest group", "longest chain", "ratio", "of chains"
+    headings = (
+        "workers",
+        "makespan (min)",
+        "total / workers",
+        "longest group",
+        "longest chain",
+        "ratio",
+        "of chains",
+    )
     table = Table(*headings)
     for one in found:
         minutes = (one.makespan, one.total / one.workers, one.group, one.chain)
         ratios = (one.ratio, one.chain_ratio)
-        table.add_row(str(one.workers), *(f"{s / 60:.1f}" for s in minutes), *(f"{ratio:.2f}" for ratio in ratios))
+        table.add_row(
+            str(one.workers),
+            *(f"{s / 60:.1f}" for s in minutes),
+            *(f"{ratio:.2f}" for ratio in ratios),
+        )
     Console().print(table)
     if options.json:
-        kept = [asdict(one) | {"ratio": one.ratio, "chain_ratio": one.chain_ratio} for one in found]
+        kept = [
+            asdict(one) | {"ratio": one.ratio, "chain_ratio": one.chain_ratio} for one in found
+        ]
         options.json.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     return 0
 

@@ -1,15 +1,16 @@
 """Puts runs of parts of a benchmark into its published rows, and writes tables and figures of both anew.
 
-A table that takes longer than one sitting, or more than one machine, is run in parts (``--dataset``, ``--method``,
-``--splits``). The rows of each folder of such a run, ``results/<benchmark>/variants/<part>``, search folds included,
-join the published ones of its cells where both have the same hashes, and take the place of those of the same splits.
-Where the hashes are others, they take the place of all rows of the cell, and a part that lacks a published split is
-refused. Other cells stay. Posteriors that travel with the rows do the same.
+A table that takes longer than one sitting, or more than one machine, is run in parts
+(``--dataset``, ``--method``, ``--splits``). The rows of each folder of such a run,
+``results/<benchmark>/variants/<part>``, search folds included, join the published ones of its
+cells where both have the same hashes, and take the place of those of the same splits. Where the
+hashes are others, they take the place of all rows of the cell, and a part that lacks a published
+split is refused. Other cells stay. Posteriors that travel with the rows do the same.
 
-``provenance.json`` names the machine, the packages and the commit of what was written last; those of every other
-origin stand under ``taken_from`` with the splits that came from there, and each cell keeps the hashes of the code that
-made it. Rows are shown as made with the benchmark's file as it is now, so that a note has to say where kept rows are
-not.
+``provenance.json`` names the machine, the packages and the commit of what was written last; those
+of every other origin stand under ``taken_from`` with the splits that came from there, and each
+cell keeps the hashes of the code that made it. Rows are shown as made with the benchmark's file as
+it is now, so that a note has to say where kept rows are not.
 """
 
 import argparse
@@ -59,8 +60,12 @@ class Run(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("published", type=Path, help="folder of published rows, results/<benchmark>")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "published", type=Path, help="folder of published rows, results/<benchmark>"
+    )
     parser.add_argument("parts", type=Path, nargs="+", help="folders of runs of parts")
     options, console = parser.parse_args(arguments), Console()
     try:
@@ -87,20 +92,29 @@ def merge(published: Run, part: Run) -> Run:
     Raises
     ------
     InputError
-        If the part is of another benchmark or profile, or of other hashes and fewer splits of a cell.
+        If the part is of another benchmark or profile, or of other hashes and fewer splits of a
+        cell.
     """
     for name in ("benchmark", "profile"):
         if part.origin[name] != published.origin[name]:
-            raise InputError(f"{part.origin[name]} is not the {name} of the published rows: leave it out")
+            raise InputError(
+                f"{part.origin[name]} is not the {name} of the published rows: leave it out"
+            )
     replaced: Splits = {}
     for cell, splits in part.splits.items():
         known = published.splits.get(cell, [])
-        alike = all(_told(published, name).get(cell) == _told(part, name).get(cell) for name in BY_CELL)
+        alike = all(
+            _told(published, name).get(cell) == _told(part, name).get(cell) for name in BY_CELL
+        )
         if not alike and not set(known) <= set(splits):
-            raise InputError(f"{cell}: the part lacks splits that are published with other code; run them, too")
+            raise InputError(
+                f"{cell}: the part lacks splits that are published with other code; run them, too"
+            )
         replaced[cell] = splits if alike else known
     posteriors = {
-        cell: {split: content for split, content in own.items() if split not in replaced.get(cell, ())}
+        cell: {
+            split: content for split, content in own.items() if split not in replaced.get(cell, ())
+        }
         for cell, own in published.posteriors.items()
     }
     tables = _without(published.rows, replaced), _without(published.points, replaced)
@@ -139,11 +153,17 @@ def _without(table: pd.DataFrame, splits: Splits) -> pd.DataFrame:
 
 
 def _among(table: pd.DataFrame, splits: Splits) -> list[bool]:
-    return [split in splits.get(cell, ()) for cell, split in zip(_cells(table), table.split, strict=True)]
+    return [
+        split in splits.get(cell, ())
+        for cell, split in zip(_cells(table), table.split, strict=True)
+    ]
 
 
 def _ordered(table: pd.DataFrame, like: Run) -> pd.DataFrame:
-    """Order cells as they are published, new ones last, and the splits of each; rows of a split stay as they are."""
+    """Order cells as they are published, new ones last, and the splits of each.
+
+    Rows of a split stay as they are.
+    """
     order = {name: at for at, name in enumerate(dict.fromkeys([*like.splits, *_cells(table)]))}
     final = table.stage == "final" if "stage" in table else True
     places = pd.DataFrame({"cell": _cells(table).map(order), "final": final, "split": table.split})
@@ -163,7 +183,9 @@ def _provenance(kept: Run, part: Run, rows: pd.DataFrame) -> dict[str, Any]:
                 known[1][cell] = sorted([*known[1].get(cell, ()), *some])
     cells = Run(rows, kept.points, {}, {}).splits
     made = {cell: part if cell in part.splits else kept for cell in cells}
-    by_cell = {name: {cell: _told(run, name).get(cell) for cell, run in made.items()} for name in BY_CELL}
+    by_cell = {
+        name: {cell: _told(run, name).get(cell) for cell, run in made.items()} for name in BY_CELL
+    }
     own = {
         "splits": sorted(set().union(*cells.values())),
         "work_minutes": _minutes(rows, origins.pop(_place(newest))[1]),
@@ -174,7 +196,14 @@ def _provenance(kept: Run, part: Run, rows: pd.DataFrame) -> dict[str, Any]:
         if splits
     ]
     overlap = {**kept.origin.get("overlap", {}), **part.origin.get("overlap", {})}
-    return {**newest, **by_cell, "overlap": overlap, **own, "command_wall_minutes": 0.0, "taken_from": taken}
+    return {
+        **newest,
+        **by_cell,
+        "overlap": overlap,
+        **own,
+        "command_wall_minutes": 0.0,
+        "taken_from": taken,
+    }
 
 
 def _place(origin: Mapping[str, Any]) -> str:
@@ -186,7 +215,11 @@ def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], Splits]]:
     """Return each origin of a run with the splits of its cells that are from there."""
     left = {cell: set(splits) for cell, splits in run.splits.items()}
     for other in run.origin.get("taken_from", ()):
-        own = {cell: sorted(left[cell].intersection(splits)) for cell, splits in other["cells"].items() if cell in left}
+        own = {
+            cell: sorted(left[cell].intersection(splits))
+            for cell, splits in other["cells"].items()
+            if cell in left
+        }
         for cell, splits in own.items():
             left[cell] -= set(splits)
         yield other, {cell: splits for cell, splits in own.items() if splits}
@@ -194,7 +227,10 @@ def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], Splits]]:
 
 
 def _told(run: Run, name: str) -> dict[str, Any]:
-    """Return what a provenance tells of each cell; earlier versions called the hashes of fits fingerprints."""
+    """Return what a provenance tells of each cell.
+
+    Earlier versions called the hashes of fits fingerprints.
+    """
     earlier = run.origin.get("fingerprints", {}) if name == "fit_hashes" else {}
     told: dict[str, Any] = run.origin.get(name) or earlier
     return told

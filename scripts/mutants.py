@@ -1,19 +1,21 @@
 """Change the package at one place at a time, and see whether a test fails.
 
-The changes are those of cosmic-ray's operators, drawn with a seed from the packages below, each of which has its
-number. First the tests of these packages run once, and what each of them executes is recorded. Then each mutant runs
-the tests that execute its statement, the quickest first, golden trials among them, and in any case those of its module.
-Outside of functions these are the tests that execute anything of the file. All happens in a copy, and in forks of a
-process that has imported and collected everything: a mutant is put into the functions that are there, or, outside of
-functions, imported anew.
+The changes are those of cosmic-ray's operators, drawn with a seed from the packages below, each of
+which has its number. First the tests of these packages run once, and what each of them executes is
+recorded. Then each mutant runs the tests that execute its statement, the quickest first, golden
+trials among them, and in any case those of its module. Outside of functions these are the tests
+that execute anything of the file. All happens in a copy, and in forks of a process that has
+imported and collected everything: a mutant is put into the functions that are there, or, outside
+of functions, imported anew.
 
-The tally is written after each mutant, and a later run goes on from it. One that no test can kill is equivalent:
-"reason" says why, is written into the tally by hand, and stays::
+The tally is written after each mutant, and a later run goes on from it. One that no test can kill
+is equivalent: "reason" says why, is written into the tally by hand, and stays::
 
-    python scripts/mutants.py --output results/faults/mutants.json
-    python scripts/mutants.py --output results/faults/mutants.json --again    try the survivors again
+    python scripts/mutants.py --output results/faults/mutants.json python scripts/mutants.py
+    --output results/faults/mutants.json --again    try the survivors again
 
-What was recorded is kept in the folder ``--work``; an empty one records anew, as is needed when the package changed.
+What was recorded is kept in the folder ``--work``; an empty one records anew, as is needed when
+the package changed.
 """
 
 import argparse
@@ -47,24 +49,68 @@ PACKAGES = {
     "verdicts": ("bdl/reports/verdicts*.py", 40),
 }
 """Where a package has its files, and how many mutants are drawn from it."""
-TESTS = [f"tests/{name}" for name in ("methods", "metrics", "models", "posteriors", "references", "store")]
+TESTS = [
+    f"tests/{name}"
+    for name in ("methods", "metrics", "models", "posteriors", "references", "store")
+]
 TESTS += [
     "tests/archive/test_folder.py",
     "tests/spec/test_declared.py",
     "tests/reports/test_verdicts.py",
     "tests/test_golden.py",
 ]
-NEEDED = ("bdl", "tests", "scripts", "benchmarks", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
-PRELOADED = ("torch", "pandas", "scipy.stats", "sklearn.linear_model", "mlflow", "optuna", "matplotlib.pyplot")
+NEEDED = (
+    "bdl",
+    "tests",
+    "scripts",
+    "benchmarks",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+)
+PRELOADED = (
+    "torch",
+    "pandas",
+    "scipy.stats",
+    "sklearn.linear_model",
+    "mlflow",
+    "optuna",
+    "matplotlib.pyplot",
+)
 """What takes long to import, and is no part of the package."""
 OPERATORS = [
-    *("AddNot", "ExceptionReplacer", "NumberReplacer", "ReplaceAndWithOr", "ReplaceOrWithAnd", "ZeroIterationForLoop"),
-    *("ReplaceFalseWithTrue", "ReplaceTrueWithFalse", "ReplaceBreakWithContinue", "ReplaceContinueWithBreak"),
+    *(
+        "AddNot",
+        "ExceptionReplacer",
+        "NumberReplacer",
+        "ReplaceAndWithOr",
+        "ReplaceOrWithAnd",
+        "ZeroIterationForLoop",
+    ),
+    *(
+        "ReplaceFalseWithTrue",
+        "ReplaceTrueWithFalse",
+        "ReplaceBreakWithContinue",
+        "ReplaceContinueWithBreak",
+    ),
     *(f"ReplaceUnaryOperator_Delete_{name}" for name in ("Not", "USub")),
-    *(f"ReplaceBinaryOperator_{pair}" for pair in ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Pow_Mul")),
-    *(f"ReplaceBinaryOperator_{pair}" for pair in ("FloorDiv_Div", "Mod_FloorDiv", "BitAnd_BitOr")),
-    *(f"ReplaceComparisonOperator_{pair}" for pair in ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "Gt_LtE")),
-    *(f"ReplaceComparisonOperator_{pair}" for pair in ("GtE_Lt", "LtE_Gt", "Eq_NotEq", "NotEq_Eq", "Is_IsNot")),
+    *(
+        f"ReplaceBinaryOperator_{pair}"
+        for pair in ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Pow_Mul")
+    ),
+    *(
+        f"ReplaceBinaryOperator_{pair}"
+        for pair in ("FloorDiv_Div", "Mod_FloorDiv", "BitAnd_BitOr")
+    ),
+    *(
+        f"ReplaceComparisonOperator_{pair}"
+        for pair in ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "Gt_LtE")
+    ),
+    *(
+        f"ReplaceComparisonOperator_{pair}"
+        for pair in ("GtE_Lt", "LtE_Gt", "Eq_NotEq", "NotEq_Eq", "Is_IsNot")
+    ),
     "ReplaceComparisonOperator_IsNot_Is",
 ]
 """Those of cosmic-ray whose mutants do not fail at the first call, as a shift of floats would."""
@@ -94,7 +140,10 @@ class Mutant(NamedTuple):
 
     @property
     def tests(self) -> list[str]:
-        """What the names of tests contain that run in any case; declarations are tested by contracts and registries."""
+        """What the names of tests contain that run in any case.
+
+        Declarations are tested by contracts and registries.
+        """
         path = Path(self.file)
         declared = [f"/{path.parent.name}/test_{what}" for what in ("contract", "registry")]
         declared += ["/test_declared", "/test_verdicts"]
@@ -111,10 +160,14 @@ def mutants(file: str) -> Iterator[Mutant]:
     nodes, alike = list(ast_nodes(get_ast(text))), Counter[tuple[str, str]]()
     for name in OPERATORS:
         operator = get_operator(f"core/{name}")()
-        for occurrence in range(sum(len(list(operator.mutation_positions(node))) for node in nodes)):
+        for occurrence in range(
+            sum(len(list(operator.mutation_positions(node))) for node in nodes)
+        ):
             source = mutate_code(text, operator, occurrence)
             pairs = enumerate(zip(text.splitlines(), source.splitlines(), strict=False), 1)
-            line, before, after = next((number, a.strip(), b.strip()) for number, (a, b) in pairs if a != b)
+            line, before, after = next(
+                (number, a.strip(), b.strip()) for number, (a, b) in pairs if a != b
+            )
             yield Mutant(file, line, before, after, alike[before, after], source)
             alike[before, after] += 1
 
@@ -124,7 +177,9 @@ def drawn(package: str, seed: int) -> list[Mutant]:
     pattern, number = PACKAGES[package]
     files = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
     found = [mutant for file in files for mutant in mutants(file)]
-    return sorted(found, key=lambda mutant: hashlib.sha256(f"{seed} {mutant.key}".encode()).digest())[:number]
+    return sorted(
+        found, key=lambda mutant: hashlib.sha256(f"{seed} {mutant.key}".encode()).digest()
+    )[:number]
 
 
 class Recorder:
@@ -185,7 +240,9 @@ class Record:
         for name in NEEDED:
             if (ROOT / name).is_dir():
                 shutil.rmtree(folder / name, ignore_errors=True)
-                shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+                )
             else:
                 shutil.copy2(ROOT / name, folder / name)
         (folder / "results").unlink(missing_ok=True)
@@ -204,7 +261,17 @@ class Record:
         with Path("log.txt").open("a", encoding="utf-8") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-        words = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--basetemp=temp"]
+        words = [
+            "-x",
+            "-q",
+            "-m",
+            "not slow",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "--basetemp=temp",
+        ]
         return int(pytest.main([*words, *files], plugins=[plugin]))
 
     def make(self) -> None:
@@ -216,11 +283,18 @@ class Record:
         sys.dont_write_bytecode = True  # of a mutant, which would be taken for the file
 
     def related(self, mutant: Mutant, items: Iterable[Any]) -> tuple[list[Any], float]:
-        """Choose the tests of a mutant, new ones first, then the quickest; return their seconds, too."""
+        """Choose the tests of a mutant, new ones first, then the quickest.
+
+        Return their seconds, too.
+        """
         seconds: dict[str, float] = json.loads(Path("seconds.json").read_text("utf-8"))
         reached = self.reached(mutant)
         reached |= {item.nodeid for item in items if item.nodeid not in seconds}
-        chosen = [item for item in items if item.nodeid in reached or any(own in item.nodeid for own in mutant.tests)]
+        chosen = [
+            item
+            for item in items
+            if item.nodeid in reached or any(own in item.nodeid for own in mutant.tests)
+        ]
         chosen.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
         return chosen, sum(seconds.get(item.nodeid, 0.0) for item in chosen)
 
@@ -236,7 +310,9 @@ class Record:
     def files(self, mutant: Mutant) -> list[str]:
         """List the files with tests of a mutant."""
         own = {
-            str(path) for path in Path("tests").rglob("test_*.py") if any(word in str(path) for word in mutant.tests)
+            str(path)
+            for path in Path("tests").rglob("test_*.py")
+            if any(word in str(path) for word in mutant.tests)
         }
         return sorted({name.partition("::")[0] for name in self.reached(mutant)} - {""} | own)
 
@@ -253,7 +329,9 @@ class Record:
 class Trials:
     """A plugin of pytest that runs, instead of all tests, those of each mutant in a fork."""
 
-    def __init__(self, record: Record, mutants: Iterable[Mutant], done: Callable[[Mutant, int | None], None]) -> None:
+    def __init__(
+        self, record: Record, mutants: Iterable[Mutant], done: Callable[[Mutant, int | None], None]
+    ) -> None:
         self.record, self.mutants, self.done = record, mutants, done
 
     def pytest_runtestloop(self, session: Any) -> bool:
@@ -278,10 +356,17 @@ class Related:
 
 def _run(session: Any, items: list[Any], mutant: Mutant) -> int:
     """Put a mutant into the functions that have been imported, and run tests until one fails."""
-    codes = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(mutant.source, "", "exec"))}
+    codes = {
+        (code.co_qualname, code.co_firstlineno): code
+        for code in _codes(compile(mutant.source, "", "exec"))
+    }
     for function in gc.get_objects():
-        if type(function) is FunctionType and function.__code__.co_filename.endswith(f"/{mutant.file}"):
-            function.__code__ = codes[function.__code__.co_qualname, function.__code__.co_firstlineno]
+        if type(function) is FunctionType and function.__code__.co_filename.endswith(
+            f"/{mutant.file}"
+        ):
+            function.__code__ = codes[
+                function.__code__.co_qualname, function.__code__.co_firstlineno
+            ]
     for item, following in zip_longest(items, items[1:]):
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
@@ -297,7 +382,10 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def statement_of(source: str, line: int) -> range:
-    """Return the lines of the statement at a line of a function; none for a line outside of functions."""
+    """Return the lines of the statement at a line of a function.
+
+    None for a line outside of functions.
+    """
     inside, found = False, range(line, line + 1)
     for node in ast.walk(ast.parse(source)):  # the outer ones first
         if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or 0):
@@ -314,12 +402,19 @@ def summary(seed: int, tried: list[dict[str, Any]]) -> dict[str, Any]:
     """Count the outcomes by package; a mutant with a reason is equivalent."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in PACKAGES}
     for one in tried:
-        (package,) = (name for name, (pattern, _) in PACKAGES.items() if Path(one["file"]).match(pattern))
+        (package,) = (
+            name for name, (pattern, _) in PACKAGES.items() if Path(one["file"]).match(pattern)
+        )
         counts[package]["equivalent" if "reason" in one else one["outcome"]] += 1
     total = sum(counts.values(), Counter[str]())
     apart = total.total() - total["equivalent"]
     share = (apart - total["survived"]) / max(apart, 1)
-    return {"seed": seed, "mutants": len(tried), "killed of those not equivalent": round(share, 4), "packages": counts}
+    return {
+        "seed": seed,
+        "mutants": len(tried),
+        "killed of those not equivalent": round(share, 4),
+        "packages": counts,
+    }
 
 
 def write(path: Path, seed: int, tried: list[dict[str, Any]]) -> None:
@@ -332,31 +427,54 @@ def write(path: Path, seed: int, tried: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True, help="the tally, which is gone on with")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--work", type=Path, default=ROOT / "build/mutants", help="a folder for the copy that is changed"
+        "--output", type=Path, required=True, help="the tally, which is gone on with"
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=ROOT / "build/mutants",
+        help="a folder for the copy that is changed",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--package", choices=PACKAGES, action="append", help="these alone")
-    parser.add_argument("--again", action="store_true", help="try those again that survived and have no reason")
+    parser.add_argument(
+        "--again", action="store_true", help="try those again that survived and have no reason"
+    )
     options = parser.parse_args()
     tried = read(options.output)
     known = {key_of(one) for one in tried}
     if options.again:
         left = [one for one in tried if one["outcome"] == "survived" and "reason" not in one]
         wanted = {key_of(one) for one in left}
-        todo = [one for file in sorted({one["file"] for one in left}) for one in mutants(file) if one.key in wanted]
+        todo = [
+            one
+            for file in sorted({one["file"] for one in left})
+            for one in mutants(file)
+            if one.key in wanted
+        ]
     else:
         todo = [
-            one for name in options.package or PACKAGES for one in drawn(name, options.seed) if one.key not in known
+            one
+            for name in options.package or PACKAGES
+            for one in drawn(name, options.seed)
+            if one.key not in known
         ]
         random.Random(options.seed).shuffle(todo)  # so that a part of a run is of all packages
 
     def done(mutant: Mutant, code: int | None) -> None:
         outcome = "survived" if code in (0, 5) else "out of time" if code is None else "killed"
-        new = {name: value for name, value in mutant._asdict().items() if name != "source"} | {"outcome": outcome}
-        write(output, options.seed, [one for one in read(output) if key_of(one) != mutant.key] + [new])
+        new = {name: value for name, value in mutant._asdict().items() if name != "source"} | {
+            "outcome": outcome
+        }
+        write(
+            output,
+            options.seed,
+            [one for one in read(output) if key_of(one) != mutant.key] + [new],
+        )
 
     output = options.output.resolve()
     record = Record(options.work.resolve())
@@ -376,7 +494,9 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def key_of(one: dict[str, Any]) -> str:
-    return Mutant(**{"source": ""} | {name: one[name] for name in Mutant._fields if name in one}).key
+    return Mutant(
+        **{"source": ""} | {name: one[name] for name in Mutant._fields if name in one}
+    ).key
 
 
 if __name__ == "__main__":

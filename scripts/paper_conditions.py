@@ -1,20 +1,21 @@
 """What conditions of the papers do to their numbers: a truncated matrix root, a truth from fewer draws, released code.
 
-Run ``bdl-bench run uci-linear-posterior`` and ``logistic-posterior`` first, or give ``--streams``. For each data set
-this prints the mean over the stored posteriors of VIFA of its distances as this package computes them; of the
-2-Wasserstein distance per parameter by the trace formula with the matrix root of the papers' code (32 bits, without
-eigenvalues below 1.192e-4 of the largest); and, where the truth is sampled, of the distances to the moments of the
-first 5,000 draws.
+Run ``bdl-bench run uci-linear-posterior`` and ``logistic-posterior`` first, or give ``--streams``.
+For each data set this prints the mean over the stored posteriors of VIFA of its distances as this
+package computes them; of the 2-Wasserstein distance per parameter by the trace formula with the
+matrix root of the papers' code (32 bits, without eigenvalues below 1.192e-4 of the largest); and,
+where the truth is sampled, of the distances to the moments of the first 5,000 draws.
 
-With ``--streams`` it does the same for the published estimators of ``online-fa``, which it runs again, on the data
-sets that are named, or all with 100 parameters (three minutes; the three of Table B.2 with 1000 take a quarter of an
-hour).
+With ``--streams`` it does the same for the published estimators of ``online-fa``, which it runs
+again, on the data sets that are named, or all with 100 parameters (three minutes; the three of
+Table B.2 with 1000 take a quarter of an hour).
 
-With ``--slang-release`` it looks at the logistic regressions of the SLANG paper (minutes). On the data sets that are
-named, or breast_cancer, it trains SLANG with L = 1 for 1,000 epochs on split 0, as corrected and as the code does that
-its authors released, and prints divergences from the exact Gaussian: means over five streams of random numbers, and the
-range. Of the exact Gaussians of all four data sets it prints the scores, means over splits, with and without the
-constant of the bias' prior, beside the table that the authors' code holds and the printed one.
+With ``--slang-release`` it looks at the logistic regressions of the SLANG paper (minutes). On the
+data sets that are named, or breast_cancer, it trains SLANG with L = 1 for 1,000 epochs on split 0,
+as corrected and as the code does that its authors released, and prints divergences from the exact
+Gaussian: means over five streams of random numbers, and the range. Of the exact Gaussians of all
+four data sets it prints the scores, means over splits, with and without the constant of the bias'
+prior, beside the table that the authors' code holds and the printed one.
 """
 
 import argparse
@@ -57,7 +58,9 @@ def truncated_w2(mean: Array, cov: Array, true_mean: Array, true_cov: Array) -> 
     """The trace formula of the 2-Wasserstein distance, per parameter, with truncated roots."""
     root = truncated_root(true_cov)
     inner = truncated_root(root @ cov.astype(np.float32) @ root)
-    squared = ((mean - true_mean) ** 2).sum() + np.trace(cov) + np.trace(true_cov) - 2 * np.trace(inner)
+    squared = (
+        ((mean - true_mean) ** 2).sum() + np.trace(cov) + np.trace(true_cov) - 2 * np.trace(inner)
+    )
     return float(np.sqrt(max(squared, 0.0)) / len(mean))
 
 
@@ -65,15 +68,24 @@ def row(moments: Array, known: Truth) -> list[float]:
     """Measure one posterior every way, on the parameters whose covariance the truth knows."""
     d = len(known.covariance)
     mean, cov = moments[0, :d].astype(float), moments[1 : d + 1, :d].astype(float)
-    found = [*distances(mean, cov, known), truncated_w2(mean, cov, known.mean[:d].numpy(), known.covariance.numpy())]
+    found = [
+        *distances(mean, cov, known),
+        truncated_w2(mean, cov, known.mean[:d].numpy(), known.covariance.numpy()),
+    ]
     return found if known.chains is None else found + distances(mean, cov, shortened(known.chains))
 
 
 def distances(mean: Array, cov: Array, reference: Truth) -> list[float]:
     """Distances of means and covariances, and the 2-Wasserstein distance per parameter."""
-    ours, known = (torch.from_numpy(mean), torch.from_numpy(cov)), (reference.mean[: len(mean)], reference.covariance)
+    ours, known = (
+        (torch.from_numpy(mean), torch.from_numpy(cov)),
+        (reference.mean[: len(mean)], reference.covariance),
+    )
     pairs = zip(ours, known, strict=True)
-    return [*(float(relative(*pair)) for pair in pairs), float(wasserstein2(ours, known)) / len(mean)]
+    return [
+        *(float(relative(*pair)) for pair in pairs),
+        float(wasserstein2(ours, known)) / len(mean),
+    ]
 
 
 def shortened(chains: torch.Tensor) -> Truth:
@@ -84,12 +96,17 @@ def shortened(chains: torch.Tensor) -> Truth:
 
 def moments_of(posterior: Posterior) -> Array:
     """Mean above covariance, (1 + D, D), float64."""
-    found: Array = torch.cat([posterior.mean().unsqueeze(0), posterior.covariance()]).double().numpy()
+    found: Array = (
+        torch.cat([posterior.mean().unsqueeze(0), posterior.covariance()]).double().numpy()
+    )
     return found
 
 
 def streams(datasets: Sequence[str]) -> None:
-    """Learn from all observations of streams, by default those with 100 parameters; print the distances at the end."""
+    """Learn from all observations of streams, by default those with 100 parameters.
+
+    Print the distances at the end.
+    """
     benchmark = load_benchmark("online-fa")
     print(f"{'':<22} covariance      W2   truncated")
     names = datasets or [name for name in benchmark.datasets if load_stream(name).dim == 100]
@@ -104,30 +121,44 @@ def streams(datasets: Sequence[str]) -> None:
             values[cell].append(row(moments_of(q), reference))
         for cell, own in values.items():
             _, cov, w2, truncated = np.mean(own, 0)
-            print(f"{cell.dataset + ' ' + cell.entry:<30} {cov:.4f} {w2:7.4f} {truncated:11.4f}", flush=True)
+            print(
+                f"{cell.dataset + ' ' + cell.entry:<30} {cov:.4f} {w2:7.4f} {truncated:11.4f}",
+                flush=True,
+            )
 
 
 def slang(datasets: Sequence[str]) -> None:
     """Print what the released SLANG reaches, and how exact solutions score."""
-    print(f"{'':<26} symmetric KL        range   KL(exact, q)   KL(q, exact)   without the widest direction")
+    print(
+        f"{'':<26} symmetric KL        range   KL(exact, q)   KL(q, exact)   without the widest direction"
+    )
     for dataset in datasets:
         for name, found in slang_release.divergences(dataset).items():
             least, most = found.symmetric.min(), found.symmetric.max()
             text = f"{dataset + ' ' + name:<26} {found.symmetric.mean():12.3f} {f'{least:.2f} to {most:.2f}':>16}"
             others = (found.forward, found.reverse, found.without)
             print(text + "".join(f"{values.mean():15.3f}" for values in others), flush=True)
-    print(f"\n{'':<14} rows  training   neg. ELBO  no constant  stored  printed   NLL as printed  stored  printed")
+    print(
+        f"\n{'':<14} rows  training   neg. ELBO  no constant  stored  printed   NLL as printed  stored  printed"
+    )
     for dataset, own in slang_release.exact_solutions():
-        stored = ["-" if value is None else f"{value:.6f}" for value in slang_release.STORED[dataset]]
+        stored = [
+            "-" if value is None else f"{value:.6f}" for value in slang_release.STORED[dataset]
+        ]
         text = f"{dataset:<14} {own.rows:5} {own.training:8} {own.elbo:12.6f} {own.without:11.6f} {stored[0]:>9}"
-        print(f"{text} {own.printed[0]:>7} {own.nll:12.6f} {stored[1]:>9} {own.printed[1]:>7}", flush=True)
+        print(
+            f"{text} {own.printed[0]:>7} {own.nll:12.6f} {stored[1]:>9} {own.printed[1]:>7}",
+            flush=True,
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--streams", nargs="*", metavar="DATASET")
-    parser.add_argument("--slang-release", nargs="*", metavar="DATASET", choices=slang_release.DATASETS)
+    parser.add_argument(
+        "--slang-release", nargs="*", metavar="DATASET", choices=slang_release.DATASETS
+    )
     options = parser.parse_args()
     if options.slang_release is not None:
         slang(options.slang_release or ["breast_cancer"])
@@ -136,7 +167,9 @@ def main() -> None:
         streams(options.streams)
         return
     results = options.results
-    print(f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2")
+    print(
+        f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2"
+    )
     for benchmark in map(load_benchmark, ("uci-linear-posterior", "logistic-posterior")):
         with Store(folder(results, Variant(benchmark)) / "store.sqlite") as store:
             for cell in cells_of(benchmark.select(entries=["vifa"])):

@@ -1,9 +1,11 @@
 """Draw figures of the papers that are of no benchmark's kind.
 
-    python scripts/paper_figures.py  # draws docs/images/prior-densities.png and docs/images/slang-toy-last-updates.png
+    python scripts/paper_figures.py  # draws docs/images/prior-densities.png and
+    docs/images/slang-toy-last-updates.png
 
-The first shows the priors of Mata (2018, Figures 2.1, 3.2 to 3.4 and C.1) by the package's own log-densities; the
-second the end of the published curves of `slang-toy`, as in Figure 8 of the SLANG paper (2018).
+The first shows the priors of Mata (2018, Figures 2.1, 3.2 to 3.4 and C.1) by the package's own
+log-densities; the second the end of the published curves of `slang-toy`, as in Figure 8 of the
+SLANG paper (2018).
 """
 
 import argparse
@@ -33,10 +35,13 @@ ROOT = Path(__file__).parents[1]
 ONE = Layout(Linear(bias=False), 1, 1)
 """A model of one weight, which has one layer and leaves one unit."""
 WEIGHT, LAYER_A, UNIT_A, LAYER_B, UNIT_B = range(5)
-"""Latent variables that the horseshoe has there: the weight before it is scaled, and logarithms of roots."""
+"""Latent variables that the horseshoe has there: the weight before it is scaled, and logarithms
+of roots.
+"""
 STEP, REACH = 0.02, 30.0
 GRID: Array = STEP * np.arange(-2250.0, 2251.0)
-"""Logarithms of scales over which the horseshoe is summed. Of sums of them, those up to `REACH` in size count: beyond
+"""Logarithms of scales over which the horseshoe is summed. Of sums of them, those up to `REACH`
+in size count: beyond
 lies less than 1e-11, and the ends of the grid are felt."""
 
 
@@ -61,7 +66,8 @@ def of_latent(place: int, values: Array, kappa: float = 1.0) -> Array:
         latent[:, variable] = at
         return density(HorseshoePrior(), latent, {"global_scale": kappa})
 
-    # They are independent: the joint density is that in the middle times what each of them changes of it.
+    # They are independent: the joint density is that in the middle times what each of them changes
+    # of it.
     joint = along(WEIGHT, np.zeros(1))[0]
     others = [along(other, GRID).sum() * STEP / joint for other in range(5) if other != place]
     return np.asarray(along(place, values) * np.prod(others))
@@ -77,7 +83,10 @@ def of_log_scale(parts: Sequence[int], kappa: float = 1.0) -> tuple[Array, Array
 
 
 def of_horseshoe(theta: Array, kappa: float) -> Array:
-    """Return the density of a weight under the horseshoe, summed over its scale, (m,); it has no bound at 0."""
+    """Return the density of a weight under the horseshoe, summed over its scale, (m,).
+
+    It has no bound at 0.
+    """
     u, share = of_log_scale((LAYER_A, UNIT_A, LAYER_B, UNIT_B), kappa)
     unscaled = (theta[:, None] * np.exp(-u)).ravel()
     given = of_latent(WEIGHT, unscaled, kappa).reshape(len(theta), -1) * np.exp(-u)
@@ -113,9 +122,13 @@ STUDENT_6, STUDENT_3, CAUCHY = (
 HORSESHOE = Line(partial(of_horseshoe, kappa=1.0), drawing.COLORS[0])
 PANELS = {
     "Gaussian": {
-        "precision 4": Line(partial(of_weight, GaussianPrior(), prior_precision=4.0), drawing.COLORS[0]),
+        "precision 4": Line(
+            partial(of_weight, GaussianPrior(), prior_precision=4.0), drawing.COLORS[0]
+        ),
         "precision 1": NORMAL,
-        "precision 1/4": Line(partial(of_weight, GaussianPrior(), prior_precision=0.25), drawing.COLORS[1]),
+        "precision 1/4": Line(
+            partial(of_weight, GaussianPrior(), prior_precision=0.25), drawing.COLORS[1]
+        ),
     },
     "Student's t of scale 1": {
         "Gaussian": NORMAL,
@@ -134,13 +147,18 @@ PANELS = {
         "Cauchy": CAUCHY,
         "Student's t, 6 degrees": STUDENT_6,
         "spike of 0.1, slab of 4": Line(
-            partial(of_weight, SpikeSlabPrior(), slab_share=0.5, slab_scale=4.0, spike_scale=0.1), drawing.COLORS[7]
+            partial(of_weight, SpikeSlabPrior(), slab_share=0.5, slab_scale=4.0, spike_scale=0.1),
+            drawing.COLORS[7],
         ),
         "Gaussian": NORMAL,
     },
 }
 """Densities of a weight, by the heading of a panel and their label."""
-SCALES = {"root of a": (UNIT_A,), "root of b": (UNIT_B,), "root of a b (half-Cauchy)": (UNIT_A, UNIT_B)}
+SCALES = {
+    "root of a": (UNIT_A,),
+    "root of b": (UNIT_B,),
+    "root of a b (half-Cauchy)": (UNIT_A, UNIT_B),
+}
 """What scales the weights of a unit under a horseshoe."""
 STAR: dict[str, Any] = {
     "marker": "*",
@@ -185,13 +203,18 @@ def densities() -> Figure:
 def last_updates() -> Figure:
     """Draw the negative ELBO of `slang-toy` over all updates and over the last, with stars where it is least.
 
-    There the paper's code takes SLANG's models, of which each ELBO is an estimate by a hundred samples.
+    There the paper's code takes SLANG's models, of which each ELBO is an estimate by a hundred
+    samples.
     """
-    points = pd.read_parquet(ROOT / "results/slang-toy/points.parquet").query("metric == 'neg_elbo'")
+    points = pd.read_parquet(ROOT / "results/slang-toy/points.parquet").query(
+        "metric == 'neg_elbo'"
+    )
     end = int(points["at"].max())
     figure, panels = drawing.grid(2, (4.2, 3.0), sharey=True)
     shown = []
-    for (entry, own), color in zip(points.groupby("entry", sort=False), drawing.COLORS, strict=False):
+    for (entry, own), color in zip(
+        points.groupby("entry", sort=False), drawing.COLORS, strict=False
+    ):
         shown.append(own["value"][own["at"] > end - LAST])
         best = own.iloc[int(own["value"].argmin())]
         for panel in panels:
@@ -199,7 +222,9 @@ def last_updates() -> Figure:
             if str(entry).startswith("slang"):
                 label = f"{entry}, selected: update {best['at']:,}"
                 panel.plot(best["at"], best["value"], label=label, color=color, **STAR)
-    for panel, heading, first in zip(panels, ("All updates", f"Last {LAST:,} updates"), (0, end - LAST), strict=True):
+    for panel, heading, first in zip(
+        panels, ("All updates", f"Last {LAST:,} updates"), (0, end - LAST), strict=True
+    ):
         drawing.dress(panel, heading)
         panel.set(xlim=(first, end), xlabel="updates")
         panel.xaxis.set_major_formatter("{x:,.0f}")
@@ -224,7 +249,9 @@ def save(draw: Callable[[], Figure], target: Path) -> None:
 
 def main() -> None:
     """Draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "docs/images", help="folder")
     folder = parser.parse_args().output
     save(densities, folder / "prior-densities.png")

@@ -18,14 +18,20 @@ from bdl.spec.components import Component
 from bdl.spec.sections import Training
 
 PAGE = Path(__file__).parents[1] / "docs" / "spec.md"
-TABLES: dict[str, type[BaseModel]] = {own.__name__: own for own in (Benchmark, Entry, Training, Search)}
+TABLES: dict[str, type[BaseModel]] = {
+    own.__name__: own for own in (Benchmark, Entry, Training, Search)
+}
 APART = {"profile"}
 """Fields that a file does not have."""
 
 
 def filled(page: str) -> str:
     """Return a page with its tables as the schema has them."""
-    return re.sub(r"(<!-- fields: (\w+) -->\n\n)(?:\|.*\n)*", lambda found: found[1] + table(TABLES[found[2]]), page)
+    return re.sub(
+        r"(<!-- fields: (\w+) -->\n\n)(?:\|.*\n)*",
+        lambda found: found[1] + table(TABLES[found[2]]),
+        page,
+    )
 
 
 def table(settings: type[BaseModel]) -> str:
@@ -43,11 +49,17 @@ def _default(field: FieldInfo) -> str:
         return "required"
     value = field.get_default(call_default_factory=True, validated_data={})
     if isinstance(value, BaseModel):
-        value = value.model_dump(mode="json", exclude_defaults=isinstance(value, Component), exclude_none=True)
+        value = value.model_dump(
+            mode="json", exclude_defaults=isinstance(value, Component), exclude_none=True
+        )
         value = {name: own for name, own in value.items() if own != {}}
     if value in ({}, ()):
         return "none"
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False).removesuffix("...\n").strip()
+    text = (
+        yaml.safe_dump(value, default_flow_style=True, sort_keys=False)
+        .removesuffix("...\n")
+        .strip()
+    )
     return f"`{text}`"
 
 

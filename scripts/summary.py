@@ -1,8 +1,10 @@
 """Draw all printed values against ours in one figure, and count the verdicts of each benchmark.
 
-    python scripts/summary.py  # draws docs/images/summary.png, prints the rows of the tables in docs/results.md
+    python scripts/summary.py  # draws docs/images/summary.png, prints the rows of the tables in
+    docs/results.md
 
-Only tables of the protocol count: under other profiles verdicts are withheld. Durations are left out.
+Only tables of the protocol count: under other profiles verdicts are withheld. Durations are left
+out.
 """
 
 import argparse
@@ -30,7 +32,9 @@ GROUPS = {
 }
 """Verdicts and their colours; `no difference shown` and `undecided` are open."""
 REACH = 30.0
-"""Largest difference, in margins, that has a place of its own; beyond it points stand at the edge."""
+"""Largest difference, in margins, that has a place of its own; beyond it points stand at the
+edge.
+"""
 
 
 def values() -> list[dict[str, Any]]:
@@ -39,8 +43,14 @@ def values() -> list[dict[str, Any]]:
     for path in sorted(ROOT.glob("results/*/table.json")):
         for cell in json.loads(path.read_text("utf-8")):
             timed = cell["metric"] == "runtime"
-            if cell["paper"] is not None and cell["verdict"] not in (WITHHELD, "not run", "failed") and not timed:
-                found.append(cell | {"group": cell["verdict"] if cell["verdict"] in GROUPS else "open"})
+            if (
+                cell["paper"] is not None
+                and cell["verdict"] not in (WITHHELD, "not run", "failed")
+                and not timed
+            ):
+                found.append(
+                    cell | {"group": cell["verdict"] if cell["verdict"] in GROUPS else "open"}
+                )
     return found
 
 
@@ -54,7 +64,11 @@ def counts(cells: list[dict[str, Any]]) -> dict[str, Counter[str]]:
 
 def claims() -> list[tuple[str, Judged]]:
     """Return the claims of the papers as the rows judge them, each after its benchmark."""
-    runs = [bdl.results(name, results=ROOT / "results") for name, _ in list_benchmarks() if load_benchmark(name).claims]
+    runs = [
+        bdl.results(name, results=ROOT / "results")
+        for name, _ in list_benchmarks()
+        if load_benchmark(name).claims
+    ]
     return [(run.found.benchmark.name, each) for run in runs for each in claimed(run.found)]
 
 
@@ -80,11 +94,24 @@ def draw(cells: list[dict[str, Any]], target: Path) -> None:
     for group, colour in GROUPS.items():
         own = [cell for cell in cells if cell["group"] == group and cell["ours"] is not None]
         x = np.array([(cell["ours"] - cell["paper"]) / (cell["margin"] or np.nan) for cell in own])
-        y = np.array([names.index(cell["benchmark"]) for cell in own]) + spread.uniform(-0.3, 0.3, len(own))
-        panel.scatter(np.clip(x, -REACH, REACH), y, s=11, color=colour, alpha=0.75, lw=0, label=f"{group} ({len(own)})")
+        y = np.array([names.index(cell["benchmark"]) for cell in own]) + spread.uniform(
+            -0.3, 0.3, len(own)
+        )
+        panel.scatter(
+            np.clip(x, -REACH, REACH),
+            y,
+            s=11,
+            color=colour,
+            alpha=0.75,
+            lw=0,
+            label=f"{group} ({len(own)})",
+        )
     panel.set_xscale("symlog", linthresh=1, linscale=1)
     panel.set_xlim(-REACH * 1.15, REACH * 1.15)
-    panel.set_xticks([-30, -10, -3, -1, 0, 1, 3, 10, 30], ["≤-30", "-10", "-3", "-1", "0", "1", "3", "10", "≥30"])
+    panel.set_xticks(
+        [-30, -10, -3, -1, 0, 1, 3, 10, 30],
+        ["≤-30", "-10", "-3", "-1", "0", "1", "3", "10", "≥30"],
+    )
     panel.minorticks_off()
     panel.set_yticks(range(len(names)), names)
     panel.set_ylim(len(names) - 0.4, -0.6)
@@ -93,21 +120,35 @@ def draw(cells: list[dict[str, Any]], target: Path) -> None:
     panel.set_axisbelow(True)
     panel.spines[["top", "right", "left"]].set_visible(False)
     panel.tick_params(length=0)
-    figure.legend(loc="outside upper center", ncols=len(GROUPS), frameon=False, fontsize=8.5, handletextpad=0.2)
+    figure.legend(
+        loc="outside upper center",
+        ncols=len(GROUPS),
+        frameon=False,
+        fontsize=8.5,
+        handletextpad=0.2,
+    )
     target.parent.mkdir(exist_ok=True)
     figure.savefig(target, dpi=150)
 
 
 def main() -> None:
     """Draw the figure and print the counts as rows of a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "docs/images/summary.png")
     cells = values()
     draw(cells, parser.parse_args().output)
     for name, found in counts(cells).items():
-        print(f"| {name} | {found.total()} | " + " | ".join(f"{found[group]}" for group in GROUPS) + " |")
+        print(
+            f"| {name} | {found.total()} | "
+            + " | ".join(f"{found[group]}" for group in GROUPS)
+            + " |"
+        )
     print(
-        f"| all | {len(cells)} | " + " | ".join(f"{sum(c['group'] == group for c in cells)}" for group in GROUPS) + " |"
+        f"| all | {len(cells)} | "
+        + " | ".join(f"{sum(c['group'] == group for c in cells)}" for group in GROUPS)
+        + " |"
     )
     judged = claims()
     print("\n".join(doubted(judged)), f"of {len(judged)} claims", sep="\n")

@@ -1,9 +1,10 @@
 """How well the true posterior of a network predicts, beside the approximations that a benchmark holds against it.
 
-For each data set of a benchmark with the reference ``network-mcmc`` this prints the mean over splits of the negative
-log predictive density per test row, original units, of the reference's draws, which are sampled where they are not in
-the data directory (minutes a split; ``bdl-bench references`` lists them). Below it stands the rank correlation over
-entries of the published means of the first score of predictions and of the benchmark's first distance.
+For each data set of a benchmark with the reference ``network-mcmc`` this prints the mean over
+splits of the negative log predictive density per test row, original units, of the reference's
+draws, which are sampled where they are not in the data directory (minutes a split; ``bdl-bench
+references`` lists them). Below it stands the rank correlation over entries of the published means
+of the first score of predictions and of the benchmark's first distance.
 
     python scripts/truth_scores.py network-posterior
 """
@@ -30,22 +31,34 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("benchmark", help="name of a benchmark")
     parser.add_argument("--dataset", action="append", help="only this one (repeatable)")
     options = parser.parse_args(arguments)
     variant = load_variant(options.benchmark)
-    rows, metrics = load_results(variant, RESULTS).rows, [str(name) for name in variant.benchmark.metrics]
+    rows, metrics = (
+        load_results(variant, RESULTS).rows,
+        [str(name) for name in variant.benchmark.metrics],
+    )
     predictive, distance = (
-        next(name for name in metrics if METRICS.get(name).info.kind == kind) for kind in ("predictive", "distance")
+        next(name for name in metrics if METRICS.get(name).info.kind == kind)
+        for kind in ("predictive", "distance")
     )
     for dataset in options.dataset or variant.benchmark.datasets:
         cell = next(cell for cell in cells_of(variant.chosen) if cell.dataset == dataset)
         scores = [score(cell, split) for split in cell.splits]
-        print(f"{dataset}: {sum(scores) / len(scores):.3f} ({', '.join(f'{one:.3f}' for one in scores)})")
-        means = rows[rows.dataset == dataset].groupby("entry")[[predictive, distance]].mean().dropna()
+        print(
+            f"{dataset}: {sum(scores) / len(scores):.3f} ({', '.join(f'{one:.3f}' for one in scores)})"
+        )
+        means = (
+            rows[rows.dataset == dataset].groupby("entry")[[predictive, distance]].mean().dropna()
+        )
         rank = spearmanr(means).statistic
-        print(f"  rank correlation of {predictive} and {distance} over {len(means)} entries: {rank:.2f}")
+        print(
+            f"  rank correlation of {predictive} and {distance} over {len(means)} entries: {rank:.2f}"
+        )
     return 0
 
 

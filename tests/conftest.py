@@ -1,4 +1,6 @@
-"""The command line, called in this process; photographs, and weights for features of them; one thread for each process
+"""The command line, called in this process; photographs, and weights for features of them.
+
+One thread for each process
 where several run tests."""
 
 import hashlib
@@ -23,7 +25,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and what they start
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # a shell's background jobs ignore it, and what they start
 
 
 def pytest_configure(config):
@@ -40,7 +44,9 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def invoke(monkeypatch, capsys):
     """Run the command line in this process; give exit code, stdout and stderr."""
-    monkeypatch.setattr(runtime, "keep_pages", lambda: None)  # it would outlast the test: others measure memory
+    monkeypatch.setattr(
+        runtime, "keep_pages", lambda: None
+    )  # it would outlast the test: others measure memory
 
     def call(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["bdl-bench", *map(str, words)])
@@ -100,12 +106,17 @@ def kaggle_folder():
     """Write a folder in the layout of Kaggle's APTOS 2019."""
 
     def call(folder: Path, grades: list[int], size: int = 12, suffix: str = "png") -> Path:
-        """Write a photograph of noise for each grade, the brighter the higher, and the table; give the folder."""
+        """Write a photograph of noise for each grade, the brighter the higher, and the table.
+
+        Give the folder.
+        """
         (folder / "train_images").mkdir(parents=True)
         rng = np.random.default_rng(0)
         for number, grade in enumerate(grades):
             pixels = rng.integers(0, 60, (size, size + 4, 3)) + 45 * grade
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / "train_images" / f"eye{number:03d}.{suffix}")
+            Image.fromarray(pixels.astype(np.uint8)).save(
+                folder / "train_images" / f"eye{number:03d}.{suffix}"
+            )
         lines = [f"eye{number:03d},{grade}" for number, grade in enumerate(grades)]
         (folder / "train.csv").write_text("\n".join(["id_code,diagnosis", *lines]) + "\n")
         return folder
@@ -115,7 +126,10 @@ def kaggle_folder():
 
 @pytest.fixture
 def lite0_weights(tmp_path, monkeypatch):
-    """Stand in for the package with the weights of EfficientNet-Lite0; give a function that draws others."""
+    """Stand in for the package with the weights of EfficientNet-Lite0.
+
+    Give a function that draws others.
+    """
     path = tmp_path / "weights.pth"
 
     def draw(seed: int) -> None:

@@ -64,7 +64,9 @@ def run(tiny, invoke):
 
 def latest() -> Path:
     """Folder that was published to last: that of the protocol, or that of a variant."""
-    return max(Path("results").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns).parent
+    return max(
+        Path("results").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns
+    ).parent
 
 
 def raw() -> pd.DataFrame:
@@ -97,7 +99,9 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
     code, out, err = run()
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "diabetes/lr of another spec" in err
-    assert err.endswith(f"start anew, with a copy of the store, by: bdl-bench run {tiny} --changed\n")
+    assert err.endswith(
+        f"start anew, with a copy of the store, by: bdl-bench run {tiny} --changed\n"
+    )
     assert all(path.read_bytes() == content for path, content in before.items())
     assert "diabetes" in invoke("table", tiny, "--format", "csv")[1]
 
@@ -108,9 +112,15 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
     assert copy.read_bytes() == before[folder / "store.sqlite"]
     again = raw()
     finals = again[again.stage == "final"].set_index("entry")
-    assert finals.loc["lr", "updates"].tolist() == [39, 39]  # 2 epochs of 39 minibatches, two an update
+    assert finals.loc["lr", "updates"].tolist() == [
+        39,
+        39,
+    ]  # 2 epochs of 39 minibatches, two an update
     kept = rows[rows.entry == "fixed"]
-    assert finals.loc["fixed", ["nmll", "seconds"]].to_numpy().tolist() == kept[["nmll", "seconds"]].to_numpy().tolist()
+    assert (
+        finals.loc["fixed", ["nmll", "seconds"]].to_numpy().tolist()
+        == kept[["nmll", "seconds"]].to_numpy().tolist()
+    )
 
     assert "Starting 2 of 2 cells anew" in run("--fresh")[1]
     fresh = raw().query("entry == 'fixed'")
@@ -120,7 +130,10 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
 
 @pytest.mark.slow  # a whole run, twice
 def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, invoke):
-    """Neither figures nor their mirror; what is gone is made again, and so is what another note changes."""
+    """Neither figures nor their mirror.
+
+    What is gone is made again, and so is what another note changes.
+    """
     call = "run", tiny, *FIXED, "--no-compile"
     assert invoke(*call)[0] == 0
     folder = latest()
@@ -143,8 +156,13 @@ def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, invoke):
 
 
 def test_trials_that_diverge_are_failed_rows_and_code_1(tiny, run, invoke):
-    """One entry diverges wherever its search evaluations, one with its fixed setting; a third goes on."""
-    healthy = TINY[TINY.index("  fixed:") : TINY.index("evaluation:")].replace("fixed:", "healthy:")
+    """One entry diverges wherever its search evaluations, one with its fixed setting.
+
+    A third goes on.
+    """
+    healthy = TINY[TINY.index("  fixed:") : TINY.index("evaluation:")].replace(
+        "fixed:", "healthy:"
+    )
     broken = TINY.replace("low: 0.01, high: 0.02", "low: 1.0e+37, high: 1.0e+38")
     broken = broken.replace("learning_rate: 0.01,", "learning_rate: 1.0e+38,")
     tiny.write_text(broken.replace("evaluation:", f"{healthy}evaluation:"), "utf-8")
@@ -164,7 +182,10 @@ def test_trials_that_diverge_are_failed_rows_and_code_1(tiny, run, invoke):
     assert set(search.reason) == {"non-finite parameters in epoch 1"}
 
     lines = invoke("table", tiny, "--format", "markdown")[1].splitlines()
-    told = {name: [("2 (2)" in line, "failed" in line) for line in lines if name in line] for name in final.index}
+    told = {
+        name: [("2 (2)" in line, "failed" in line) for line in lines if name in line]
+        for name in final.index
+    }
     assert {(name, *own) for name, found in told.items() for own in found} == {
         ("lr", True, True),
         ("fixed", True, True),
@@ -181,19 +202,34 @@ def test_a_sweep_from_the_command_line_to_the_figures(tiny, run, invoke):
     assert (code, err) == (0, "")
     assert "model.hidden" in out
     rows, folder = raw(), latest()
-    assert rows.groupby("model.hidden").split.apply(list).to_dict() == {f"[{n}]": [0, 1] for n in (2, 4, 8)}
+    assert rows.groupby("model.hidden").split.apply(list).to_dict() == {
+        f"[{n}]": [0, 1] for n in (2, 4, 8)
+    }
     assert rows.nmll.nunique() == 6
     table = (folder / "table.md").read_text("utf-8").splitlines()
     cells = [[cell.strip() for cell in line.split("|")] for line in table if line.startswith("|")]
-    assert [line[1:4] for line in cells if line[1] == "Dataset"] == [["Dataset", "model.hidden", "Method"]] * 3
-    assert [line[1:4] for line in cells if line[1] == "diabetes"][:3] == [["diabetes", n, "fixed"] for n in "248"]
+    assert [line[1:4] for line in cells if line[1] == "Dataset"] == [
+        ["Dataset", "model.hidden", "Method"]
+    ] * 3
+    assert [line[1:4] for line in cells if line[1] == "diabetes"][:3] == [
+        ["diabetes", n, "fixed"] for n in "248"
+    ]
     assert len(list((folder / "posteriors").iterdir())) == 6
 
     part = "--set", "sweep={model.hidden: [[4], [2], [8], [3]]}", *FIXED
     assert run(*part)[0] == 0, "values are added, in any order"
     again = raw()
     assert latest() != folder
-    assert again["model.hidden"].tolist() == ["[4]", "[4]", "[2]", "[2]", "[8]", "[8]", "[3]", "[3]"]
+    assert again["model.hidden"].tolist() == [
+        "[4]",
+        "[4]",
+        "[2]",
+        "[2]",
+        "[8]",
+        "[8]",
+        "[3]",
+        "[3]",
+    ]
     for value, group in rows.groupby("model.hidden"):
         assert again[again["model.hidden"] == value].nmll.tolist() == group.nmll.tolist()
     published = invoke("table", tiny, *part, "--format", "csv")[1]
@@ -204,7 +240,10 @@ def test_a_sweep_from_the_command_line_to_the_figures(tiny, run, invoke):
 
 
 def test_scores_in_the_course_of_fits(tiny, run):
-    """Beside the rows, as a curve, and what is recorded is no other fit; what is no longer recorded does not stay."""
+    """Beside the rows, as a curve, and what is recorded is no other fit.
+
+    What is no longer recorded does not stay.
+    """
     plain = TINY.replace("epochs: 1", "epochs: 3")
     tiny.write_text(plain, "utf-8")
     assert run(*FIXED)[0] == 0
@@ -231,7 +270,9 @@ def test_a_baseline_adds_paired_figures(tiny, run, invoke):
     assert run("--set", "baseline=fixed")[0] == 0
     figures = latest() / "figures"
     written = {path.name for path in figures.iterdir()}
-    assert {name for name in written if "paired" in name} == {f"tiny-{own}-paired.png" for own in ("nmll", "rmse")}
+    assert {name for name in written if "paired" in name} == {
+        f"tiny-{own}-paired.png" for own in ("nmll", "rmse")
+    }
     shutil.rmtree(figures)
     code, out, _ = invoke("figures", tiny, "--set", "baseline=fixed")
     assert code == 0
@@ -275,7 +316,9 @@ def test_ctrl_c_ends_the_workers_and_the_same_command_goes_on(tiny, run):
     assert done > 0
     code, out, _ = run(*many[:4], "--dry-run")
     assert code == 0
-    search, final = map(int, re.search(r"done already and left out: ([\d,]+) and (\d+)", out).groups())
+    search, final = map(
+        int, re.search(r"done already and left out: ([\d,]+) and (\d+)", out).groups()
+    )
     assert search + final == done
 
 
@@ -307,7 +350,11 @@ def test_how_much_a_run_prints_and_what_a_log_keeps(run, invoke, tiny):
     assert code == 0
     (place,) = Path("results/tiny/variants").iterdir()
     assert place.name.startswith("fixed-"), "the same folder as by its name"
-    for line in ("  diabetes fixed      final fits, 2 splits: 2 trials", "tiny: RMSE", "kept apart from the protocol"):
+    for line in (
+        "  diabetes fixed      final fits, 2 splits: 2 trials",
+        "tiny: RMSE",
+        "kept apart from the protocol",
+    ):
         assert line in out
         assert line in kept
     assert "planned in" not in out
@@ -325,16 +372,25 @@ def test_how_much_a_run_prints_and_what_a_log_keeps(run, invoke, tiny):
 
 
 def test_what_init_writes_runs_as_it_is(tiny, invoke):
-    for kind, name in (("method", "method.py"), ("score", "score.py"), ("benchmark", "benchmark.yaml")):
+    for kind, name in (
+        ("method", "method.py"),
+        ("score", "score.py"),
+        ("benchmark", "benchmark.yaml"),
+    ):
         code, out, _ = invoke("init", kind)
         assert code == 0
         assert out.startswith(f"{name}: ")
     assert invoke("run", "benchmark.yaml", "--profile", "quick", *NONE)[0] == 0
-    own = "entries.vifa.method={name: method.py:MyMethod}", "metrics=[nmll, {name: score.py:MyScore, scale: 2}]"
+    own = (
+        "entries.vifa.method={name: method.py:MyMethod}",
+        "metrics=[nmll, {name: score.py:MyScore, scale: 2}]",
+    )
     words = [word for change in own for word in ("--set", change)]
     assert invoke("run", "benchmark.yaml", "--profile", "quick", *words, *NONE)[0] == 0
     told = invoke("table", "benchmark.yaml", "--profile", "quick", *words, "--format", "json")[1]
-    scores = {cell["metric"]: cell["ours"] for cell in json.loads(told) if cell["method"] == "vifa"}
+    scores = {
+        cell["metric"]: cell["ours"] for cell in json.loads(told) if cell["method"] == "vifa"
+    }
     assert scores["myscore_2"] > 0
     assert scores["nmll"] < 10
 
@@ -362,7 +418,9 @@ def test_lists_are_names_for_people_and_json_for_programs(invoke):
     assert "unknown kind 'method': did you mean methods" in invoke("list", "method")[2]
     found = json.loads(invoke("list", "--json")[1])
     assert tuple(found) == KINDS
-    assert found["methods"] == METHODS.names() == json.loads(invoke("list", "methods", "--json")[1])
+    assert (
+        found["methods"] == METHODS.names() == json.loads(invoke("list", "methods", "--json")[1])
+    )
     assert "uci-regression" in found["benchmarks"]
     data = json.loads(invoke("data", "list", "--json")[1])
     assert [own["name"] for own in data] == found["datasets"]
@@ -412,12 +470,17 @@ def test_data_list_has_a_line_for_each(offline, invoke):
     lines = invoke("data", "list")[1].splitlines()
     assert [line.split()[0] for line in lines] == DATASETS.names()
     told = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
-    assert told["mnist"] == "0 of 4 files which digit is written, 0 to 9; 70000 rows, 784 inputs, 1 published split"
+    assert (
+        told["mnist"]
+        == "0 of 4 files which digit is written, 0 to 9; 70000 rows, 784 inputs, 1 published split"
+    )
     assert told["synthetic"].startswith("needs no file Ten draws of a linear regression")
     assert told["aptos2019"].startswith("your download, missing Whether a photograph")
 
 
-def test_a_download_of_ones_own_is_not_fetched_but_told(offline, tmp_path, monkeypatch, invoke, kaggle_folder):
+def test_a_download_of_ones_own_is_not_fetched_but_told(
+    offline, tmp_path, monkeypatch, invoke, kaggle_folder
+):
     monkeypatch.delenv("BDL_APTOS_DIR", raising=False)
     for command in ("fetch", "verify"):
         code, out, _ = invoke("data", command, "aptos2019")
@@ -425,7 +488,9 @@ def test_a_download_of_ones_own_is_not_fetched_but_told(offline, tmp_path, monke
         assert "there is no folder" in out
         assert "set BDL_APTOS_DIR to" in out
     monkeypatch.setenv("BDL_APTOS_DIR", str(kaggle_folder(tmp_path / "eyes", [0, 1, 2, 3, 4])))
-    assert "your download, read and checked by each run" in invoke("data", "verify", "aptos2019")[1]
+    assert (
+        "your download, read and checked by each run" in invoke("data", "verify", "aptos2019")[1]
+    )
 
 
 LOADED = """
@@ -441,12 +506,17 @@ for command, heavy in {commands!r}.items():
 
 
 def test_help_and_what_only_shows_import_no_more_than_they_need():
-    """Specs are checked by the components that they name, which import torch; nothing is fitted, drawn or mirrored."""
+    """Specs are checked by the components that they name, which import torch.
+
+    Nothing is fitted, drawn or mirrored.
+    """
     shown = "mlflow sklearn scipy.optimize scipy.stats matplotlib torch._dynamo"
     helping = "torch pandas mlflow sklearn scipy matplotlib optuna pooch pydantic"
     commands = {"--help": helping, "describe uci-regression": shown, "table uci-regression": shown}
     code = LOADED.format(commands=commands)
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     parts = found.split("LOADED 0 []\n")
     assert parts.pop() == ""
     assert len(parts) == 3

@@ -41,7 +41,13 @@ def exact_draws(regression, settings):
     shape = (settings.chains, settings.draws)
     theta = rng.multivariate_normal(mean, covariance, shape)
     none = np.zeros(shape, dtype=bool)
-    return Draws(theta, none, rng.standard_normal(shape), none.astype(np.int64), Origin("fake", 1, 0, {}, 2.0))
+    return Draws(
+        theta,
+        none,
+        rng.standard_normal(shape),
+        none.astype(np.int64),
+        Origin("fake", 1, 0, {}, 2.0),
+    )
 
 
 @pytest.fixture
@@ -68,7 +74,10 @@ def test_a_run_samples_what_is_missing_and_keeps_it(sampled, invoke, tmp_path):
     assert "sampling the posterior of synthetic, split 1: 1000 rows, 2 parameters" in out
     assert out.count("4 x 1000 draws by fake in 2 s") == 2
     assert "Floor" in out
-    infos = [json.loads(path.read_text()) for path in sorted((tmp_path / "results/sampled/references").iterdir())]
+    infos = [
+        json.loads(path.read_text())
+        for path in sorted((tmp_path / "results/sampled/references").iterdir())
+    ]
     assert [info["rows"] for info in infos] == [1000, 1000]
     assert infos[0]["key"] != infos[1]["key"]
     rows = pd.read_parquet(tmp_path / "results/sampled/trials.parquet")
@@ -84,7 +93,9 @@ def test_build_and_show(sampled, invoke):
     assert code == 0
     assert out.count("sampling the posterior") == 2
     assert invoke("references", "build", sampled)[1] == ""
-    assert invoke("references", "build", sampled, "--fresh")[1].count("sampling the posterior") == 2
+    assert (
+        invoke("references", "build", sampled, "--fresh")[1].count("sampling the posterior") == 2
+    )
 
     shown = invoke("references", "show", sampled)[1]
     for fragment in (
@@ -131,11 +142,19 @@ def test_the_certificate_of_a_computed_reference_is_shown(invoke, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ("show vifa-synthetic --dataset synthetic", 0, "synthetic, split 0 of 10: conjugate\n  computed when"),
+        (
+            "show vifa-synthetic --dataset synthetic",
+            0,
+            "synthetic, split 0 of 10: conjugate\n  computed when",
+        ),
         ("list online-fa", 0, "online-fa: it names no reference\n"),
         ("show online-fa", 2, "online-fa names no reference: there is nothing to show\n"),
         ("build vifa-synthetic", 2, "no reference of vifa-synthetic is sampled"),
-        ("list sgd-posterior", 0, "sgd-posterior: none is sampled, each is computed when it is needed"),
+        (
+            "list sgd-posterior",
+            0,
+            "sgd-posterior: none is sampled, each is computed when it is needed",
+        ),
     ],
 )
 def test_benchmarks_without_sampled_references_say_so(invoke, monkeypatch, words, code, told):
@@ -162,8 +181,13 @@ metrics: [function_w2]
 """
 
 
-def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(invoke, tmp_path, monkeypatch):
-    """The command says which rule; what is measured nevertheless is kept apart from the protocol."""
+def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(
+    invoke, tmp_path, monkeypatch
+):
+    """The command says which rule.
+
+    What is measured nevertheless is kept apart from the protocol.
+    """
     pytest.importorskip("nutpie")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "data"))
@@ -171,7 +195,10 @@ def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(invoke,
     code, out, _ = invoke("run", "./uncertified.yaml", "--tracking", "none")
     assert code == 1
     assert "NOT CERTIFIED, breaks rule 1" in out
-    assert "1 score could not be computed (function_w2: reference refused: rule 1 (r_hat < 1.01) fails at input" in out
+    assert (
+        "1 score could not be computed (function_w2: reference refused: rule 1 (r_hat < 1.01) fails at input"
+        in out
+    )
     assert "BROKEN" in invoke("references", "show", "./uncertified.yaml")[1]
     code, out, _ = invoke("run", "./uncertified.yaml", "--tracking", "none", "--uncertified")
     assert code == 0
@@ -198,19 +225,49 @@ def broken():
 @pytest.mark.parametrize(
     ("benchmark", "change", "message"),
     [
-        ("sampled", "entries.exact.reference.chains=3", "3 chains of 1000 draws cannot be certified"),
-        ("sampled", "entries.exact.reference.draws=50", "4 chains of 50 draws cannot be certified"),
-        ("sampled", "entries.exact.reference.draws=100", "refused: rule 1 (r_hat < 1.01) fails at coordinate 1"),
-        ("sampled", "entries.exact.hyper.prior_precision=0", "prior_precision must be positive and finite: it is 0.0"),
+        (
+            "sampled",
+            "entries.exact.reference.chains=3",
+            "3 chains of 1000 draws cannot be certified",
+        ),
+        (
+            "sampled",
+            "entries.exact.reference.draws=50",
+            "4 chains of 50 draws cannot be certified",
+        ),
+        (
+            "sampled",
+            "entries.exact.reference.draws=100",
+            "refused: rule 1 (r_hat < 1.01) fails at coordinate 1",
+        ),
+        (
+            "sampled",
+            "entries.exact.hyper.prior_precision=0",
+            "prior_precision must be positive and finite: it is 0.0",
+        ),
         ("sampled", "datasets=[own.py:broken]", "x has NaN or infinite values"),
-        ("sampled --uncertified", "seed=0", "--uncertified: sampled has no reference that may break a rule"),
+        (
+            "sampled --uncertified",
+            "seed=0",
+            "--uncertified: sampled has no reference that may break a rule",
+        ),
         ("sampled", "datasets=[own.py:odd]", "labels"),
-        ("vifa-synthetic", "entries.vifa-k1.hyper.prior_precision=0", "prior_precision is 0: give a positive number"),
-        ("vifa-synthetic", "entries.vifa-logistic.hyper.prior_precision=0", "check the data and the precisions"),
+        (
+            "vifa-synthetic",
+            "entries.vifa-k1.hyper.prior_precision=0",
+            "prior_precision is 0: give a positive number",
+        ),
+        (
+            "vifa-synthetic",
+            "entries.vifa-logistic.hyper.prior_precision=0",
+            "check the data and the precisions",
+        ),
         ("uci-linear-posterior", "datasets=[own.py:flat]", "the targets are constant"),
     ],
 )
-def test_bad_input_stops_a_run_before_it_trains(sampled, invoke, tmp_path, benchmark, change, message):
+def test_bad_input_stops_a_run_before_it_trains(
+    sampled, invoke, tmp_path, benchmark, change, message
+):
     (tmp_path / "own.py").write_text(ODD)
     name, *options = benchmark.split()
     words = [sampled, *options] if name == "sampled" else [name, "--profile", "quick"]

@@ -47,7 +47,9 @@ def test_a_benchmark_is_told_as_its_file_says(tmp_path):
         "    noise_precision: 0.01 to 1, log",
     ]
     assert not any(line.startswith("preparation") for line in lines)
-    assert "preparation: split=first, standardise=none, rows={'usps_3v5': 767}" in describe("logistic-posterior")
+    assert "preparation: split=first, standardise=none, rows={'usps_3v5': 767}" in describe(
+        "logistic-posterior"
+    )
     changes = "  on concrete: training.epochs=20000, training.batch_size=100"
     assert changes in describe("uci-linear-posterior").splitlines()
     path = tmp_path / "mine.yaml"
@@ -59,12 +61,19 @@ def test_a_benchmark_is_told_as_its_file_says(tmp_path):
         "model: {name: mlp}, likelihood: {name: gaussian}, method: {name: vifa},\n"
         "training: {epochs: 1, batch_size: 9}, hyper: {learning_rate: 1, prior_precision: 1, noise_precision: 1}}}}"
     )
-    told = {"sweep: model.hidden in [3], [4]", "on yacht: training.epochs=2", "looked at every 1 epochs"}
+    told = {
+        "sweep: model.hidden in [3], [4]",
+        "on yacht: training.epochs=2",
+        "looked at every 1 epochs",
+    }
     assert told <= set(describe(str(path)).splitlines())
 
 
 UNUSUAL = {
-    ("search.sampler=bayesian", "search.startup=4"): "search: bayesian, 30 trials, 4 at random first, 5 folds, by nmll",
+    (
+        "search.sampler=bayesian",
+        "search.startup=4",
+    ): "search: bayesian, 30 trials, 4 at random first, 5 folds, by nmll",
     ("training.schedule={name: decay, power: 0.6}", "training.sampling=with_replacement"): (
         "training: 120 epochs, batches of 10, rate decay (power=0.6), sampling=with_replacement"
     ),
@@ -73,14 +82,18 @@ UNUSUAL = {
     ),
     ("prior.bias_precision=2",): "prior: gaussian (bias_precision=2.0)",
     ("record={unit: epochs, every: 5}",): "looked at every 5 epochs",
-    ("record={unit: updates, log: true, first: 10}",): "looked at after 1, 2, 5, 10, ... updates, from 10 on",
+    (
+        "record={unit: updates, log: true, first: 10}",
+    ): "looked at after 1, 2, 5, 10, ... updates, from 10 on",
 }
 
 
 @pytest.mark.parametrize("changes", UNUSUAL)
 def test_what_is_not_usual_of_an_entry_is_told(changes):
     overrides = [f"entries.vifa-nn.{change}" for change in changes]
-    assert UNUSUAL[changes] in _entry(load_benchmark("uci-regression", overrides=overrides).entries["vifa-nn"])
+    assert UNUSUAL[changes] in _entry(
+        load_benchmark("uci-regression", overrides=overrides).entries["vifa-nn"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +101,11 @@ def test_what_is_not_usual_of_an_entry_is_told(changes):
     [
         (
             "energy",
-            ["energy (data set)", "heating load of buildings, kWh/m2", "768 rows, 8 inputs, 20 published splits"],
+            [
+                "energy (data set)",
+                "heating load of buildings, kWh/m2",
+                "768 rows, 8 inputs, 20 published splits",
+            ],
         ),
         (
             "linear",
@@ -101,7 +118,10 @@ def test_what_is_not_usual_of_an_entry_is_told(changes):
                 "A straight fall over the whole fit, from 1 to 0.",
             ],
         ),
-        ("runtime", ["runtime (metric)", "Runtime, minutes per split; a duration, shown as paper / ours"]),
+        (
+            "runtime",
+            ["runtime (metric)", "Runtime, minutes per split; a duration, shown as paper / ours"],
+        ),
     ],
 )
 def test_a_component_is_told_as_its_source_says(name, lines):
@@ -109,9 +129,17 @@ def test_a_component_is_told_as_its_source_says(name, lines):
 
 
 def test_limits_of_hyper_parameters_and_settings_of_bases_are_told():
-    assert "  dropout_rate, below 1: share of the units that are left out" in describe("mc-dropout").splitlines()
-    assert "  kl_weight, above 0: factor of the divergence from the prior; 1 is Bayes' rule" in describe("noisy-adam")
-    assert '  denominator=plain: "root" divides by the root of s, "plain" by s.' in describe("vprop")
+    assert (
+        "  dropout_rate, below 1: share of the units that are left out"
+        in describe("mc-dropout").splitlines()
+    )
+    assert (
+        "  kl_weight, above 0: factor of the divergence from the prior; 1 is Bayes' rule"
+        in describe("noisy-adam")
+    )
+    assert '  denominator=plain: "root" divides by the root of s, "plain" by s.' in describe(
+        "vprop"
+    )
 
 
 METHOD = """
@@ -135,7 +163,10 @@ def rows() -> Dataset:
 def test_a_component_is_described_by_its_path(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(METHOD, "utf-8")
-    assert describe(f"{path}:Mine").splitlines()[:2] == [f"{path}:Mine (method)", "A method of my own."]
+    assert describe(f"{path}:Mine").splitlines()[:2] == [
+        f"{path}:Mine (method)",
+        "A method of my own.",
+    ]
     assert "  latent_dim=1" in describe(f"{path}:Mine")
     assert describe(f"{path}:rows").splitlines() == [f"{path}:rows (data set)", "Rows of my own."]
     for name, told in (

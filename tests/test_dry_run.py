@@ -14,13 +14,20 @@ def run(tiny, invoke):
 FIXED = "entries.fixed."
 ABSURD = {
     "splits=1000000000": ["1,000,000,000 splits", "2.0 TB of memory", "available"],
-    FIXED + "model={name: mlp, hidden: [1000000000]}": ["12,000,000,001 parameters", "TB of memory"],
+    FIXED + "model={name: mlp, hidden: [1000000000]}": [
+        "12,000,000,001 parameters",
+        "TB of memory",
+    ],
     FIXED + "training.epochs=1000000000000000": ["epochs", "less than or equal to 1000000000"],
     FIXED + "training.epochs=1e15": ["epochs", "integer"],
     FIXED + f"training.epochs=1{'0' * 400}": ["is too large: integers go to"],
     "evaluation.samples=1000000000000000": ["samples", "less than or equal to 1000000000"],
     FIXED + "method={name: bbb, samples: 1000000000}": ["parameters, need about", "GB of memory"],
-    "splits=10000 " + FIXED + "training.epochs=1000000000": ["years of this machine", "diabetes/fixed", "epochs"],
+    "splits=10000 " + FIXED + "training.epochs=1000000000": [
+        "years of this machine",
+        "diabetes/fixed",
+        "epochs",
+    ],
     "splits=1000000000 --splits=0-99999999": ["splits '0-99999999'", "100,000,000"],
     "splits=1000000000 --splits=1": ["1,000,000,000", "1,000,000 at most"],
     "--jobs=0": ["--jobs 0: give 1, a larger number, or auto"],
@@ -31,7 +38,10 @@ ABSURD = {
 @pytest.mark.parametrize("changes", ABSURD, ids=lambda changes: changes[:60])
 def test_what_no_machine_can_do_is_refused_before_it_starts(run, tmp_path, monkeypatch, changes):
     monkeypatch.setattr("bdl.runtime.available_memory", lambda: 16 * 10**9)
-    words = [change if change.startswith("-") else f"--set={change}" for change in re.split(r"(?<![:,]) ", changes)]
+    words = [
+        change if change.startswith("-") else f"--set={change}"
+        for change in re.split(r"(?<![:,]) ", changes)
+    ]
     before = contents(tmp_path)
     for dry in ([], ["--dry-run"]):
         code, out, err = run(*words, *dry)
@@ -41,7 +51,10 @@ def test_what_no_machine_can_do_is_refused_before_it_starts(run, tmp_path, monke
 
 
 def test_a_dry_run_tells_what_is_left_and_writes_nothing(run, tmp_path):
-    """What a run takes over from others is left out; a short run says nothing of this before it starts."""
+    """What a run takes over from others is left out.
+
+    A short run says nothing of this before it starts.
+    """
     before = contents(tmp_path)
     code, out, err = run("--dry-run")
     assert (code, err) == (0, "")
@@ -91,7 +104,10 @@ def test_a_long_run_says_how_to_narrow_it(run):
     _, out, _ = run("--dry-run", "--set", "entries.fixed.training.epochs=200000000")
     assert "days here" in out
     assert "shorter: bdl-bench run tiny.yaml --profile quick, or" in out
-    assert "or bdl-bench run tiny.yaml --splits 1 --set entries.fixed.training.epochs=200000000" in out
+    assert (
+        "or bdl-bench run tiny.yaml --splits 1 --set entries.fixed.training.epochs=200000000"
+        in out
+    )
 
 
 def test_a_dry_run_knows_data_sets_by_what_the_file_calls_them(run):

@@ -67,13 +67,20 @@ def test_an_interrupted_run_is_code_130_and_says_how_to_go_on(tiny, invoke, monk
 
 @pytest.mark.parametrize("call", ["bdl.api.running.publish", "bdl.api.running.run_cells"])
 def test_a_full_disk_is_told_in_one_line(tiny, invoke, monkeypatch, call):
-    monkeypatch.setattr(call, raising(OSError(errno.ENOSPC, "No space left on device", "table.md")))
+    monkeypatch.setattr(
+        call, raising(OSError(errno.ENOSPC, "No space left on device", "table.md"))
+    )
     code, _, err = invoke("run", tiny, "--no-compile", "--tracking", "none")
     assert code == 2
-    assert err == "bdl-bench: no space left on the disk for table.md; free some, and the same command goes on\n"
+    assert (
+        err
+        == "bdl-bench: no space left on the disk for table.md; free some, and the same command goes on\n"
+    )
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), ValueError("I/O error: full (os error 28)")])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "full"), ValueError("I/O error: full (os error 28)")]
+)
 def test_a_full_disk_fails_no_fit(error):
     class Group:
         members = ((SimpleNamespace(benchmark=SimpleNamespace(limits=Limits())),),)
@@ -86,7 +93,9 @@ def test_a_full_disk_fails_no_fit(error):
 
 def test_sys_exit_in_a_method_file_is_told_and_in_a_fit_fails_the_fit(tiny, invoke):
     Path("leaves.py").write_text("import sys\n\nsys.exit(0)\n", "utf-8")
-    tiny.write_text(TINY.replace("{name: vifa, gradients_per_update: 2}", "{name: leaves.py:Method}"), "utf-8")
+    tiny.write_text(
+        TINY.replace("{name: vifa, gradients_per_update: 2}", "{name: leaves.py:Method}"), "utf-8"
+    )
     assert "leaves.py, line 3, called sys.exit(0)" in refusal(invoke("run", tiny))
     assert attempt(SimpleNamespace(members=(), run=raising(SystemExit(0))), print) == []
 
@@ -109,9 +118,15 @@ COMMANDS = [
     ("run --device tpu", ["--device tpu", "cpu"]),
     ("run -v -q", ["--quiet --verbose: leave one out"]),
     ("run --dry-run --retry-failed", ["--dry-run --retry-failed: leave one out"]),
-    ("run --log no/run.log", ["cannot write no/run.log: No such file or directory; give another --log"]),
+    (
+        "run --log no/run.log",
+        ["cannot write no/run.log: No such file or directory; give another --log"],
+    ),
     ("run --set metrics=[nmll,rsme]", ["'rsme'", "did you mean rmse"]),
-    ("run --set entries.fixed.training.batch_size=500", ["entries.fixed.training", "diabetes", "lower batch_size"]),
+    (
+        "run --set entries.fixed.training.batch_size=500",
+        ["entries.fixed.training", "diabetes", "lower batch_size"],
+    ),
     ("run --set seed=[1", ["--set seed=[1"]),
     ("table", ["no results in results/tiny", "bdl-bench run"]),
     ("figures", ["no results in results/tiny", "bdl-bench run"]),
@@ -150,7 +165,9 @@ def test_a_command_line_that_is_wrong_says_where_to_look(invoke, words, reason):
         pytest.param(TINY + PAPERS, "unknown paper 'nobody1900'", id="paper"),
         pytest.param("name: " + "[" * 20_000, "too many levels", id="deep"),
         pytest.param("name: tiny\n  title: [", "tiny.yaml, line 2", id="YAML"),
-        pytest.param(TINY.replace("[diabetes]", "[nowhere.py:data]"), "nowhere.py", id="component"),
+        pytest.param(
+            TINY.replace("[diabetes]", "[nowhere.py:data]"), "nowhere.py", id="component"
+        ),
     ],
 )
 def test_a_file_that_cannot_be_is_refused_before_training(tiny, tmp_path, invoke, text, reason):
@@ -161,22 +178,31 @@ def test_a_file_that_cannot_be_is_refused_before_training(tiny, tmp_path, invoke
 
 def test_what_is_in_the_way_of_results_is_told(tiny, tmp_path, invoke):
     (tmp_path / "mlflow.db").write_text("no database at all" * 100)
-    assert "cannot write the MLflow database" in refusal(invoke("run", tiny, "--tracking", "sqlite:///mlflow.db"))
+    assert "cannot write the MLflow database" in refusal(
+        invoke("run", tiny, "--tracking", "sqlite:///mlflow.db")
+    )
     (tmp_path / "results").write_text("a file")
     error = refusal(invoke("run", tiny, "--tracking", "none"))
     assert "cannot write to results/tiny" in error
     assert "choose another --results" in error
     (tmp_path / "other/tiny").mkdir(parents=True)
     with FileLock(tmp_path / "other/tiny/store.lock"):
-        assert "another run of tiny" in refusal(invoke("run", tiny, "--tracking", "none", "--results", "other"))
-    assert [path.name for path in (tmp_path / "other/tiny").iterdir() if path.name != "store.lock"] == []
+        assert "another run of tiny" in refusal(
+            invoke("run", tiny, "--tracking", "none", "--results", "other")
+        )
+    assert [
+        path.name for path in (tmp_path / "other/tiny").iterdir() if path.name != "store.lock"
+    ] == []
 
 
 def test_a_damaged_posterior_names_the_command_that_makes_it_again(tiny, tmp_path):
     asked = load_variant(str(tiny), overrides=["seed=1"])
     again = f"bdl-bench run {tiny} --set seed=1 --results '{tmp_path}/else where'"
     told = f"x is damaged; this makes its fit again, and no other: {again}"
-    with pytest.raises(InputError, match=f"^{re.escape(told)}$"), mended(asked, tmp_path / "else where"):
+    with (
+        pytest.raises(InputError, match=f"^{re.escape(told)}$"),
+        mended(asked, tmp_path / "else where"),
+    ):
         raise Damaged("x is damaged")
 
 
@@ -302,7 +328,13 @@ def test_version_and_help(invoke):
 
 
 COMPLETIONS = {
-    "run uci": ["uci-contenders", "uci-gap", "uci-linear-posterior", "uci-linear-selection", "uci-regression"],
+    "run uci": [
+        "uci-contenders",
+        "uci-gap",
+        "uci-linear-posterior",
+        "uci-linear-selection",
+        "uci-regression",
+    ],
     "describe mc-d": ["mc-dropout"],
     "list met": ["methods", "metrics"],
 }
@@ -318,7 +350,10 @@ def test_shells_complete_names(words, invoke, monkeypatch):
 
 
 def test_brackets_are_what_they_say_and_no_markup(tiny, invoke):
-    """Were ``[/x]`` markup, it would end the command; what is to be done next is said with the folder."""
+    """Were ``[/x]`` markup, it would end the command.
+
+    What is to be done next is said with the folder.
+    """
     tiny.write_text(TINY.replace("metrics: [nmll]", "metrics: [rmse]"), "utf-8")
     part = ["--set", "metrics=[nmll]", "--results", "out [/x] #1 :x:"]
     code, out, err = invoke("run", tiny, *part, "--no-compile", "--tracking", "none")

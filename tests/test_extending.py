@@ -41,7 +41,9 @@ def rows_of(folder, invoke, blank_figures, monkeypatch):
         assert program == "bdl-bench"
         code, _, error = invoke(*arguments, "--tracking", "none", "--results", "here", *more)
         assert code == 0, error
-        return pd.read_parquet(max(Path("here").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns))
+        return pd.read_parquet(
+            max(Path("here").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns)
+        )
 
     return call
 
@@ -56,7 +58,9 @@ def test_method_runs_and_a_score_is_added_without_training(rows_of):
     assert set(scored.columns) - set(rows.columns) == {"misses_100"}
     assert scored.misses_100.between(0, 1).all()
     kept = [name for name in rows.columns if name in scored.columns]
-    pd.testing.assert_frame_equal(scored[kept], rows[kept])  # seconds and runtime among them: nothing was trained
+    pd.testing.assert_frame_equal(
+        scored[kept], rows[kept]
+    )  # seconds and runtime among them: nothing was trained
 
 
 def test_method_takes_the_place_of_another_in_the_quick_profile(rows_of):
@@ -70,24 +74,35 @@ def test_method_takes_the_place_of_another_in_the_quick_profile(rows_of):
 def test_method_averages_to_the_closed_form_gradient(folder):
     """In a conjugate model the ELBO's gradient has a closed form, and noise in {-1, 1}^D has the moments that it needs.
 
-    With H the precision and t the mean of the exact posterior, d/dm = H (m - t) and d/dr = exp(2r) o diag(H) - 1.
+    With H the precision and t the mean of the exact posterior, d/dm = H (m - t) and d/dr = exp(2r)
+    o diag(H) - 1.
     """
     method = METHODS.get(f"{folder / 'mean_field.py'}:MeanField")()
     problem = Problem(Linear(), Gaussian(), d_in=2)
     generator = torch.Generator().manual_seed(0)
-    x, y, m, r = (torch.randn(*shape, generator=generator).double() for shape in ((6, 2), (6,), (3,), (3,)))
+    x, y, m, r = (
+        torch.randn(*shape, generator=generator).double() for shape in ((6, 2), (6,), (3,), (3,))
+    )
     alpha, beta, unit = 0.7, 1.3, 2.0
     hyper = {
         name: torch.tensor(value, dtype=torch.float64)
-        for name, value in {"prior_precision": alpha, "noise_precision": beta, "learning_rate": 0.1}.items()
+        for name, value in {
+            "prior_precision": alpha,
+            "noise_precision": beta,
+            "learning_rate": 0.1,
+        }.items()
     }
     batches = Batch(x[None], y[None], torch.tensor(6.0).double(), torch.tensor(unit).double())
-    state = method.init(problem, {"theta": torch.zeros(3).double()})._replace(params={"m": m, "r": r})
+    state = method.init(problem, {"theta": torch.zeros(3).double()})._replace(
+        params={"m": m, "r": r}
+    )
 
     corners = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=3))).double()
     firsts = [method.step(state, batches, hyper, {"z": z}, problem).optim.first for z in corners]
     # Adam starts from zero, so its first moment after one step is (1 - beta1) times the gradient.
-    gradient = {name: torch.stack([first[name] for first in firsts]).mean(0) / 0.1 for name in ("m", "r")}
+    gradient = {
+        name: torch.stack([first[name] for first in firsts]).mean(0) / 0.1 for name in ("m", "r")
+    }
 
     X = torch.cat([x, torch.ones(6, 1).double()], 1)
     H = alpha * torch.eye(3).double() + beta * unit**2 * X.T @ X
@@ -99,7 +114,9 @@ def test_method_averages_to_the_closed_form_gradient(folder):
 def test_method_starts_and_reports_as_it_says(folder):
     method = METHODS.get(f"{folder / 'mean_field.py'}:MeanField")(initial_std=0.2)
     noise = torch.tensor([1.0, -2.0, 3.0])
-    posterior = method.posterior(method.init(Problem(Linear(), Gaussian(), d_in=2), {"theta": noise}))
+    posterior = method.posterior(
+        method.init(Problem(Linear(), Gaussian(), d_in=2), {"theta": noise})
+    )
     torch.testing.assert_close(posterior.mean(), 0.2 * noise)
     torch.testing.assert_close(posterior.variance(), torch.full((3,), 0.04))
 
@@ -107,7 +124,9 @@ def test_method_starts_and_reports_as_it_says(folder):
 def test_score_counts_large_errors(folder):
     score = METRICS.build(f"{folder / 'misses.py'}:Misses", {"limit": 1.5})
     predictions = SimpleNamespace(mean=torch.tensor([0.0, 2.0, -2.0, 1.0]))
-    evaluation = SimpleNamespace(predictions=predictions, tested=SimpleNamespace(y=torch.tensor([1.0, 0.0, 0.0, -0.5])))
+    evaluation = SimpleNamespace(
+        predictions=predictions, tested=SimpleNamespace(y=torch.tensor([1.0, 0.0, 0.0, -0.5]))
+    )
     assert score(evaluation) == 0.5
 
 

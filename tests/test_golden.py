@@ -119,7 +119,9 @@ def test_what_all_moved_cases_share_is_blamed():
         found[kind] = [book.Finding(one, {}, "mean") for one in cases]
     (line,) = book.lines(found, FOLDER)
     assert line.endswith("--bump engine`, else restore what was computed")
-    found = {"method": [finding for finding in found["method"] if finding.case.owner == "method:vifa"]}
+    found = {
+        "method": [finding for finding in found["method"] if finding.case.owner == "method:vifa"]
+    }
     (line,) = book.lines(found, FOLDER)
     assert "--bump vifa`" in line
 
@@ -180,9 +182,16 @@ def test_a_changed_sign_moves_digits(copy):
 def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_what_changes_no_digits_stays(
     copy, monkeypatch
 ):
-    """Of what rests on the engine, whose version goes up, too, digits stay, but for rounding; of four kinds alone."""
+    """Of what rests on the engine, whose version goes up, too, digits stay, but for rounding.
+
+    Of four kinds alone.
+    """
     kinds = ("engine", "method", "prior", "rate")
-    edit(copy / "scripts/goldens/catalogue.py", "KINDS = tuple(dict.fromkeys((*MAKE, *FIXED)))", f"KINDS = {kinds}")
+    edit(
+        copy / "scripts/goldens/catalogue.py",
+        "KINDS = tuple(dict.fromkeys((*MAKE, *FIXED)))",
+        f"KINDS = {kinds}",
+    )
     few = [f"method:{name}" for name in ("bbb", "conjugate", "slang", "vifa")]
     stored = book.read(FOLDER, "method").items()
     kept = {name: one for name, one in stored if next(iter(one["versions"])) in few}
@@ -205,7 +214,9 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
     assert bump("engine") == (copy / "bdl/versions.py", 2)
     edit(copy / "bdl" / MUTANTS["vifa"][0], *MUTANTS["vifa"][1:])
     done = run(copy, "--bump", "vifa")
-    assert (done.returncode, done.stdout) == (0, "vifa has version 2 now (vifa.py)\n"), done.stdout + done.stderr
+    assert (done.returncode, done.stdout) == (0, "vifa has version 2 now (vifa.py)\n"), (
+        done.stdout + done.stderr
+    )
     changed = 0
     for kind in kinds:
         before, after = stored[kind], book.read(copy / "tests/golden", kind)
@@ -225,13 +236,21 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
     ("owner", "file", "line"),
     [
         ("posterior:full", "posteriors/full.py", "    version: ClassVar[int] = 2"),
-        ("dataset:synthetic", "data/simulations.py", "synthetic.version = 2  # type: ignore[attr-defined]"),
+        (
+            "dataset:synthetic",
+            "data/simulations.py",
+            "synthetic.version = 2  # type: ignore[attr-defined]",
+        ),
         ("method:slang", "methods/slang.py", "    version: ClassVar[int] = 2"),
         ("model:mlp", "models/networks.py", "    version: ClassVar[int] = 2"),
     ],
 )
 def test_a_version_is_written_into_the_source(owner, file, line):
-    attribute = case.REGISTRIES[owner.partition(":")[0]].targets[owner.partition(":")[2]].rpartition(":")[2]
+    attribute = (
+        case.REGISTRIES[owner.partition(":")[0]]
+        .targets[owner.partition(":")[2]]
+        .rpartition(":")[2]
+    )
     source = raised((ROOT / "bdl" / file).read_text("utf-8"), owner, attribute, 2)
     assert source.splitlines().count(line) == 1
     assert raised(source, owner, attribute, 3).splitlines().count(line.replace("2", "3", 1)) == 1

@@ -26,7 +26,12 @@ def copy(tmp_path):
 
 def lint_imports(folder):
     return subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache"],
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as main; main()",
+            "--no-cache",
+        ],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(folder), "NO_COLOR": "1", "COLUMNS": "200"},
         capture_output=True,
@@ -37,8 +42,16 @@ def lint_imports(folder):
 
 FAULTS = {
     "none": ("errors.py", "", ""),
-    "higher package": ("models/base.py", "\n\nfrom bdl.methods import METHODS\n", "bdl.models.base -> bdl.methods"),
-    "circle": ("models/priors.py", "\n\nimport bdl.models.problem\n", "No cycles are allowed in bdl.models."),
+    "higher package": (
+        "models/base.py",
+        "\n\nfrom bdl.methods import METHODS\n",
+        "bdl.models.base -> bdl.methods",
+    ),
+    "circle": (
+        "models/priors.py",
+        "\n\nimport bdl.models.problem\n",
+        "No cycles are allowed in bdl.models.",
+    ),
     "no place": ("whatever.py", '"""Whatever."""\n', "bdl.whatever"),
 }
 
@@ -53,16 +66,27 @@ def test_packages_import_lower_packages_only_and_what_does_not_is_found(copy, pa
 
 
 def test_architecture_page_has_the_order_that_is_checked():
-    page = (ROOT / "docs/architecture.md").read_text("utf-8").partition("## Packages")[2].partition("## ")[0]
-    printed = re.findall(r"`(\w+)(?:/|\.py)`", "\n".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)))
+    page = (
+        (ROOT / "docs/architecture.md")
+        .read_text("utf-8")
+        .partition("## Packages")[2]
+        .partition("## ")[0]
+    )
+    printed = re.findall(
+        r"`(\w+)(?:/|\.py)`", "\n".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))
+    )
     packages, _ = tomllib.loads(CONFIG.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     layers = [package for layer in packages["layers"] for package in layer.split(" | ")]
     assert printed == layers[:0:-1]  # from low to high, without __main__
 
 
 def test_no_file_has_more_than_300_lines():
-    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in (ROOT / "bdl").rglob("*.py")}
-    assert {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > 300} == {}
+    lengths = {
+        path: len(path.read_text("utf-8").splitlines()) for path in (ROOT / "bdl").rglob("*.py")
+    }
+    assert {
+        str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > 300
+    } == {}
 
 
 @pytest.mark.parametrize("package", ["data", "metrics", "models", "references"])
@@ -73,9 +97,14 @@ def test_what_no_protocol_documents_is_documented(package):
         (own, member)
         for own in classes
         for member in own.body
-        if isinstance(member, ast.FunctionDef) and not (own.name.startswith("_") or member.name.startswith("_"))
+        if isinstance(member, ast.FunctionDef)
+        and not (own.name.startswith("_") or member.name.startswith("_"))
     ]
-    protocols = {own.name for own in classes if any(ast.unparse(base) in ("ABC", "Protocol") for base in own.bases)}
+    protocols = {
+        own.name
+        for own in classes
+        if any(ast.unparse(base) in ("ABC", "Protocol") for base in own.bases)
+    }
     contract = {member.name for own, member in public if own.name in protocols}
     bare = [(own.name, member.name) for own, member in public if not ast.get_docstring(member)]
     assert [found for found in bare if found[1] not in contract] == []

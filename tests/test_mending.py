@@ -138,7 +138,10 @@ def test_a_score_with_a_slip_is_refused_before_anything_is_trained(run, body):
     assert not STORED.exists()
 
 
-CHECKING = METHOD.replace("FAULT", "False") + "\n    def check(self, problem):\n        problem.nothing()\n"
+CHECKING = (
+    METHOD.replace("FAULT", "False")
+    + "\n    def check(self, problem):\n        problem.nothing()\n"
+)
 SLIPS = {
     "due": (METHOD.replace("FAULT", "mising"), 7, "NameError: name 'mising' is not defined"),
     "update": (STEPPING, 7, "AttributeError: 'super' object has no attribute 'stop'"),
@@ -158,13 +161,17 @@ def test_a_method_with_a_slip_is_refused_before_anything_is_trained(run, slip):
     assert not STORED.exists()
 
 
-def test_a_score_that_raises_empties_its_column_and_is_computed_when_it_is_mended(run, invoke, monkeypatch):
+def test_a_score_that_raises_empties_its_column_and_is_computed_when_it_is_mended(
+    run, invoke, monkeypatch
+):
     write_score(LATE)
     code, out, err = run()
     assert (code, err) == (1, "")
     assert "Everything is in the store" not in out
     last = out.splitlines()[-1]
-    assert last.startswith("2 scores could not be computed (own: ZeroDivisionError: division by zero (")
+    assert last.startswith(
+        "2 scores could not be computed (own: ZeroDivisionError: division by zero ("
+    )
     assert last.endswith("mend it, and compute them without training by: bdl-bench run tiny.yaml")
     before, kept = rows(), posteriors()
     assert list(before.status) == ["ok", "ok"]
@@ -172,7 +179,10 @@ def test_a_score_that_raises_empties_its_column_and_is_computed_when_it_is_mende
     assert before.own.isna().all()
     assert len(kept) == 2
     assert "not computed: own: ZeroDivisionError" in (STORED / "table.md").read_text("utf-8")
-    assert "final, 2 fits of splits 0, 1: own: ZeroDivisionError" in invoke("failures", "tiny.yaml")[1]
+    assert (
+        "final, 2 fits of splits 0, 1: own: ZeroDivisionError"
+        in invoke("failures", "tiny.yaml")[1]
+    )
 
     code, out, _ = run()
     assert code == 1, "the same command again still says so"
@@ -198,7 +208,9 @@ def test_fits_that_failed_are_made_again_and_their_search_is_kept(run, monkeypat
     code, out, err = run()
     assert (code, err) == (1, "")
     last = out.splitlines()[-1]
-    assert last.startswith("2 fits failed (ValueError: boom); to see where: bdl-bench failures tiny.yaml --traceback; ")
+    assert last.startswith(
+        "2 fits failed (ValueError: boom); to see where: bdl-bench failures tiny.yaml --traceback; "
+    )
     assert last.endswith("mend it, and make them again by: bdl-bench run tiny.yaml --retry-failed")
     search = rows("search")
     assert list(search.status) == ["ok"] * 12
@@ -214,14 +226,19 @@ def test_fits_that_failed_are_made_again_and_their_search_is_kept(run, monkeypat
     code, out, err = run("--retry-failed")
     assert (code, err) == (0, "")
     assert "fits that failed and are made again: 2" in out
-    assert "method.py has changed since 12 of the fits in the store were made with it: they are kept;" in out
+    assert (
+        "method.py has changed since 12 of the fits in the store were made with it: they are kept;"
+        in out
+    )
     assert list(rows().status) == ["ok", "ok"]
     same = ["split", "trial", "fold", "status", "hyper_prior_precision", "nmll", "seconds"]
     pd.testing.assert_frame_equal(rows("search")[same], search[same])
 
 
 @pytest.mark.parametrize("harm", ["missing", "short"])
-def test_a_posterior_that_is_lost_is_noticed_and_its_fit_alone_is_made_again(run, harm, monkeypatch):
+def test_a_posterior_that_is_lost_is_noticed_and_its_fit_alone_is_made_again(
+    run, harm, monkeypatch
+):
     write()
     assert run()[0] == 0
     before, kept, search = rows(), posteriors(), rows("search")
@@ -229,11 +246,16 @@ def test_a_posterior_that_is_lost_is_noticed_and_its_fit_alone_is_made_again(run
     path.unlink() if harm == "missing" else path.write_bytes(content[:-1])
     made = []
     original = FinalGroup.run
-    monkeypatch.setattr(FinalGroup, "run", lambda self, report: made.append(self.members) or original(self, report))
+    monkeypatch.setattr(
+        FinalGroup, "run", lambda self, report: made.append(self.members) or original(self, report)
+    )
     monkeypatch.delattr(SearchGroup, "run")
     code, out, err = run()
     assert (code, err) == (0, "")
-    assert "posteriors missing or damaged: 1; these fits are made again, with the search that is kept" in out
+    assert (
+        "posteriors missing or damaged: 1; these fits are made again, with the search that is kept"
+        in out
+    )
     assert [len(members) for members in made] == [1]
     assert posteriors() == kept
     pd.testing.assert_frame_equal(rows("search"), search)
@@ -289,4 +311,8 @@ def test_a_component_is_the_content_of_its_file_whatever_its_time(tmp_path):
     assert outside_file(FinalGroup) is None
     path.write_text("class Own:\n    pass\n", "utf-8")
     own = registry.get(f"{path}:Own")
-    assert outside_file(own) == ("own.py", sha256(path.read_bytes()).hexdigest()) == outside_file(own())
+    assert (
+        outside_file(own)
+        == ("own.py", sha256(path.read_bytes()).hexdigest())
+        == outside_file(own())
+    )

@@ -19,13 +19,17 @@ def logistic():
 
 
 @pytest.mark.parametrize(
-    ("optimum", "others", "count"), [("full-exact", None, 400), ("mf-exact", ["mf-fisher", "mf-hessian", "bbb"], 100)]
+    ("optimum", "others", "count"),
+    [("full-exact", None, 400), ("mf-exact", ["mf-fisher", "mf-hessian", "bbb"], 100)],
 )
 def test_no_gaussian_has_a_better_elbo_than_the_best_of_its_kind(logistic, optimum, others, count):
     """On every split; to 1e-10, what rounding leaves of methods that come that close."""
     best = logistic[logistic.entry == optimum].set_index(["dataset", "split"]).neg_elbo
     rows = logistic[logistic.entry.isin(others) if others else logistic.entry != optimum]
-    gap = rows.neg_elbo.to_numpy() - best.loc[list(zip(rows.dataset, rows.split, strict=True))].to_numpy()
+    gap = (
+        rows.neg_elbo.to_numpy()
+        - best.loc[list(zip(rows.dataset, rows.split, strict=True))].to_numpy()
+    )
     assert len(gap) > count
     assert (gap > -1e-10).all()
 

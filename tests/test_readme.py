@@ -8,14 +8,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), ROOT / "data/README.md", ROOT / "submissions/README.md", *ROOT.glob("docs/*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        ROOT / "data/README.md",
+        ROOT / "submissions/README.md",
+        *ROOT.glob("docs/*.md"),
+    ]
+)
 README = (ROOT / "README.md").read_text("utf-8")
 
 
 def anchors(page):
     """Names by which headings are linked to."""
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 def test_readme_is_at_most_150_lines():
@@ -24,7 +33,9 @@ def test_readme_is_at_most_150_lines():
 
 def test_two_commands_are_enough():
     first, second = re.findall(r"```sh\n(.*)\n```", README)[:2]
-    assert first == "pip install -c constraints.txt . && bdl-bench run uci-regression --profile quick"
+    assert (
+        first == "pip install -c constraints.txt . && bdl-bench run uci-regression --profile quick"
+    )
     assert second == 'pip install -c constraints.txt ".[test]" && pytest -n auto --dist loadfile'
 
 
@@ -35,7 +46,9 @@ def test_every_page_is_named():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")) if "://" not in link]
+    links = [
+        link for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")) if "://" not in link
+    ]
     for path, _, anchor in (link.partition("#") for link in links):
         target = page.parent / path if path else page
         assert target.exists(), path
@@ -43,8 +56,19 @@ def test_links_lead_somewhere(page):
 
 
 def test_verdicts_are_counted_by_source():
-    """A row for each source: values, match, better, worse, differs, print in error, open; durations are left out."""
-    words = ("match", "better", "worse", "differs", "print in error", "no difference shown", "undecided")
+    """A row for each source: values, match, better, worse, differs, print in error, open.
+
+    Durations are left out.
+    """
+    words = (
+        "match",
+        "better",
+        "worse",
+        "differs",
+        "print in error",
+        "no difference shown",
+        "undecided",
+    )
     counts: dict[str, Counter[str]] = {}
     for path in ROOT.glob("results/*/table.json"):
         for row in json.loads(path.read_text("utf-8")):

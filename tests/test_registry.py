@@ -28,7 +28,9 @@ def own(tmp_path):
     """Return a registry of a file of components."""
     path = tmp_path / "own.py"
     path.write_text(OWN, "utf-8")
-    return Registry("thing", {name.lower(): f"{path}:{name}" for name in ("Own", "Plain", "function")})
+    return Registry(
+        "thing", {name.lower(): f"{path}:{name}" for name in ("Own", "Plain", "function")}
+    )
 
 
 def test_a_dataclass_is_made_from_json_values(own):
@@ -49,7 +51,11 @@ def test_what_is_no_class_is_given_as_it_is(own):
     [
         ("own", {}, "thing 'own': size: Field required"),
         ("own", {"size": 1.0}, "thing 'own': size: Input should be a valid integer"),
-        ("own", {"size": 1, "sides": [1, "x"]}, "thing 'own': sides.1: Input should be a valid integer"),
+        (
+            "own",
+            {"size": 1, "sides": [1, "x"]},
+            "thing 'own': sides.1: Input should be a valid integer",
+        ),
         ("plain", {}, "thing 'plain' is not a dataclass: give a frozen dataclass"),
         ("onw", {}, "unknown thing 'onw': did you mean own"),
     ],
@@ -61,7 +67,9 @@ def test_refusals(own, name, settings, message):
 
 def test_a_contract_is_asked_for(own):
     asking = Registry("thing", own.builtin, contract="bdl.training.schedule:Rate")
-    with pytest.raises(InputError, match=r"thing 'own' lacks factor; see bdl\.training\.schedule:Rate"):
+    with pytest.raises(
+        InputError, match=r"thing 'own' lacks factor; see bdl\.training\.schedule:Rate"
+    ):
         asking.build("own", {"size": 3})
 
 

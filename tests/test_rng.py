@@ -1,7 +1,7 @@
 """The counter-based generator: the cipher's known answers, its normals, and its keys.
 
-Seeds are fixed, so a pass stays a pass. The thresholds are what fresh seeds would exceed with the stated
-probability, hence a test that fails after a change has found a defect.
+Seeds are fixed, so a pass stays a pass. The thresholds are what fresh seeds would exceed with the
+stated probability, hence a test that fails after a change has found a defect.
 """
 
 import math
@@ -25,7 +25,9 @@ def int32(*words: int) -> torch.Tensor:
 
 def keys(n: int) -> torch.Tensor:
     """Keys that differ in few bits, the hardest case for a weak generator."""
-    return torch.stack([torch.arange(n, dtype=torch.int32), torch.zeros(n, dtype=torch.int32)], dim=1)
+    return torch.stack(
+        [torch.arange(n, dtype=torch.int32), torch.zeros(n, dtype=torch.int32)], dim=1
+    )
 
 
 PINNED_KEY = [157035551, 918863145]
@@ -57,11 +59,16 @@ def test_bits_are_the_cipher_of_step_and_index():
             assert (first[r, i], second[r, i]) == expected
 
 
-@pytest.mark.parametrize(("dtype", "bits", "error"), [(torch.float32, 24, 5e-6), (torch.float64, 32, 1e-14)])
+@pytest.mark.parametrize(
+    ("dtype", "bits", "error"), [(torch.float32, 24, 5e-6), (torch.float64, 32, 1e-14)]
+)
 def test_normals_are_box_muller_of_the_bits(dtype, bits, error):
     """float32 rounds an angle below 2 pi by up to 2.4e-7, and a radius below 5.8 multiplies it."""
     some = trial_keys([("a",), ("b",)], "s")
-    words = ((own.double() % 2**32).div(2 ** (32 - bits)).floor() for own in random_bits(some, STEP, 100))
+    words = (
+        (own.double() % 2**32).div(2 ** (32 - bits)).floor()
+        for own in random_bits(some, STEP, 100)
+    )
     first, second = (own / 2**bits for own in words)
     radius, angle = (-2 * (first + 2.0**-bits).log()).sqrt(), 2 * math.pi * second
     cosine, sine = random_normals(some, STEP, 100, dtype)
@@ -95,7 +102,9 @@ def uncorrelated(rows: torch.Tensor) -> bool:
 LAYOUTS = {
     "trials": lambda n: random_normals(keys(64), STEP, n)[0],
     "streams": lambda n: random_normals(trial_keys([("trial",)], "a") ^ keys(64), STEP, n)[1],
-    "steps": lambda n: torch.cat([random_normals(keys(1), STEP + step, n)[0] for step in range(64)]),
+    "steps": lambda n: torch.cat(
+        [random_normals(keys(1), STEP + step, n)[0] for step in range(64)]
+    ),
     "neighbours": lambda n: random_normals(keys(1), STEP, 64 * n)[0].reshape(n, 64).T,
     "halves": lambda n: torch.cat(random_normals(keys(1), STEP, n)),
 }
@@ -119,7 +128,9 @@ def test_rejects_a_correlated_pair():
 def test_extreme_bits_give_finite_normals(monkeypatch, dtype, bits):
     """The smallest uniform is 2^-24 or 2^-32, the largest 1."""
     words = int32(0, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000)
-    monkeypatch.setattr(rng, "random_bits", lambda *_: (words.repeat(4), words.repeat_interleave(4)))
+    monkeypatch.setattr(
+        rng, "random_bits", lambda *_: (words.repeat(4), words.repeat_interleave(4))
+    )
     cosine, sine = random_normals(keys(1), STEP, 16, dtype)
     radius = (cosine.square() + sine.square()).sqrt()[:4].double()
     expected = torch.tensor([2 * bits, 0.0, 2.0, 2.0]).mul(math.log(2)).sqrt().double()
@@ -143,7 +154,10 @@ def test_a_trial_draws_the_same_alone_and_in_a_batch(n):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("pairs", [1, 7, 100])
 def test_slices_are_parts_of_the_whole_stream(pairs, dtype):
-    """Empty ones, those within a half, those across the middle, and everything; also under vmap."""
+    """Empty ones, those within a half, those across the middle, and everything.
+
+    Also under vmap.
+    """
     batch = trial_keys([("a",), ("b",), ("c",)], "predict")
     whole = torch.cat(random_normals(batch, STEP + 3, pairs, dtype), 1)
     ends = sorted({0, 1, pairs // 2, pairs - 1, pairs, pairs + 1, 2 * pairs - 1, 2 * pairs})
@@ -152,15 +166,23 @@ def test_slices_are_parts_of_the_whole_stream(pairs, dtype):
             part = normal_slice(batch, STEP + 3, pairs, start, stop, dtype)
             assert part.dtype == dtype
             assert torch.equal(part, whole[:, start:stop]), (start, stop)
-    one = torch.func.vmap(lambda key: normal_slice(key.unsqueeze(0), STEP + 3, pairs, 0, pairs + 1, dtype)[0])
+    one = torch.func.vmap(
+        lambda key: normal_slice(key.unsqueeze(0), STEP + 3, pairs, 0, pairs + 1, dtype)[0]
+    )
     assert torch.equal(one(batch), whole[:, : pairs + 1])
 
 
 def test_a_slice_beyond_one_counter_word_counts_on_in_the_other():
-    """Pair 2^32 + 5 of a stream of 2^33 encrypts the counter (step + 1, 5); its sine is as far behind the middle."""
+    """Pair 2^32 + 5 of a stream of 2^33 encrypts the counter (step + 1, 5).
+
+    Its sine is as far behind the middle.
+    """
     pairs, far = 1 << 33, (1 << 32) + 5
     expected = [half[0, 5] for half in random_normals(keys(1), STEP + 8, 6)]
-    found = [normal_slice(keys(1), STEP + 7, pairs, place, place + 1).item() for place in (far, pairs + far)]
+    found = [
+        normal_slice(keys(1), STEP + 7, pairs, place, place + 1).item()
+        for place in (far, pairs + far)
+    ]
     assert found == expected
 
 
@@ -170,11 +192,15 @@ def test_a_stored_run_can_be_drawn_again():
     assert key.dtype == torch.int32
     assert key.tolist() == [PINNED_KEY]
     cosine, sine = random_normals(key, torch.tensor(2, dtype=torch.int32), 2)
-    torch.testing.assert_close(torch.cat([cosine, sine]), torch.tensor(PINNED_NORMALS), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        torch.cat([cosine, sine]), torch.tensor(PINNED_NORMALS), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_identities_and_streams_have_their_own_keys():
-    identities = [(seed, data, split) for seed in range(10) for data in "abc" for split in range(20)]
+    identities = [
+        (seed, data, split) for seed in range(10) for data in "abc" for split in range(20)
+    ]
     both = torch.cat([trial_keys(identities, "init"), trial_keys(identities, "step")])
     assert len(both.unique(dim=0)) == 2 * len(identities)
 

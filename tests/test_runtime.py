@@ -14,7 +14,8 @@ from bdl import runtime
 from bdl.runtime import SPINS, importing, in_time, one_thread, wait_briefly
 
 SMALL_PAGES = "import ctypes\nctypes.CDLL(None).prctl(41, 1, 0, 0, 0)\n"
-"""Of 4 kB (PR_SET_THP_DISABLE), whatever the system does of itself; what it starts has them, too."""
+"""Of 4 kB (PR_SET_THP_DISABLE), whatever the system does of itself; what it starts has them, too.
+"""
 TENSORS = (
     "import resource, torch\n"
     "def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
@@ -23,11 +24,14 @@ TENSORS = (
     "for _ in range(6): torch.ones(11_000_000).add(1)\n"
     "print(faults() - before)\n"
 )
-"""Pages fetched for 12 tensors of 44 MB, after others like them: fresh ones are 12 times 11,000 of 4 kB."""
+"""Pages fetched for 12 tensors of 44 MB, after others like them: fresh ones are 12 times 11,000
+of 4 kB.
+"""
 COMMAND = (
     "import os, sys\nfrom bdl import cli\nsys.argv = ['bdl-bench', '--version']\n"
     "assert 'torch' not in sys.modules\ntry: cli.main()\nexcept SystemExit: pass\n"
-    f"assert os.environ['GOMP_SPINCOUNT'] == {SPINS!r}\n"  # libgomp reads its environment when it is loaded
+    # libgomp reads its environment when it is loaded
+    f"assert os.environ['GOMP_SPINCOUNT'] == {SPINS!r}\n"
 )
 CHILD = f"import subprocess\nsys.exit(subprocess.run([sys.executable, '-c', {TENSORS!r}]).returncode)\n"
 SAID = ("MALLOC_", "THP_", "GLIBC_TUNABLES", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
@@ -50,7 +54,9 @@ def test_commands_and_their_processes_keep_pages(script, fresh):
     assert pages > 100_000 if fresh else pages < 1000
 
 
-@pytest.mark.parametrize("said", [{}, {"MALLOC_ARENA_MAX": "1"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}])
+@pytest.mark.parametrize(
+    "said", [{}, {"MALLOC_ARENA_MAX": "1"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}]
+)
 def test_an_environment_that_says_something_of_memory_is_left_alone(monkeypatch, said):
     set_options = []
     monkeypatch.setattr(runtime, "_mallopt", set_options.append)
@@ -62,7 +68,8 @@ def test_an_environment_that_says_something_of_memory_is_left_alone(monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("said", "spins"), [({}, SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)]
+    ("said", "spins"),
+    [({}, SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
 )
 def test_threads_wait_briefly_unless_told_otherwise(monkeypatch, said, spins):
     monkeypatch.setattr(os, "environ", dict(said))
@@ -71,7 +78,10 @@ def test_threads_wait_briefly_unless_told_otherwise(monkeypatch, said, spins):
 
 
 def test_imports_are_not_searched_for_garbage():
-    """Nothing is collected in the block, nor is what it made looked at later; what comes after is."""
+    """Nothing is collected in the block, nor is what it made looked at later.
+
+    What comes after is.
+    """
     with importing():
         kept = [[] for _ in range(10)]
         assert not gc.isenabled()

@@ -14,7 +14,9 @@ from bdl.archive.loading import LoadedResults, departures
 from bdl.publishing import mirror
 from bdl.spec import load_variant
 
-TWO = TINY.replace("  fixed:", "  fixed: &fixed").replace("evaluation:", "  other: *fixed\nevaluation:")
+TWO = TINY.replace("  fixed:", "  fixed: &fixed").replace(
+    "evaluation:", "  other: *fixed\nevaluation:"
+)
 FASTER = "--set", "entries.fixed.hyper.learning_rate=0.5"
 
 
@@ -43,18 +45,30 @@ def published(clone, tiny) -> Path:
 
 def protocol(folder: Path) -> dict[Path, bytes | None]:
     """Files of a folder, without its variants and profiles."""
-    return {path: data for path, data in contents(folder).items() if not {"variants", "quick"} & set(path.parts)}
+    return {
+        path: data
+        for path, data in contents(folder).items()
+        if not {"variants", "quick"} & set(path.parts)
+    }
 
 
 def newest() -> Path:
-    return max(Path("results").rglob("provenance.json"), key=lambda path: path.stat().st_mtime_ns).parent
+    return max(
+        Path("results").rglob("provenance.json"), key=lambda path: path.stat().st_mtime_ns
+    ).parent
 
 
 OTHERS = {
     "training": (TINY.replace("epochs: 1", "epochs: 2"), "diabetes/fixed of another spec"),
     "seed": (TINY.replace("title:", "seed: 1\ntitle:"), "of another spec"),
-    "splits": (TINY.replace("splits: 2", "splits: 1"), "1 published final fits that this benchmark lacks"),
-    "entries": (TINY.replace("  fixed:", "  other:"), "2 published final fits that this benchmark lacks"),
+    "splits": (
+        TINY.replace("splits: 2", "splits: 1"),
+        "1 published final fits that this benchmark lacks",
+    ),
+    "entries": (
+        TINY.replace("  fixed:", "  other:"),
+        "2 published final fits that this benchmark lacks",
+    ),
 }
 
 
@@ -72,16 +86,24 @@ def test_another_file_of_the_same_name_is_refused(published, tmp_path, run, text
 
 
 PARTS = {
-    "both": (["--splits", "1-1", *FASTER], "1 of 2 splits (1); entries.fixed.hyper.learning_rate=0.5"),
+    "both": (
+        ["--splits", "1-1", *FASTER],
+        "1 of 2 splits (1); entries.fixed.hyper.learning_rate=0.5",
+    ),
     "profile": (["--profile", "quick"], "profile quick (splits 1)"),
 }
 
 
 @pytest.mark.usefixtures("blank_figures")
 @pytest.mark.parametrize(("options", "what"), PARTS.values(), ids=PARTS)
-def test_a_variant_leaves_what_is_published_and_says_what_it_is(published, tiny, run, invoke, options, what):
+def test_a_variant_leaves_what_is_published_and_says_what_it_is(
+    published, tiny, run, invoke, options, what
+):
     """The protocol says nothing of the kind."""
-    assert "Not the protocol" not in (published / "table.md").read_text("utf-8") + invoke("table", tiny)[1]
+    assert (
+        "Not the protocol"
+        not in (published / "table.md").read_text("utf-8") + invoke("table", tiny)[1]
+    )
     origin = json.loads((published / "provenance.json").read_text("utf-8"))
     assert (origin["overrides"], origin["narrowed_to"]) == ({}, None)
     assert origin["machine"]["instructions"] == torch.backends.cpu.get_cpu_capability()
@@ -95,15 +117,22 @@ def test_a_variant_leaves_what_is_published_and_says_what_it_is(published, tiny,
     assert protocol(published) == before
     place = newest()
     assert place.resolve() != published
-    assert (place / "table.md").read_text("utf-8").startswith(f"**{remark}**\n\n".replace("_", r"\_"))
-    assert all(cell["note"].startswith(remark) for cell in json.loads((place / "table.json").read_text("utf-8")))
+    assert (
+        (place / "table.md").read_text("utf-8").startswith(f"**{remark}**\n\n".replace("_", r"\_"))
+    )
+    assert all(
+        cell["note"].startswith(remark)
+        for cell in json.loads((place / "table.json").read_text("utf-8"))
+    )
     for format in ("markdown", "csv", "latex", "json", "rich"):
         code, out, _ = invoke("table", tiny, *options, "--format", format)
         assert code == 0
         assert remark.replace("_", "") in out.replace("\\", "").replace("_", "")
     rate = 0.5 if FASTER[1] in options else 0.01
     origin = json.loads((place / "provenance.json").read_text("utf-8"))
-    assert origin["overrides"] == ({"entries.fixed.hyper.learning_rate": rate} if rate == 0.5 else {})
+    assert origin["overrides"] == (
+        {"entries.fixed.hyper.learning_rate": rate} if rate == 0.5 else {}
+    )
     assert origin["spec"]["entries"]["fixed"]["hyper"]["learning_rate"] == rate
 
 
@@ -129,7 +158,10 @@ def test_the_whole_reuses_the_fits_of_parts(tiny, run):
 
 def test_rows_keep_what_they_were_made_with_when_the_file_changes(published, tiny, run, invoke):
     _, before, _ = invoke("table", tiny, "--format", "markdown")
-    tiny.write_text(TINY.replace("learning_rate: 0.01", "learning_rate: 0.5").replace("A tiny", "Another"), "utf-8")
+    tiny.write_text(
+        TINY.replace("learning_rate: 0.01", "learning_rate: 0.5").replace("A tiny", "Another"),
+        "utf-8",
+    )
     code, after, _ = invoke("table", tiny, "--format", "markdown")
     assert code == 0
     head = "**Not the protocol: the file had entries.fixed.hyper.learning\\_rate=0.01 then.**\n\n"
@@ -149,7 +181,9 @@ def test_what_is_mirrored_is_what_was_run(tiny, run, invoke, monkeypatch):
     assert run(tiny, *FASTER)[0] == 0
     error = refusal(invoke("log", tiny))
     assert "no results in results/tiny; start with: bdl-bench run" in error
-    assert f"(there is: bdl-bench table {tiny} --set entries.fixed.hyper.learning_rate=0.5)" in error
+    assert (
+        f"(there is: bdl-bench table {tiny} --set entries.fixed.hyper.learning_rate=0.5)" in error
+    )
     tiny.write_text(TINY.replace("epochs: 1", "epochs: 3"), "utf-8")
     assert invoke("log", tiny, *FASTER)[0] == 0
     (parameters,) = told["parameters"]
@@ -160,7 +194,9 @@ def test_what_is_mirrored_is_what_was_run(tiny, run, invoke, monkeypatch):
     assert "the file had entries.fixed.training.epochs=1 then" in told["tags"]["bdl.protocol"]
 
 
-def test_figures_never_take_the_place_of_plots_that_have_data(published, tiny, run, invoke, monkeypatch):
+def test_figures_never_take_the_place_of_plots_that_have_data(
+    published, tiny, run, invoke, monkeypatch
+):
     """Neither those of a part, nor those of a run that was interrupted before its first fit."""
     before = protocol(published)
     with monkeypatch.context() as patch:
@@ -169,10 +205,14 @@ def test_figures_never_take_the_place_of_plots_that_have_data(published, tiny, r
     for extra in (published / "store.sqlite", published / "store.lock"):
         before[extra] = extra.read_bytes()
     assert invoke("figures", tiny)[0] == 0
-    assert {path: data for path, data in protocol(published).items() if path.suffix != ".pdf"} == before
+    assert {
+        path: data for path, data in protocol(published).items() if path.suffix != ".pdf"
+    } == before
     assert "no results in" in refusal(invoke("figures", tiny, *FASTER))
     (published / "trials.parquet").unlink()
-    assert "no results in results/tiny; start with: bdl-bench run" in refusal(invoke("figures", tiny))
+    assert "no results in results/tiny; start with: bdl-bench run" in refusal(
+        invoke("figures", tiny)
+    )
 
 
 def test_figures_that_are_no_longer_drawn_do_not_stay(tiny, run):
@@ -215,5 +255,7 @@ def test_changes_of_entries_that_are_not_run_are_not_told(tiny):
     more = "profiles:\n  quick:\n    entries: {fixed: {training: {epochs: 7}}, other: {training: {batch_size: 3}}}\n"
     tiny.write_text(TWO.partition("profiles:")[0] + more, "utf-8")
     whole, part = (load_variant(str(tiny), "quick", entries=names) for names in ((), ("other",)))
-    assert remark(whole) == ("Not the protocol: profile quick (training.epochs 7, training.batch_size 3).")
+    assert remark(whole) == (
+        "Not the protocol: profile quick (training.epochs 7, training.batch_size 3)."
+    )
     assert remark(part) == "Not the protocol: profile quick (training.batch_size 3)."

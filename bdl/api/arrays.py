@@ -88,24 +88,28 @@ def fit(
     Parameters
     ----------
     method
-        A component as in an entry of a benchmark file: ``"vifa"``, or ``{"name": "vifa", "latent_dim": 3}``.
+        A component as in an entry of a benchmark file: ``"vifa"``, or ``{"name": "vifa",
+        "latent_dim": 3}``.
     model
-        The model, likewise; or a `torch.nn.Module` that maps (n, d) to (n, outputs), of which a copy is taken. Its
-        parameters start as `bdl.models.modules.Module` says, and for ``"laplace"`` where they are.
+        The model, likewise; or a `torch.nn.Module` that maps (n, d) to (n, outputs), of which a
+        copy is taken. Its parameters start as `bdl.models.modules.Module` says, and for
+        ``"laplace"`` where they are.
     likelihood
         The likelihood, likewise; it says whether targets are numbers or labels.
     X
-        Inputs in original units, (n, d): an array, a frame, a tensor or lists of numbers, or of true and false; or
-        images of uint8, (n, H, W) or (n, C, H, W). The names of a frame's columns are kept for predictions.
+        Inputs in original units, (n, d): an array, a frame, a tensor or lists of numbers, or of
+        true and false; or images of uint8, (n, H, W) or (n, C, H, W). The names of a frame's
+        columns are kept for predictions.
     y
         Targets in original units, or labels 0 to C - 1; (n,) or (n, 1).
     hyper
-        Every hyper-parameter by name, in original units; ``"auto"`` for one, or for all, is chosen on the rows of `X`:
-        by the evidence for a linear model, else by a short search.
+        Every hyper-parameter by name, in original units; ``"auto"`` for one, or for all, is chosen
+        on the rows of `X`: by the evidence for a linear model, else by a short search.
     prior
         The prior, as the method.
     training
-        ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches, and else for some 500 updates.
+        ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches, and else for
+        some 500 updates.
     standardise
         What is scaled for the model: inputs and targets, the inputs alone, or nothing.
     samples
@@ -129,7 +133,11 @@ def fit(
         raise InputError(f"X has {len(x)} rows and y {len(numbers)}: give one target a row")
     named = {"method": method, "likelihood": likelihood, "prior": prior}
     entry: dict[str, Any] = {kind: _component(given) for kind, given in named.items()}
-    given = dict.fromkeys(hyper_names(method, likelihood, prior), "auto") if isinstance(hyper, str) else dict(hyper)
+    given = (
+        dict.fromkeys(hyper_names(method, likelihood, prior), "auto")
+        if isinstance(hyper, str)
+        else dict(hyper)
+    )
     wanted = [name for name, value in given.items() if isinstance(value, str) and value == "auto"]
     automatic.check_names(wanted)
     network = {"name": "module", "factory": type(model).__name__}  # described by its name alone
@@ -144,10 +152,14 @@ def fit(
         spec = _spec(entry, samples, seed)
         data = _data(x, numbers, columns_of(X), spec, standardise)
         own = spec, spec.datasets[0], _NAME, (0,)
-        cell = ArrayCell(*own, device=device, compile=compile, arrays=data, network=_network(model, data))
+        cell = ArrayCell(
+            *own, device=device, compile=compile, arrays=data, network=_network(model, data)
+        )
         check(cell)
         if wanted:
-            kept = {name: value for name, value in cell.settings.hyper.items() if name not in wanted}
+            kept = {
+                name: value for name, value in cell.settings.hyper.items() if name not in wanted
+            }
             entry["hyper"] = automatic.choose(cell, kept, wanted)
             cell = replace(cell, benchmark=_spec(entry, samples, seed))
             check(cell)
@@ -155,16 +167,25 @@ def fit(
         return _fitted(cell)
 
 
-def hyper_names(method: Component, likelihood: Component, prior: Component = "gaussian") -> tuple[str, ...]:
-    """Name the hyper-parameters of components; none where a component is wrong, which `fit` tells."""
+def hyper_names(
+    method: Component, likelihood: Component, prior: Component = "gaussian"
+) -> tuple[str, ...]:
+    """Name the hyper-parameters of components.
+
+    None where a component is wrong, which `fit` tells.
+    """
     given = ((MethodComponent, method), (PriorComponent, prior), (LikelihoodComponent, likelihood))
     made = [built(kind, own) for kind, own in given]
     if any(own is None for own in made):
         return ()
-    return tuple(name for own in made for name in getattr(own, "hyper", ()))  # what learns from a stream has none
+    return tuple(
+        name for own in made for name in getattr(own, "hyper", ())
+    )  # what learns from a stream has none
 
 
-def built(kind: type[MethodComponent | PriorComponent | LikelihoodComponent], given: Component) -> Any:
+def built(
+    kind: type[MethodComponent | PriorComponent | LikelihoodComponent], given: Component
+) -> Any:
     """Build a component; None where it is wrong, which `fit` tells."""
     try:
         return kind.model_validate(_component(given)).build()
@@ -182,8 +203,12 @@ def _fitted(cell: ArrayCell) -> Fitted:
     end = finished(work)
     posterior = work.posterior(end, 0)
     if reason := failure(int(end.diverged[0]), 0.0 if is_finite(posterior) else float("nan")):
-        raise InputError(f"the fit failed ({reason}): lower the learning rate, or change other hyper-parameters")
-    return Fitted(cell, 0, posterior, {name: value[0] for name, value in end.buffers.items()}, dict(hyper))
+        raise InputError(
+            f"the fit failed ({reason}): lower the learning rate, or change other hyper-parameters"
+        )
+    return Fitted(
+        cell, 0, posterior, {name: value[0] for name, value in end.buffers.items()}, dict(hyper)
+    )
 
 
 @contextmanager
@@ -192,7 +217,9 @@ def _plain_words() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(str(error).replace(f"entries.{_NAME}.", "").replace(f"entries.{_NAME}: ", "")) from None
+        raise InputError(
+            str(error).replace(f"entries.{_NAME}.", "").replace(f"entries.{_NAME}: ", "")
+        ) from None
 
 
 def _network(model: Component | nn.Module, data: Dataset) -> Model | None:
@@ -219,7 +246,9 @@ def _spec(entry: Mapping[str, Any], samples: int, seed: int) -> Benchmark:
         raise InputError(explain(error)) from None
 
 
-def _data(x: Inputs, y: Array, columns: tuple[str, ...], spec: Benchmark, standardise: Standardise) -> Dataset:
+def _data(
+    x: Inputs, y: Array, columns: tuple[str, ...], spec: Benchmark, standardise: Standardise
+) -> Dataset:
     (entry,) = spec.entries.values()
     assert entry.likelihood is not None, "only streams lack one"
     return Dataset(

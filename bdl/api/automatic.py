@@ -29,7 +29,9 @@ from bdl.training.fitting import silent
 _UPDATES, _BATCH = 500, 100
 """Updates of a fit, and rows of a minibatch, where the caller leaves both out."""
 _ROWS = 10_000
-"""Rows, drawn at random, that the evidence is computed from; more change little in one or two numbers."""
+"""Rows, drawn at random, that the evidence is computed from; more change little in one or two
+numbers.
+"""
 _LAPLACE = 300
 """Parameters up to which Laplace's evidence is computed in seconds."""
 _SEARCHED = 50_000
@@ -43,9 +45,13 @@ _RANGES = {
     "learning_rate": (1e-3, 1e-1),
     "dropout_rate": (0.01, 0.5),
 }
-"""Where the rest is searched, on a logarithmic scale; the noise precision over 1 / variance of the targets."""
+"""Where the rest is searched, on a logarithmic scale; the noise precision over 1 / variance of
+the targets.
+"""
 _RELATIVE = {"prior_precision": 1.0, "learning_rate": 0.03, "dropout_rate": 0.1}
-"""What is taken where a search would cost too much, or is not needed: a linear model's inputs have one scale."""
+"""What is taken where a search would cost too much, or is not needed: a linear model's inputs
+have one scale.
+"""
 
 
 def training_for(rows: int, batches_per_step: int) -> dict[str, Any]:
@@ -62,12 +68,15 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def choose(cell: Cell, given: Mapping[str, float], wanted: Sequence[str]) -> dict[str, float]:
-    """Choose hyper-parameters (`wanted`) on the training rows of the cell's only split; return all, in original units.
+    """Choose hyper-parameters (`wanted`) on the training rows of the cell's only split.
 
-    The evidence chooses where it is in closed form or near it: for linear models. What networks need is searched on a
-    fifth of the rows that is held out, all trials side by side; where that would take too long, the noise is that of
-    the best linear model, and the rest is fixed in standardised units. The others are `given`, in original units.
-    `InputError` if every trial of the search fails.
+    Return all, in original units.
+
+    The evidence chooses where it is in closed form or near it: for linear models. What networks
+    need is searched on a fifth of the rows that is held out, all trials side by side; where that
+    would take too long, the noise is that of the best linear model, and the rest is fixed in
+    standardised units. The others are `given`, in original units. `InputError` if every trial of
+    the search fails.
     """
     rows, problem = cell.rows(cell.splits[0]).train, cell.problem
     values = dict(given) | _by_evidence(cell.data, problem, rows, given, wanted)
@@ -88,7 +97,11 @@ def _by_evidence(
 ) -> dict[str, float]:
     """Return those of a linear model that the evidence decides, original units."""
     names = {"prior_precision", "noise_precision"} & {*wanted}
-    if not names or not isinstance(problem.model, Linear) or not isinstance(problem.prior, GaussianPrior):
+    if (
+        not names
+        or not isinstance(problem.model, Linear)
+        or not isinstance(problem.prior, GaussianPrior)
+    ):
         return {}
     if isinstance(problem.likelihood, Gaussian):
         return _of_linear(data, problem, rows, given, names)
@@ -120,14 +133,21 @@ def _of_laplace(seen: TrainingData, problem: Problem, given: Mapping[str, float]
         hyper = seen.hyper({**given, "prior_precision": exp(logarithm)}, problem)
         posterior = Laplace().fit(problem, seen.x, seen.y, hyper)
         mode = posterior.mean()
-        return float(posterior.log_prob(mode) - log_joint(mode.unsqueeze(0), problem, batch, hyper).squeeze(0))
+        return float(
+            posterior.log_prob(mode)
+            - log_joint(mode.unsqueeze(0), problem, batch, hyper).squeeze(0)
+        )
 
     with one_thread():
-        found = minimize_scalar(cost, bounds=(log(1e-3), log(1e3)), method="bounded", options={"xatol": 0.05})
+        found = minimize_scalar(
+            cost, bounds=(log(1e-3), log(1e3)), method="bounded", options={"xatol": 0.05}
+        )
     return exp(found.x)
 
 
-def _searched(cell: Cell, rows: Rows, values: Mapping[str, float], rest: Sequence[str]) -> dict[str, float]:
+def _searched(
+    cell: Cell, rows: Rows, values: Mapping[str, float], rest: Sequence[str]
+) -> dict[str, float]:
     """Train some settings side by side, and return that with the best predictions of the rows that are held out."""
     mixed = np.random.default_rng(cell.benchmark.seed).permutation(rows)
     held = len(rows) // 5
@@ -135,9 +155,20 @@ def _searched(cell: Cell, rows: Rows, values: Mapping[str, float], rest: Sequenc
     unit = float(np.var(cell.data.y[rows])) or 1.0
     low, high = _RANGES["noise_precision"]
     ranges = _RANGES | {"noise_precision": (low / unit, high / unit)}
-    space = {name: {"low": ranges[name][0], "high": ranges[name][1], "scale": "log"} for name in rest}
-    content = {"sampler": "random", "trials": _TRIALS, "folds": 1, "metric": "nmll", "space": space}
-    own = [{**values, **setting} for setting in propose(Search.model_validate(content), cell.benchmark.seed, ())]
+    space = {
+        name: {"low": ranges[name][0], "high": ranges[name][1], "scale": "log"} for name in rest
+    }
+    content = {
+        "sampler": "random",
+        "trials": _TRIALS,
+        "folds": 1,
+        "metric": "nmll",
+        "space": space,
+    }
+    own = [
+        {**values, **setting}
+        for setting in propose(Search.model_validate(content), cell.benchmark.seed, ())
+    ]
     scores = cross_validate(
         program(cell),
         {0: split},
@@ -151,9 +182,13 @@ def _searched(cell: Cell, rows: Rows, values: Mapping[str, float], rest: Sequenc
     )
     best = best_setting(scores)
     if best is None:
-        raise InputError(f"hyper: every trial of the search failed ({scores[0].reason}): give the values")
+        raise InputError(
+            f"hyper: every trial of the search failed ({scores[0].reason}): give the values"
+        )
     return best
 
 
 def _some(rows: Rows) -> Rows:
-    return rows if len(rows) <= _ROWS else np.sort(np.random.default_rng(0).permutation(rows)[:_ROWS])
+    return (
+        rows if len(rows) <= _ROWS else np.sort(np.random.default_rng(0).permutation(rows)[:_ROWS])
+    )

@@ -39,7 +39,8 @@ class Results:
     def rows(self) -> pd.DataFrame:
         """One row a final fit: data set, method, split, status, hyper-parameters (``hyper_...``), a column a metric.
 
-        `method` and `entry` are the same, the name of an entry of the benchmark file; published files have `entry`.
+        `method` and `entry` are the same, the name of an entry of the benchmark file; published
+        files have `entry`.
         """
         return _by_method(self.found.rows)
 
@@ -80,7 +81,9 @@ class Results:
         drawings = drawings_of(gathered(self.found, stored_pictures(self.found, self.found.made)))
         if name and name not in drawings:
             raise unknown("figure", name, drawings)
-        return Figures({own: drawn(draw, self.remark) for own, draw in drawings.items() if name in ("", own)})
+        return Figures(
+            {own: drawn(draw, self.remark) for own, draw in drawings.items() if name in ("", own)}
+        )
 
     def _repr_html_(self) -> str:
         """Show the means and medians of a cell in one row, and what the rows are not above them."""
@@ -91,7 +94,9 @@ class Results:
         """How the rows differ from the protocol; empty if they do not."""
         return self.found.remark
 
-    def posterior(self, dataset: str, method: str, split: int = 0, at: Mapping[str, Any] | None = None) -> Fitted:
+    def posterior(
+        self, dataset: str, method: str, split: int = 0, at: Mapping[str, Any] | None = None
+    ) -> Fitted:
         """Load the posterior of a final fit; nothing is trained.
 
         Parameters
@@ -108,7 +113,8 @@ class Results:
         Raises
         ------
         InputError
-            If there is no such fit, it failed or was imported from published rows, or spec, data or code have changed.
+            If there is no such fit, it failed or was imported from published rows, or spec, data
+            or code have changed.
         """
         cells = cells_of(self.found.benchmark)
         named = {"dataset": dataset, "method": method, "point": Point(at or {}).text}
@@ -153,7 +159,9 @@ class Benchmark:
         results: str | Path = "results",
         progress: bool | None = None,
     ) -> Results:
-        """Run what is missing and publish it, as ``bdl-bench run`` does; fits that failed say so in the rows.
+        """Run what is missing and publish it, as ``bdl-bench run`` does.
+
+        Fits that failed say so in the rows.
 
         Parameters
         ----------
@@ -166,14 +174,15 @@ class Benchmark:
         device
             ``"cpu"`` or ``"cuda"``.
         jobs
-            Processes that work side by side. More than one import the calling script: keep its work below
-            ``if __name__ == "__main__":``.
+            Processes that work side by side. More than one import the calling script: keep its
+            work below ``if __name__ == "__main__":``.
         compile
             Whether to compile; None for where it pays.
         fresh
             Whether to start anew; a copy of the store is kept.
         changed
-            Whether to start anew what another spec, data or code made; a copy of the store is kept.
+            Whether to start anew what another spec, data or code made; a copy of the store is
+            kept.
         published
             Whether to import published fits that today's spec, data and code made.
         retry_failed
@@ -181,7 +190,8 @@ class Benchmark:
         results
             Folder of results.
         progress
-            Whether to print what the command line prints; by default a bar, in a notebook and on a terminal.
+            Whether to print what the command line prints; by default a bar, in a notebook and on a
+            terminal.
 
         Raises
         ------
@@ -192,7 +202,15 @@ class Benchmark:
 
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
         run_settings = running.RunSettings(
-            Path(results), device, compile, jobs, fresh, changed, published, retry_failed, bar=progress is None
+            Path(results),
+            device,
+            compile,
+            jobs,
+            fresh,
+            changed,
+            published,
+            retry_failed,
+            bar=progress is None,
         )
         try:
             running.run(asked, run_settings, None, Console(quiet=not progress))
@@ -203,7 +221,12 @@ class Benchmark:
 
     @checked
     def results(
-        self, datasets: Names = (), methods: Names = (), splits: Splits = None, *, results: str | Path = "results"
+        self,
+        datasets: Names = (),
+        methods: Names = (),
+        splits: Splits = None,
+        *,
+        results: str | Path = "results",
     ) -> Results:
         """Read the results of an earlier run of the same part; errors as in `bdl.results`."""
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
@@ -227,7 +250,8 @@ def benchmark(name_or_path: str | Path, profile: str = "paper", set: Names = ())
     Raises
     ------
     InputError
-        If the file cannot be read, or it, its profile or an override says something that is not allowed.
+        If the file cannot be read, or it, its profile or an override says something that is not
+        allowed.
     """
     found = Benchmark(str(name_or_path), profile, (set,) if isinstance(set, str) else tuple(set))
     load_variant(found.name_or_path, found.profile, found.set)
@@ -264,21 +288,37 @@ def results(
     with ResultsFolder(place) as here:
         if here.has_rows:
             return Results(place, load(here))
-    return benchmark(name_or_path, profile, set).results(datasets, methods, splits, results=results)
+    return benchmark(name_or_path, profile, set).results(
+        datasets, methods, splits, results=results
+    )
 
 
 @checked
 def posterior(
-    found: Results | str | Path, dataset: str, method: str, split: int = 0, at: Mapping[str, Any] | None = None
+    found: Results | str | Path,
+    dataset: str,
+    method: str,
+    split: int = 0,
+    at: Mapping[str, Any] | None = None,
 ) -> Fitted:
-    """Load the posterior of a final fit of results, or of what `results` finds; otherwise as `Results.posterior`."""
+    """Load the posterior of a final fit of results, or of what `results` finds.
+
+    Otherwise as `Results.posterior`.
+    """
     found = found if isinstance(found, Results) else results(found)
     return found.posterior(dataset, method, split, at)
 
 
-def asked_for(name_or_path: str, profile: str, set: Names, datasets: Names, methods: Names, splits: Splits) -> Variant:
-    """Put what a program asks for into the words of the command line; errors as in `bdl.spec.load_variant`."""
-    overrides, tables, entries = ([one] if isinstance(one, str) else one for one in (set, datasets, methods))
+def asked_for(
+    name_or_path: str, profile: str, set: Names, datasets: Names, methods: Names, splits: Splits
+) -> Variant:
+    """Put what a program asks for into the words of the command line.
+
+    Errors as in `bdl.spec.load_variant`.
+    """
+    overrides, tables, entries = (
+        [one] if isinstance(one, str) else one for one in (set, datasets, methods)
+    )
     if isinstance(splits, int):
         splits = str(splits)
     elif splits is not None and not isinstance(splits, str):

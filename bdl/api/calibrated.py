@@ -25,8 +25,9 @@ class Calibration:
     Parameters
     ----------
     table
-        Of numbers the probability (``level``) of central intervals and the share of targets within (``coverage``); of
-        labels the mean ``confidence`` in the most probable class and the ``accuracy``, with the ``rows``, of each bin.
+        Of numbers the probability (``level``) of central intervals and the share of targets within
+        (``coverage``); of labels the mean ``confidence`` in the most probable class and the
+        ``accuracy``, with the ``rows``, of each bin.
     rows
         How many rows were predicted.
     """
@@ -53,26 +54,30 @@ def calibration(
     fit
         An estimator, or a fit of arrays or of a benchmark.
     X, y
-        Inputs, (n, d), and targets, (n,), that it has not seen, as `predict` takes and gives them; by default the test
-        rows of a fit of a benchmark.
+        Inputs, (n, d), and targets, (n,), that it has not seen, as `predict` takes and gives them;
+        by default the test rows of a fit of a benchmark.
     bins
         Number of bins of equal width for labels, of levels 1/bins, ..., 1 - 1/bins for numbers.
 
     Returns
     -------
     Calibration
-        For numbers the coverage of central intervals; for labels a reliability diagram (Guo et al. 2017).
+        For numbers the coverage of central intervals; for labels a reliability diagram (Guo et al.
+        2017).
 
     Raises
     ------
     InputError
-        If there are no rows, or targets and inputs differ in number; and as `predict_distribution` says.
+        If there are no rows, or targets and inputs differ in number; and as `predict_distribution`
+        says.
     """
     if X is None and isinstance(fit, Fitted):
         rows = fit.cell.rows(fit.split).test
         X, y = fit.cell.data.x[rows], fit.cell.data.y[rows]
     if X is None or y is None or not len(X) or len(X) != len(y):
-        raise InputError("calibration: give X and y, one target a row, of rows that the fit has not seen")
+        raise InputError(
+            "calibration: give X and y, one target a row, of rows that the fit has not seen"
+        )
     if isinstance(fit, Classifier):
         probabilities, right = fit.predict_proba(X), np.asarray(y) == fit.predict(X)
     else:
@@ -80,7 +85,9 @@ def calibration(
         if not isinstance(found, Categorical):
             levels = np.arange(1, bins) / bins
             below = found.cdf(torch.as_tensor(np.asarray(y, dtype=np.float64))).numpy()
-            return Calibration(pd.DataFrame({"level": levels, "coverage": coverage(below, levels)}), len(below))
+            return Calibration(
+                pd.DataFrame({"level": levels, "coverage": coverage(below, levels)}), len(below)
+            )
         probabilities = np.asarray(found.probs)
         right = probabilities.argmax(1) == np.asarray(y)
     names = ("confidence", "accuracy", "rows")

@@ -98,14 +98,17 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
 
 class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
-    """A Bayesian regression; by default the linear model in closed form, with the precisions of highest evidence.
+    """A Bayesian regression.
+
+    By default the linear model in closed form, with the precisions of highest evidence.
 
     Parameters
     ----------
     method, model, likelihood, hyper, prior, training, samples
         As `bdl.fit` takes them.
     prior_precision, noise_precision, learning_rate
-        Hyper-parameters, laid over `hyper`, so that scikit-learn's searches find them; None for what `hyper` says.
+        Hyper-parameters, laid over `hyper`, so that scikit-learn's searches find them; None for
+        what `hyper` says.
     random_state
         Seed of every random number; None for another one at each fit.
 
@@ -116,11 +119,16 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
-        """Fit the posterior; `InputError` as `bdl.fit` raises it, and for wrong arrays scikit-learn's words in it."""
+        """Fit the posterior.
+
+        `InputError` as `bdl.fit` raises it, and for wrong arrays scikit-learn's words in it.
+        """
         _refuse(unknown)
         found = built(LikelihoodComponent, self.likelihood)
         if found is not None and not found.fits(0):
-            raise WrongArray(f"likelihood: {self.likelihood!r} describes labels: use bdl.Classifier")
+            raise WrongArray(
+                f"likelihood: {self.likelihood!r} describes labels: use bdl.Classifier"
+            )
         with _refusing("X, y"):
             values, numbers = validate_data(self, X, y, y_numeric=True)
         _check(X, y)
@@ -148,7 +156,9 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
 
 
 class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
-    """A Bayesian classification; by default Laplace's method for the linear model, with the best prior precision.
+    """A Bayesian classification.
+
+    By default Laplace's method for the linear model, with the best prior precision.
 
     Parameters
     ----------
@@ -190,7 +200,9 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
         found = None if free else built(LikelihoodComponent, self.likelihood)
         if found is not None and found.fits(0):
-            raise WrongArray(f"likelihood: {self.likelihood!r} describes numbers: use bdl.Regressor")
+            raise WrongArray(
+                f"likelihood: {self.likelihood!r} describes numbers: use bdl.Regressor"
+            )
         with _refusing("X, y"):
             values, labels = validate_data(self, X, column_or_1d(y, warn=True))
             check_classification_targets(labels)
@@ -231,13 +243,19 @@ def _refusing(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         text = " ".join(str(error).split())
-        shown = text if len(text) <= 320 else f"{text[:150]} ... {text[-150:]}"  # arrays stand in the middle
-        raise (WrongType if isinstance(error, TypeError) else WrongArray)(f"{what}: {shown}") from None
+        shown = (
+            text if len(text) <= 320 else f"{text[:150]} ... {text[-150:]}"
+        )  # arrays stand in the middle
+        raise (WrongType if isinstance(error, TypeError) else WrongArray)(
+            f"{what}: {shown}"
+        ) from None
 
 
 def _refuse(unknown: Mapping[str, Any]) -> None:
     if "sample_weight" in unknown:
-        raise WrongType("sample_weight: the methods count every row once: leave it out, or repeat rows")
+        raise WrongType(
+            "sample_weight: the methods count every row once: leave it out, or repeat rows"
+        )
     if unknown:
         raise WrongType(f"fit: unknown argument '{next(iter(unknown))}'; allowed: X, y")
 

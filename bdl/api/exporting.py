@@ -34,14 +34,15 @@ def export(
         What was fitted, a `bdl.Fitted`.
     folder
         Where to write, made if missing: ``posteriors/NAME.json`` says what it is a posterior of,
-        ``reference_posteriors/draws/draws/NAME.json.zip`` has the draws, a list of chains of ``theta[1]`` and so on,
-        ``.../info/NAME.info.json`` how they were made, and ``quality/NAME.json`` what is known of their quality:
-        the scores of a posterior, the certificate of a reference.
+        ``reference_posteriors/draws/draws/NAME.json.zip`` has the draws, a list of chains of
+        ``theta[1]`` and so on, ``.../info/NAME.info.json`` how they were made, and
+        ``quality/NAME.json`` what is known of their quality: the scores of a posterior, the
+        certificate of a reference.
     what
         Which of the two.
     draws
-        Draws of a posterior, or of a reference in closed form; those of a sampled reference, of an ensemble and of a
-        sampler are written as they are.
+        Draws of a posterior, or of a reference in closed form; those of a sampled reference, of an
+        ensemble and of a sampler are written as they are.
     seed
         Of these draws.
 
@@ -56,8 +57,12 @@ def export(
         If there is no reference, or no distribution of parameters, or a file cannot be written.
     """
     if not isinstance(fitted, Fitted):
-        raise InputError(f"export: fitted is {type(fitted).__name__}: give what bdl.posterior returns")
-    chains, info, quality = _posterior(fitted, draws, seed) if what == "posterior" else _reference(fitted, draws, seed)
+        raise InputError(
+            f"export: fitted is {type(fitted).__name__}: give what bdl.posterior returns"
+        )
+    chains, info, quality = (
+        _posterior(fitted, draws, seed) if what == "posterior" else _reference(fitted, draws, seed)
+    )
     cell = fitted.cell
     name = "-".join([str(cell.dataset), cell.entry, str(fitted.split), what])
     top = Path(folder)
@@ -71,7 +76,8 @@ def export(
         "added_by": f"bdl-bench {bdl.__version__}",
     }
     texts = [
-        {f"theta[{number + 1}]": chain[:, number].tolist() for number in range(chain.shape[1])} for chain in chains
+        {f"theta[{number + 1}]": chain[:, number].tolist() for number in range(chain.shape[1])}
+        for chain in chains
     ]
     try:
         for path, content in (
@@ -85,7 +91,9 @@ def export(
         with zipfile.ZipFile(place / f"draws/{name}.json.zip", "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr(zipfile.ZipInfo(f"{name}.json"), json.dumps(texts))
     except OSError as error:
-        raise InputError(f"cannot write {error.filename}: {error.strerror}; choose another folder") from None
+        raise InputError(
+            f"cannot write {error.filename}: {error.strerror}; choose another folder"
+        ) from None
     return place / f"draws/{name}.json.zip"
 
 
@@ -96,7 +104,10 @@ Written = tuple[Tensor, dict[str, Any], dict[str, Any]]
 def _posterior(fitted: Fitted, draws: int, seed: int) -> Written:
     theta = drawn(fitted, draws, seed)
     scored = scores(fitted.evaluation, computed(fitted.cell)).stored
-    made = {"method": fitted.cell.settings.method.name, "method_arguments": fitted.cell.settings.method.settings}
+    made = {
+        "method": fitted.cell.settings.method.name,
+        "method_arguments": fitted.cell.settings.method.settings,
+    }
     return theta[None], {"inference": made, **about(fitted)}, {"scores": scored}
 
 
@@ -116,5 +127,11 @@ def _reference(fitted: Fitted, draws: int, seed: int) -> Written:
     if truth.chains is not None:
         return truth.chains, info, quality
     if len(truth.covariance) < len(truth.mean):
-        raise InputError("the reference knows the covariance of some parameters only: it has no draws to export")
-    return sample(FullGaussian.from_covariance(truth.mean, truth.covariance), draws, seed)[None], info, quality
+        raise InputError(
+            "the reference knows the covariance of some parameters only: it has no draws to export"
+        )
+    return (
+        sample(FullGaussian.from_covariance(truth.mean, truth.covariance), draws, seed)[None],
+        info,
+        quality,
+    )

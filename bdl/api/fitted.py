@@ -61,7 +61,10 @@ class Fitted:
 
     @property
     def problem(self) -> Problem:
-        """Model, likelihood and prior; `InputError` for the posterior of a stream, which has none."""
+        """Model, likelihood and prior.
+
+        `InputError` for the posterior of a stream, which has none.
+        """
         return self.evaluation.model
 
     @cached_property
@@ -88,18 +91,22 @@ class Fitted:
         Returns
         -------
         arviz.InferenceData
-            One chain. Group ``posterior`` has ``theta``, (1, S, D); ``log_likelihood`` the log-density of each training
-            row under each draw, nats, targets in original units; ``observed_data`` these targets.
+            One chain. Group ``posterior`` has ``theta``, (1, S, D); ``log_likelihood`` the
+            log-density of each training row under each draw, nats, targets in original units;
+            ``observed_data`` these targets.
 
         Raises
         ------
         InputError
-            If the method left no distribution of parameters, or arviz is missing (``pip install 'bdl-bench[mcmc]'``).
+            If the method left no distribution of parameters, or arviz is missing (``pip install
+            'bdl-bench[mcmc]'``).
         """
         arviz = optional("arviz", "to_inferencedata")
         theta = drawn(self, draws, seed)
         seen = self.evaluation.trained
-        f = self.evaluation.outputs(seen, self.draws._replace(samples=len(theta)), Empirical(theta))
+        f = self.evaluation.outputs(
+            seen, self.draws._replace(samples=len(theta)), Empirical(theta)
+        )
         likelihood = at_outputs(self.problem, f, tensors_of(self.hyper)).log_prob(seen.y)
         return arviz.from_dict(
             posterior={"theta": theta.numpy()[None]},
@@ -126,8 +133,8 @@ class Fitted:
         Parameters
         ----------
         x
-            Inputs in original units, (n, d), or images as the data set has them. Columns of a frame are matched by name
-            with those that were fitted.
+            Inputs in original units, (n, d), or images as the data set has them. Columns of a
+            frame are matched by name with those that were fitted.
 
         Returns
         -------
@@ -137,7 +144,8 @@ class Fitted:
         Raises
         ------
         InputError
-            If the inputs have another shape or type, other columns, or are not finite, or there is no model.
+            If the inputs have another shape or type, other columns, or are not finite, or there is
+            no model.
         """
         predicted = self.evaluation.predict(self._examples(x), self.draws)
         if predicted.probabilities.shape[1]:
@@ -150,9 +158,9 @@ class Fitted:
         Returns
         -------
         torch.distributions.Distribution
-            Over targets in original units or classes, batch shape (n,), float64: for numbers the mixture over posterior
-            draws, with ``mean``, ``variance``, ``log_prob``, ``cdf``, ``icdf`` and ``sample``; for classes a
-            `Categorical` with ``probs``.
+            Over targets in original units or classes, batch shape (n,), float64: for numbers the
+            mixture over posterior draws, with ``mean``, ``variance``, ``log_prob``, ``cdf``,
+            ``icdf`` and ``sample``; for classes a `Categorical` with ``probs``.
         """
         rows = self._examples(x)
         if not self.problem.likelihood.fits(0):
@@ -161,7 +169,9 @@ class Fitted:
 
     @checked
     def predict_interval(self, x: Any, level: Annotated[float, Gt(0), Lt(1)] = 0.9) -> Array:
-        """Return the central interval of each row in original units; the other errors are those of `predict`.
+        """Return the central interval of each row in original units.
+
+        The other errors are those of `predict`.
 
         Parameters
         ----------
@@ -187,11 +197,16 @@ class Fitted:
 
     @checked
     def save(self, path: str | Path) -> None:
-        """Write it to a file that `bdl.load` reads: a pickle, data included; `InputError` if that cannot be."""
+        """Write it to a file that `bdl.load` reads: a pickle, data included.
+
+        `InputError` if that cannot be.
+        """
         try:
             content = pickle.dumps(self)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise InputError(f"save: {error}: define the model's class in a module, not in a function") from None
+            raise InputError(
+                f"save: {error}: define the model's class in a module, not in a function"
+            ) from None
         Path(path).write_bytes(content)
 
     @property
@@ -200,9 +215,14 @@ class Fitted:
         return Draws(self.evaluation.samples, self.evaluation.key)
 
     def double(self) -> Posterior:
-        """Return the posterior in float64 on the CPU; `InputError` if there is none of parameters."""
+        """Return the posterior in float64 on the CPU.
+
+        `InputError` if there is none of parameters.
+        """
         if is_predictive(self.posterior):
-            raise InputError("the method left predictions, and no distribution of parameters: use predict")
+            raise InputError(
+                "the method left predictions, and no distribution of parameters: use predict"
+            )
         return as_type(self.posterior, torch.float64, torch.device("cpu"))
 
     def _examples(self, x: Any) -> Examples:
@@ -212,22 +232,37 @@ class Fitted:
         given = inputs(in_order(x, data.columns, "x"), "x")
         if given.shape[1:] != data.x.shape[1:] or given.dtype != data.x.dtype:
             wanted = ("n", *map(str, data.x.shape[1:]))
-            raise InputError(f"x is {given.dtype} of shape {given.shape}: give {data.x.dtype}, ({', '.join(wanted)})")
+            raise InputError(
+                f"x is {given.dtype} of shape {given.shape}: give {data.x.dtype}, ({', '.join(wanted)})"
+            )
         return examples(self.cell, self.split, given, np.zeros(len(given)))
 
 
 @checked
 def load(path: str | Path) -> Fitted:
-    """Read what `Fitted.save` wrote. It is a pickle, which may run code: load files that you trust alone.
+    """Read what `Fitted.save` wrote.
+
+    It is a pickle, which may run code: load files that you trust alone.
 
     `InputError` if there is no such file, or something else in it.
     """
     try:
         found = pickle.loads(Path(path).read_bytes())
-    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, IndexError, ValueError) as error:
-        raise InputError(f"{path} is not a saved fit, or one of another version ({error}): fit and save it") from None
+    except (
+        pickle.UnpicklingError,
+        AttributeError,
+        ImportError,
+        EOFError,
+        IndexError,
+        ValueError,
+    ) as error:
+        raise InputError(
+            f"{path} is not a saved fit, or one of another version ({error}): fit and save it"
+        ) from None
     if not isinstance(found, Fitted):
-        raise InputError(f"{path} has {type(found).__name__} in it: give a file that Fitted.save wrote")
+        raise InputError(
+            f"{path} has {type(found).__name__} in it: give a file that Fitted.save wrote"
+        )
     return found
 
 
@@ -241,7 +276,9 @@ def drawn(fitted: Fitted, draws: int, seed: int) -> Tensor:
 def sample(posterior: Posterior, draws: int, seed: int) -> Tensor:
     """Draw parameter vectors of a posterior in float64, (S, D)."""
     generator = torch.Generator().manual_seed(seed)
-    return posterior.sample(torch.randn(draws, posterior.noise_dim, generator=generator, dtype=torch.float64))
+    return posterior.sample(
+        torch.randn(draws, posterior.noise_dim, generator=generator, dtype=torch.float64)
+    )
 
 
 def about(fitted: Fitted) -> Mapping[str, Any]:

@@ -39,9 +39,10 @@ def forecast(
 ) -> Estimate:
     """Estimate what a run of a plan is going to take.
 
-    What the store has is left out, and so are the splits of a cell that are copied from `elsewhere`, or imported. Runs
-    of the benchmark in the folder of results tell what fits take. Processes (`jobs`) are, for 0, as many as memory and
-    cores allow, but one where that is done within a minute.
+    What the store has is left out, and so are the splits of a cell that are copied from
+    `elsewhere`, or imported. Runs of the benchmark in the folder of results tell what fits take.
+    Processes (`jobs`) are, for 0, as many as memory and cores allow, but one where that is done
+    within a minute.
     """
     left = [left_of(cell, store, (elsewhere or {}).get(cell.key, ())) for cell in cells]
     known = timings(asked, results) if any(own.splits for own in left) else []
@@ -54,7 +55,10 @@ def forecast(
 
 
 def not_here(asked: Variant) -> list[str]:
-    """Name the data sets whose files are not on this machine, and how to get them; nothing if all are here."""
+    """Name the data sets whose files are not on this machine, and how to get them.
+
+    Nothing if all are here.
+    """
     missing: dict[str, str] = {}
     gaps = any(asked.chosen.at(point).preparation.split == "gap" for point in asked.chosen.points)
     for label in asked.chosen.datasets:
@@ -86,7 +90,9 @@ def read(cells: Sequence[Cell]) -> list[str]:
             target, *others = cell.data.read_as
             others.sort(key=lambda column: column.endswith(": numbers"))
             more = [f"and {len(others) - _COLUMNS} more"] if len(others) > _COLUMNS else []
-            told[f"{cell.dataset}: {len(cell.data.y):,} rows; {'; '.join([target, *others[:_COLUMNS], *more])}"] = None
+            told[
+                f"{cell.dataset}: {len(cell.data.y):,} rows; {'; '.join([target, *others[:_COLUMNS], *more])}"
+            ] = None
     return list(told)
 
 
@@ -98,7 +104,9 @@ def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
     searched, final = found.count("search"), found.count("final")
     there = found.done("search"), found.done("final")
     done = f"; done already and left out: {there[0]:,} and {there[1]:,}" if any(there) else ""
-    told = [f"{counted(len(found.left), 'cell')}, fits: {searched:,} of the search and {final:,} final{done}"]
+    told = [
+        f"{counted(len(found.left), 'cell')}, fits: {searched:,} of the search and {final:,} final{done}"
+    ]
     if not final:
         return [*told, "everything is done: there is nothing left to train"]
     told += [
@@ -106,7 +114,9 @@ def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
         f"memory: about {amount(found.memory)} at the peak, of {amount(runtime.available_memory())} available; "
         f"disk: about {amount(found.disk)}, of {amount(runtime.free_disk(place))} free",
     ]
-    return told + ([f"shorter: {way}"] if found.seconds > LONG and (way := narrower(asked, place)) else [])
+    return told + (
+        [f"shorter: {way}"] if found.seconds > LONG and (way := narrower(asked, place)) else []
+    )
 
 
 def counted(number: int, what: str) -> str:

@@ -22,8 +22,8 @@ from bdl.store.store import Store
 class Voice(Console):
     """A console of which a file, if there is one, keeps what is printed, line by line with its time.
 
-    A verbose one prints what is otherwise for the file alone. Options are those of `rich.console.Console`. `InputError`
-    if the file cannot be written.
+    A verbose one prints what is otherwise for the file alone. Options are those of
+    `rich.console.Console`. `InputError` if the file cannot be written.
     """
 
     def __init__(self, log: Path | None = None, verbose: bool = False, **options: Any) -> None:
@@ -49,7 +49,10 @@ class Voice(Console):
 
 
 def aside(console: Console, line: str, *, shown: bool = False) -> None:
-    """Print a line if it is to be `shown`, or if the console is a verbose `Voice`; its file has it anyway."""
+    """Print a line if it is to be `shown`, or if the console is a verbose `Voice`.
+
+    Its file has it anyway.
+    """
     if shown or (isinstance(console, Voice) and console.verbose):
         console.print(line, highlight=False, soft_wrap=True)
     elif isinstance(console, Voice):
@@ -67,7 +70,9 @@ class Bar:
         console = Console(stderr=True)
         form = "{desc} {percentage:3.0f}% |{bar:30}| {elapsed}, left {remaining} {postfix}"
         hidden = not (console.is_jupyter or console.is_terminal)
-        self._bar: tqdm[NoReturn] = tqdm(desc=name, total=1, bar_format=form, disable=hidden, leave=False)
+        self._bar: tqdm[NoReturn] = tqdm(
+            desc=name, total=1, bar_format=form, disable=hidden, leave=False
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +104,10 @@ class Display:
         self._console = console
         self._drawn = console.is_terminal and not console.is_dumb_terminal
         self._rows = {
-            cell: {stage: [row for row in store.rows(stage, cell.key) if row.split in cell.splits] for stage in STAGES}
+            cell: {
+                stage: [row for row in store.rows(stage, cell.key) if row.split in cell.splits]
+                for stage in STAGES
+            }
             for cell in cells
         }
         self._bar = Progress(
@@ -109,7 +117,8 @@ class Display:
             TextColumn("time left"),
             TimeRemainingColumn(),
             console=console,
-            speed_estimate_period=3600,  # over the whole run: compilations make the speed of a minute misleading
+            # over the whole run: compilations make the speed of a minute misleading
+            speed_estimate_period=3600,
         )
         self._task = self._bar.add_task("", total=None)
         self._live = Live(self._render(), console=console, refresh_per_second=4, transient=True)
@@ -130,9 +139,13 @@ class Display:
         if len(finals) < sum(len(cell.splits) for cell in self._rows):
             return
         if failed := sum(row.status == "failed" for row in finals):
-            self._console.print(f"Nothing is left to do, but {failed} of {len(finals)} final fits failed.")
+            self._console.print(
+                f"Nothing is left to do, but {failed} of {len(finals)} final fits failed."
+            )
         elif refused := sum(bool(row.refused) for row in finals):
-            self._console.print(f"Nothing is left to train, but {refused} of {len(finals)} final fits lack scores.")
+            self._console.print(
+                f"Nothing is left to train, but {refused} of {len(finals)} final fits lack scores."
+            )
         else:
             self._console.print("Everything is in the store already.")
 
@@ -143,7 +156,9 @@ class Display:
         if not self._drawn and now - self._said > _PLAIN_EVERY:
             self._said = now
             (task,) = self._bar.tasks
-            eta = "" if task.time_remaining is None else f", about {task.time_remaining:.0f} s left"
+            eta = (
+                "" if task.time_remaining is None else f", about {task.time_remaining:.0f} s left"
+            )
             self._console.print(f"{task.percentage:3.0f}% done{eta}")
 
     def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
@@ -159,18 +174,34 @@ class Display:
             where = f"split {splits[0]}" if len(splits) == 1 else f"{len(splits)} splits"
             seconds = sum(row.seconds for row in rows)
             line = f"{cell.dataset:>10} {cell.entry:<10} {what}, {where}: {len(rows)} trials in {seconds:.1f} s"
-            aside(self._console, line + (f", {failed} failed" if failed else ""), shown=not self._drawn)
+            aside(
+                self._console,
+                line + (f", {failed} failed" if failed else ""),
+                shown=not self._drawn,
+            )
 
     def _render(self) -> Group:
-        metrics = [name for cell in [*self._rows][:1] for name in cell.benchmark.metrics if name != "runtime"]
-        table = Table("dataset", "entry", "searched", "finished", "failed trials", *metrics, box=None)
+        metrics = [
+            name
+            for cell in [*self._rows][:1]
+            for name in cell.benchmark.metrics
+            if name != "runtime"
+        ]
+        table = Table(
+            "dataset", "entry", "searched", "finished", "failed trials", *metrics, box=None
+        )
         for cell, stages in self._rows.items():
             final = stages["final"]
-            values = [[value for row in final if (value := row.metrics.get(name)) is not None] for name in metrics]
+            values = [
+                [value for row in final if (value := row.metrics.get(name)) is not None]
+                for name in metrics
+            ]
             means = [f"{sum(own) / len(own):.3f}" if own else "" for own in values]
             failed = sum(row.status == "failed" for rows in stages.values() for row in rows)
             search = cell.settings.search
             last = search.trials - 1 if search else None
             searched = len({row.split for row in stages["search"] if row.trial == last})
-            table.add_row(cell.dataset, cell.entry, str(searched), str(len(final)), str(failed), *means)
+            table.add_row(
+                cell.dataset, cell.entry, str(searched), str(len(final)), str(failed), *means
+            )
         return Group(table, self._bar)

@@ -65,7 +65,13 @@ def run(asked: Variant, settings: RunSettings, uri: str | None, console: Console
         try:
             found, compared, files = publish(asked, store, results, worked - start)
         except Damaged:  # a posterior that a figure was to show; its fit is made again
-            _work(asked, cells, store, settings._replace(fresh=False, changed=False, retry=False), console)
+            _work(
+                asked,
+                cells,
+                store,
+                settings._replace(fresh=False, changed=False, retry=False),
+                console,
+            )
             worked = time.perf_counter()
             found, compared, files = publish(asked, store, results, worked - start)
         console.print(tables(found, "rich", cells=compared))
@@ -73,7 +79,10 @@ def run(asked: Variant, settings: RunSettings, uri: str | None, console: Console
         _say((f"{note.dataset}/{note.entry}: {note.text}" for note in bounds), console)
         if asked.name:
             again = asked.command("table", results)
-            _say([f"kept apart from the protocol, in {store.path.parent}; see it with: {again}"], console)
+            _say(
+                [f"kept apart from the protocol, in {store.path.parent}; see it with: {again}"],
+                console,
+            )
         if uri:
             mirror_run(found, store, uri, results, files)
             _say([f"mirrored to MLflow; look at it with: bdl-bench ui{there(results)}"], console)
@@ -88,7 +97,10 @@ def run(asked: Variant, settings: RunSettings, uri: str | None, console: Console
 
 
 def _shortfall(asked: Variant, finals: list[Row], results: Path) -> list[str]:
-    """Return how many fits lack scores and how many failed, why, and what to do; nothing if all is well."""
+    """Return how many fits lack scores and how many failed, why, and what to do.
+
+    Nothing if all is well.
+    """
     told = []
     lacking = [f"{metric}: {why}" for row in finals for metric, why in row.refused.items()]
     if lacking:
@@ -97,7 +109,10 @@ def _shortfall(asked: Variant, finals: list[Row], results: Path) -> list[str]:
         told.append(f"{what}; mend it, and compute them without training by: {again}")
     failed = [row.reason or "no reason" for row in finals if row.status == "failed"]
     if failed:
-        why, again = asked.command("failures", results, "--traceback"), asked.command("run", results, "--retry-failed")
+        why, again = (
+            asked.command("failures", results, "--traceback"),
+            asked.command("run", results, "--retry-failed"),
+        )
         what = f"{forecasts.counted(len(failed), 'fit')} failed ({_reasons(failed)})"
         told.append(f"{what}; to see where: {why}; mend it, and make them again by: {again}")
     return told
@@ -107,7 +122,9 @@ def _reasons(found: list[str]) -> str:
     """Name the most frequent reason, and count the others."""
     counts = Counter(found)
     ((first, _),) = counts.most_common(1)
-    return first + (f", and {forecasts.counted(len(counts) - 1, 'other reason')}" if len(counts) > 1 else "")
+    return first + (
+        f", and {forecasts.counted(len(counts) - 1, 'other reason')}" if len(counts) > 1 else ""
+    )
 
 
 def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:
@@ -121,26 +138,42 @@ def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:
         elsewhere = _elsewhere(asked, cells, store, settings)
         found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs, elsewhere)
     _say(
-        [*forecasts.read(cells), *forecasts.lines(found, asked, settings.results), *forecasts.references(cells)],
+        [
+            *forecasts.read(cells),
+            *forecasts.lines(found, asked, settings.results),
+            *forecasts.references(cells),
+        ],
         console,
     )
 
 
-def sample_references(references: Sequence[Reference], console: Console, *, again: bool = False) -> None:
+def sample_references(
+    references: Sequence[Reference], console: Console, *, again: bool = False
+) -> None:
     """Sample references, and print each with its certificate."""
     for reference, certificate in truths.build(references, again=again):
         about = reference.recipe.about()
-        told = "sampling the posterior of {}: {rows} rows, {parameters} parameters".format(reference.place, **about)
-        console.print(told if certificate is None else f"  {certificate.summary()}", highlight=False)
+        told = "sampling the posterior of {}: {rows} rows, {parameters} parameters".format(
+            reference.place, **about
+        )
+        console.print(
+            told if certificate is None else f"  {certificate.summary()}", highlight=False
+        )
 
 
-def _plan(asked: Variant, settings: RunSettings, console: Console, *, dry: bool = False) -> list[Cell]:
-    """Lay out what is asked for, with references that are sampled; refuse what would only be found after training.
+def _plan(
+    asked: Variant, settings: RunSettings, console: Console, *, dry: bool = False
+) -> list[Cell]:
+    """Lay out what is asked for, with references that are sampled.
+
+    Refuse what would only be found after training.
 
     Dry, nothing is sampled, and references are not looked at.
     """
     if settings.fresh and settings.published:
-        raise InputError("--fresh --published: start anew with the first, or from what is published with the second")
+        raise InputError(
+            "--fresh --published: start anew with the first, or from what is published with the second"
+        )
     paper_values(asked.benchmark.papers)
     with explained():
         cells = planning.plan(
@@ -161,7 +194,9 @@ def _plan(asked: Variant, settings: RunSettings, console: Console, *, dry: bool 
     return cells
 
 
-def _within_reach(asked: Variant, cells: list[Cell], settings: RunSettings, console: Console) -> list[Cell]:
+def _within_reach(
+    asked: Variant, cells: list[Cell], settings: RunSettings, console: Console
+) -> list[Cell]:
     """Leave out the fits that need a package that is not installed, unless they are done or published.
 
     `InputError` if an entry that needs one was asked for by name, or nothing is left.
@@ -174,7 +209,12 @@ def _within_reach(asked: Variant, cells: list[Cell], settings: RunSettings, cons
         for cell in lacking:
             ready[cell.key] |= {row.split for row in store.rows("final", cell.key)}
     narrowed = [
-        replace(cell, splits=tuple(split for split in cell.splits if split in ready.get(cell.key, cell.splits)))
+        replace(
+            cell,
+            splits=tuple(
+                split for split in cell.splits if split in ready.get(cell.key, cell.splits)
+            ),
+        )
         for cell in cells
     ]
     fewer = (old for old, new in zip(cells, narrowed, strict=True) if old.splits != new.splits)
@@ -186,7 +226,9 @@ def _within_reach(asked: Variant, cells: list[Cell], settings: RunSettings, cons
     return kept
 
 
-def _elsewhere(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings) -> dict[CellKey, set[int]]:
+def _elsewhere(
+    asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
+) -> dict[CellKey, set[int]]:
     """Return the splits of each cell that a run copies from other runs, or imports from published rows."""
     others = [] if settings.fresh else siblings(folder(settings.results, asked))
     found = reusable(cells, store, stored_fits(others))
@@ -195,24 +237,39 @@ def _elsewhere(asked: Variant, cells: list[Cell], store: Store, settings: RunSet
     return {key: splits | imported.get(key, set()) for key, splits in found.items()}
 
 
-def _importing(asked: Variant, cells: list[Cell], settings: RunSettings) -> tuple[list[Cell], list[PublishedFits]]:
-    """List the cells whose published fits are imported, all or those that cannot be made here; and what there is."""
+def _importing(
+    asked: Variant, cells: list[Cell], settings: RunSettings
+) -> tuple[list[Cell], list[PublishedFits]]:
+    """List the cells whose published fits are imported, all or those that cannot be made here.
+
+    And what there is.
+    """
     place = folder(settings.results, asked)
-    found = cells if settings.published else [cell for cell in cells if cell.settings.method.build().missing]
+    found = (
+        cells
+        if settings.published
+        else [cell for cell in cells if cell.settings.method.build().missing]
+    )
     return found, published_fits(place, siblings(place)) if found else []
 
 
-def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings, console: Console) -> None:
+def _work(
+    asked: Variant, cells: list[Cell], store: Store, settings: RunSettings, console: Console
+) -> None:
     """Do what the store lacks, and what no other run of the benchmark has done already."""
     anew = cells if settings.fresh else changed(cells, store) if settings.changed else []
     if copy := start_afresh(store, [cell.key for cell in anew]):
-        console.print(f"Starting {len(anew)} of {len(cells)} cells anew; the earlier rows are in {copy}")
+        console.print(
+            f"Starting {len(anew)} of {len(cells)} cells anew; the earlier rows are in {copy}"
+        )
     try:
         _say(prepare(cells, store), console)
         if settings.retry and (count := forget_failed(cells, store)):
             console.print(f"fits that failed and are made again: {count}")
         store.remember(json.dumps(asked.dump()))
-        if not settings.fresh and (count := copy_fits(cells, store, stored_fits(siblings(store.path.parent)))):
+        if not settings.fresh and (
+            count := copy_fits(cells, store, stored_fits(siblings(store.path.parent)))
+        ):
             console.print(f"final fits reused from other runs of {asked.benchmark.name}: {count}")
         importing, published = _importing(asked, cells, settings)
         if count := copy_fits(importing, store, published):
@@ -222,12 +279,16 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
                 for row in store.rows("final", cell.key)
             )
             without = f", {lacking} of them without posteriors" if lacking else ""
-            console.print(f"final fits imported from published rows: {count}{without}", highlight=False)
+            console.print(
+                f"final fits imported from published rows: {count}{without}", highlight=False
+            )
         found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs)
         if found.seconds > forecasts.SHORT:
             _say(forecasts.lines(found, asked, settings.results), console)
         with (
-            Bar(cells[0].benchmark.name) if settings.bar else Display(console, cells, store) as display,
+            Bar(cells[0].benchmark.name)
+            if settings.bar
+            else Display(console, cells, store) as display,
             worker_pool_for(cells, found.jobs, settings.executor) as workers,
         ):
             run_cells(cells, store, workers, display)

@@ -1,7 +1,7 @@
 """A folder of results, whichever of a store and published rows it holds.
 
-Published rows are what tables show, until a run publishes again. Failures, timings, posteriors and exports come from
-the store, where there is one.
+Published rows are what tables show, until a run publishes again. Failures, timings, posteriors and
+exports come from the store, where there is one.
 """
 
 import json
@@ -15,7 +15,16 @@ from typing import Any, NamedTuple, Self
 import pandas as pd
 from torch import Tensor
 
-from bdl.archive.frames import STORE, TRIALS, Frames, cell_keys, final_frame, frame, points_frame, read_frames
+from bdl.archive.frames import (
+    STORE,
+    TRIALS,
+    Frames,
+    cell_keys,
+    final_frame,
+    frame,
+    points_frame,
+    read_frames,
+)
 from bdl.archive.posteriors import POSTERIORS
 from bdl.errors import InputError
 from bdl.execution.estimate import Basis, Measured
@@ -52,11 +61,14 @@ class Failure(NamedTuple):
 
 
 class ResultsFolder:
-    """The data sets and entries that are asked for, in a folder of results; a ``with`` block closes the store.
+    """The data sets and entries that are asked for, in a folder of results.
 
-    `asked` is the benchmark as its file is now, with the overrides and the part of the run, or with a narrower part;
-    None for what the rows themselves say. `latest` reads rows from the store where both are there: a run may have added
-    some since it published. What reads a damaged file raises `InputError`.
+    A ``with`` block closes the store.
+
+    `asked` is the benchmark as its file is now, with the overrides and the part of the run, or
+    with a narrower part; None for what the rows themselves say. `latest` reads rows from the store
+    where both are there: a run may have added some since it published. What reads a damaged file
+    raises `InputError`.
     """
 
     def __init__(self, place: Path, asked: Variant | None = None, *, latest: bool = False) -> None:
@@ -65,7 +77,9 @@ class ResultsFolder:
         self.published = self._tabled and not (latest and self._stored)
         self.path = place / (TRIALS if self.published else STORE)
         self._asked, self._stack = asked, ExitStack()
-        self._chosen: tuple[Sequence[str], Sequence[str]] = (asked.datasets, asked.entries) if asked else ((), ())
+        self._chosen: tuple[Sequence[str], Sequence[str]] = (
+            (asked.datasets, asked.entries) if asked else ((), ())
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +103,10 @@ class ResultsFolder:
 
     @cached_property
     def spec(self) -> Variant | None:
-        """What the rows were made with; None if they do not say so, as those of earlier versions."""
+        """What the rows were made with.
+
+        None if they do not say so, as those of earlier versions.
+        """
         text = self._frames.made if self.published else self._rows_of.made
         return Variant.parse(text, str(self.path)) if text else None
 
@@ -98,11 +115,18 @@ class ResultsFolder:
         """What is asked for."""
         if self._asked:
             return self._asked
-        return replace(self.spec, source=self.spec.benchmark.name) if self.spec else load_variant(self.place.name)
+        return (
+            replace(self.spec, source=self.spec.benchmark.name)
+            if self.spec
+            else load_variant(self.place.name)
+        )
 
     @cached_property
     def made(self) -> Variant:
-        """What the rows were made with, as tables show it; what is asked for if the rows do not say."""
+        """What the rows were made with, as tables show it.
+
+        What is asked for if the rows do not say.
+        """
         made = _as_shown(self.spec, self.asked) if self.spec else self.asked
         if self.published:
             with suppress(InputError):  # a damaged provenance, without which the rows are shown
@@ -119,7 +143,9 @@ class ResultsFolder:
             return {}
         try:
             found = json.loads(path.read_text("utf-8"))
-            if not isinstance(found, dict) or not all(isinstance(found.get(name, {}), dict) for name in HASHES):
+            if not isinstance(found, dict) or not all(
+                isinstance(found.get(name, {}), dict) for name in HASHES
+            ):
                 raise ValueError("it does not say what rows were made with")
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read {path} ({error}); remove it and run again") from None
@@ -144,7 +170,11 @@ class ResultsFolder:
     @property
     def points(self) -> pd.DataFrame:
         """Scores at recorded counts."""
-        return self._part(self._frames.points) if self.published else points_frame(self.cells, self._rows_of)
+        return (
+            self._part(self._frames.points)
+            if self.published
+            else points_frame(self.cells, self._rows_of)
+        )
 
     def rows(self, *details: str) -> pd.DataFrame:
         """Return all rows, folds of the search as well, with these details of the store's rows as further columns."""
@@ -167,36 +197,56 @@ class ResultsFolder:
         found = []
         for (cell, stage, reason), own in columns.groupby(["cell", "stage", "reason"], sort=False):
             trace = next((text for text in own.traceback if isinstance(text, str)), "")
-            found.append(Failure(str(cell), str(stage), tuple(sorted({*own.split})), len(own), str(reason), trace))
+            found.append(
+                Failure(
+                    str(cell),
+                    str(stage),
+                    tuple(sorted({*own.split})),
+                    len(own),
+                    str(reason),
+                    trace,
+                )
+            )
         return found
 
     def timings(self, own: bool) -> Iterator[Measured]:
         """Yield what the fits took; `own` says whether the folder is that of the run that goes on.
 
-        Fits that were imported from published rows are not its own: another machine may have made them.
+        Fits that were imported from published rows are not its own: another machine may have made
+        them.
         """
         rows = self.rows("origin")
         columns = ["stage", "split", "seconds", "width", "updates", "device", "compiled", "origin"]
-        fits = list(zip(cell_keys(rows), rows.reindex(columns=columns).to_dict("records"), strict=True))
+        fits = list(
+            zip(cell_keys(rows), rows.reindex(columns=columns).to_dict("records"), strict=True)
+        )
         imported = {(key, row["split"]) for key, row in fits if isinstance(row["origin"], dict)}
         for key, row in fits:
-            if row["seconds"] > 0 and row["width"] == row["width"]:  # one that failed before it began has no width
-                updates = row["updates"] if row["updates"] == row["updates"] else 0.0  # not counted
+            if (
+                row["seconds"] > 0 and row["width"] == row["width"]
+            ):  # one that failed before it began has no width
+                updates = (
+                    row["updates"] if row["updates"] == row["updates"] else 0.0
+                )  # not counted
                 here = own and not self.published and (key, row["split"]) not in imported
                 how = int(row["width"]), row["device"], bool(row["compiled"])
-                basis: Basis = "the same cells" if here else "the same cells in other or published runs"
+                basis: Basis = (
+                    "the same cells" if here else "the same cells in other or published runs"
+                )
                 yield Measured(key, row["stage"], row["seconds"], updates, *how, basis)
 
     def posterior(self, cell: Cell, split: int) -> tuple[Posterior, Mapping[str, Tensor], Row]:
         """Load the posterior of a final fit, the buffers of its model, and its row.
 
-        `InputError` if there is no such fit, it failed or was imported from published rows, or spec, data or code have
-        changed.
+        `InputError` if there is no such fit, it failed or was imported from published rows, or
+        spec, data or code have changed.
         """
         again = f"bdl-bench run {self.made.asked}"
         if self.store is None:
             again += " --published" if (self.place / POSTERIORS).exists() else ""
-            raise InputError(f"{self.place} has published rows alone, without posteriors; they come with: {again}")
+            raise InputError(
+                f"{self.place} has published rows alone, without posteriors; they come with: {again}"
+            )
         check_hashes([cell], self.store)
         rows = {row.split: row for row in self.store.rows("final", cell.key)}
         if split not in rows:
@@ -205,7 +255,9 @@ class ResultsFolder:
         row = rows[split]
         if row.artefact is None:
             imported = f"it was imported from published rows; make it by: {again} --fresh"
-            raise InputError(f"{cell.label}, split {split} has no posterior: {row.reason or imported}")
+            raise InputError(
+                f"{cell.label}, split {split} has no posterior: {row.reason or imported}"
+            )
         return *artefacts.read(self.store.posteriors, row.artefact), row
 
     @cached_property
@@ -232,7 +284,9 @@ def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
 
 def _as_shown(made: Variant, asked: Variant) -> Variant:
     shown = {name: getattr(asked.benchmark, name) for name in SHOWN}
-    benchmark = made.benchmark.model_copy(update=shown).select()  # which leaves out a baseline that it lacks
+    benchmark = made.benchmark.model_copy(
+        update=shown
+    ).select()  # which leaves out a baseline that it lacks
     return replace(made, benchmark=benchmark, source=asked.source)
 
 
@@ -241,4 +295,7 @@ def _with_legacy(made: Variant, hashes: Mapping[str, str | None]) -> Variant:
     cells = [cell for cell in cells_of(made.benchmark) if hashes.get(cell.label, "") is None]
     pairs = dict.fromkeys((str(cell.dataset), cell.entry) for cell in cells)
     notes = tuple(Note(dataset=dataset, entry=entry, text=LEGACY) for dataset, entry in pairs)
-    return replace(made, benchmark=made.benchmark.model_copy(update={"notes": (*made.benchmark.notes, *notes)}))
+    return replace(
+        made,
+        benchmark=made.benchmark.model_copy(update={"notes": (*made.benchmark.notes, *notes)}),
+    )

@@ -1,7 +1,8 @@
 """The files of a run: where they are, and its rows as tables, and as the parquet files that are published.
 
-``<results>/<benchmark>`` has the protocol, with a folder below for profiles other than paper; a variant, which is
-narrowed or changed by overrides, has a folder of its own in ``variants`` below that.
+``<results>/<benchmark>`` has the protocol, with a folder below for profiles other than paper; a
+variant, which is narrowed or changed by overrides, has a folder of its own in ``variants`` below
+that.
 """
 
 import json
@@ -43,7 +44,10 @@ def siblings(place: Path) -> list[Path]:
 
 @contextmanager
 def opened(results: Path, variant: Variant) -> Iterator[Store]:
-    """Open the store for writing, alone; `InputError` if the folder is not writable, or another run is under way."""
+    """Open the store for writing, alone.
+
+    `InputError` if the folder is not writable, or another run is under way.
+    """
     path = folder(results, variant) / STORE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +58,9 @@ def opened(results: Path, variant: Variant) -> Iterator[Store]:
             f"another run of {variant.benchmark.name} writes to {path.parent}; wait for it or choose another --results"
         ) from None
     except OSError as error:
-        raise InputError(f"cannot write to {path.parent}: {error.strerror}; choose another --results") from None
+        raise InputError(
+            f"cannot write to {path.parent}: {error.strerror}; choose another --results"
+        ) from None
     try:
         with mended(variant, results), Store(path) as store:
             yield store
@@ -87,14 +93,19 @@ def empty() -> Store:
 
 
 def start_afresh(store: Store, cells: Sequence[CellKey]) -> Path | None:
-    """Forget the cells' rows, keeping a copy of the store beside it; None if there was nothing to forget."""
+    """Forget the cells' rows, keeping a copy of the store beside it.
+
+    None if there was nothing to forget.
+    """
     if not any(store.fit_hash(cell) for cell in cells):
         return None
     copy = store.path.with_name(f"{STORE}.{time.strftime('%Y%m%dT%H%M%S')}")
     try:
         shutil.copy2(store.path, copy)
     except OSError as error:
-        raise InputError(f"cannot copy {store.path}: {error.strerror}; nothing was changed") from None
+        raise InputError(
+            f"cannot copy {store.path}: {error.strerror}; nothing was changed"
+        ) from None
     store.forget(cells)
     return copy
 
@@ -118,7 +129,9 @@ class Frames(NamedTuple):
     points: pd.DataFrame
     """Scores at recorded counts."""
     made: str | None
-    """JSON of what the rows were made with; None for rows of earlier versions, which do not say so."""
+    """JSON of what the rows were made with; None for rows of earlier versions, which do not say
+    so.
+    """
 
 
 def frame(
@@ -131,13 +144,16 @@ def frame(
 ) -> pd.DataFrame:
     """Return rows as a table: a column for each axis of the sweep and each metric, ``hyper_<name>``, and the details.
 
-    The order is that of cells, then stages. `details` names further ones, such as ``traceback``, which is not
-    published. With `problems`, only rows with a reason are read.
+    The order is that of cells, then stages. `details` names further ones, such as ``traceback``,
+    which is not published. With `problems`, only rows with a reason are read.
     """
     apart = _APART.difference(details)
     parts = (
         {
-            **{name: [text] * len(own["split"]) for name, text in {**_place(cell), "stage": stage}.items()},
+            **{
+                name: [text] * len(own["split"])
+                for name, text in {**_place(cell), "stage": stage}.items()
+            },
             **{name: values for name, values in own.items() if name not in apart},
         }
         for cell in cells
@@ -152,7 +168,10 @@ def _place(cell: Cell) -> dict[str, str]:
 
 
 def _table(parts: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]) -> pd.DataFrame:
-    """Put parts, a list a column, below each other, with NaN for a column that one lacks; these columns without any."""
+    """Put parts, a list a column, below each other, with NaN for a column that one lacks.
+
+    These columns without any.
+    """
     tables: list[pd.DataFrame] = []
     lists: dict[str, list[Any]] = {}
     count = 0
@@ -176,7 +195,9 @@ def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
     """Return the final rows of the cells as a table, with a column for each metric of the benchmark."""
     table = frame(cells, store, ["final"])
     wanted = cells[0].benchmark.metrics if cells else ()
-    return table.reindex(columns=[*table.columns, *(str(name) for name in wanted if name not in table.columns)])
+    return table.reindex(
+        columns=[*table.columns, *(str(name) for name in wanted if name not in table.columns)]
+    )
 
 
 def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
@@ -190,10 +211,13 @@ def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
     return pd.DataFrame(records, columns=columns)
 
 
-def write_frames(cells: Sequence[Cell], store: Store, folder: Path, made: str | None = None) -> list[Path]:
+def write_frames(
+    cells: Sequence[Cell], store: Store, folder: Path, made: str | None = None
+) -> list[Path]:
     """Write every row of the cells to ``trials.parquet``, folds of the search as well, and the points beside it.
 
-    What they were made with is in the metadata of ``trials.parquet``, so that one is never without the other.
+    What they were made with is in the metadata of ``trials.parquet``, so that one is never without
+    the other.
     """
     tables = {TRIALS: frame(cells, store, STAGES), POINTS: points_frame(cells, store)}
     if made is not None:
@@ -213,7 +237,11 @@ def write_frames(cells: Sequence[Cell], store: Store, folder: Path, made: str | 
 def read_frames(folder: Path) -> Frames:
     """Read published rows; `InputError` if a file is damaged."""
     rows, recorded = _read(folder / TRIALS, COLUMNS), folder / POINTS
-    points = _read(recorded, POINT_COLUMNS) if recorded.exists() else pd.DataFrame(columns=POINT_COLUMNS)
+    points = (
+        _read(recorded, POINT_COLUMNS)
+        if recorded.exists()
+        else pd.DataFrame(columns=POINT_COLUMNS)
+    )
     return Frames(rows, points, rows.attrs.pop(_MADE, None))
 
 
@@ -238,9 +266,13 @@ def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     try:
         table = pd.read_parquet(path)
     except (OSError, ValueError) as error:  # those of pyarrow among them
-        raise InputError(f"cannot read {path} ({str(error).splitlines()[0]}); remove it and run again") from None
+        raise InputError(
+            f"cannot read {path} ({str(error).splitlines()[0]}); remove it and run again"
+        ) from None
     if lacking := [name for name in columns if name not in table.columns]:
-        raise InputError(f"{path} has no column '{lacking[0]}': it holds no published rows; remove it and run again")
+        raise InputError(
+            f"{path} has no column '{lacking[0]}': it holds no published rows; remove it and run again"
+        )
     return table
 
 

@@ -48,23 +48,35 @@ class LoadedResults(NamedTuple):
 
     @classmethod
     def of(
-        cls, place: Path, made: Variant, now: Benchmark, rows: pd.DataFrame, points: pd.DataFrame, known: bool = True
+        cls,
+        place: Path,
+        made: Variant,
+        now: Benchmark,
+        rows: pd.DataFrame,
+        points: pd.DataFrame,
+        known: bool = True,
     ) -> "LoadedResults":
         """Compare rows with the protocol: profile, part, overrides, a file that has changed since.
 
-        `now` is the benchmark as its file is, under the same overrides. Rows of earlier versions, which are not `known`
-        to be all, may be published in part.
+        `now` is the benchmark as its file is, under the same overrides. Rows of earlier versions,
+        which are not `known` to be all, may be published in part.
         """
         changed = departures(made, now)
         parts = [_profile(made)] if made.benchmark.profile != "paper" else []
         parts += [*(_gaps(made.benchmark, rows) if known and not rows.empty else ()), *changed]
         remark = f"Not the protocol: {'; '.join(parts)}." if parts else ""
-        return cls(place, made, rows, points, remark, made.benchmark.profile == "paper" and not changed)
+        return cls(
+            place, made, rows, points, remark, made.benchmark.profile == "paper" and not changed
+        )
 
     @property
     def banner(self) -> str:
         """Text above a table: the remark, and why there are no verdicts."""
-        return self.remark if self.protocol or not self.benchmark.papers else f"{self.remark} {NO_VERDICTS}"
+        return (
+            self.remark
+            if self.protocol or not self.benchmark.papers
+            else f"{self.remark} {NO_VERDICTS}"
+        )
 
     @property
     def benchmark(self) -> Benchmark:
@@ -73,10 +85,12 @@ class LoadedResults(NamedTuple):
 
 
 def load_results(asked: Variant, results: Path) -> LoadedResults:
-    """Load the published rows of an earlier run, otherwise those of the store; `InputError` if none, or if damaged.
+    """Load the published rows of an earlier run, otherwise those of the store.
 
-    The benchmark is as its file is now, with the overrides and the part of the run. If no run was narrowed to these
-    data sets and entries, they are selected from the rows of the whole.
+    `InputError` if none, or if damaged.
+
+    The benchmark is as its file is now, with the overrides and the part of the run. If no run was
+    narrowed to these data sets and entries, they are selected from the rows of the whole.
     """
     with open_results(asked, results) as here:
         return load(here)
@@ -85,13 +99,18 @@ def load_results(asked: Variant, results: Path) -> LoadedResults:
 def load(here: ResultsFolder) -> LoadedResults:
     """Load the results of a folder that has rows; errors as in `load_results`."""
     known = here.spec is not None
-    return LoadedResults.of(here.place, here.made, here.asked.benchmark, here.finals, here.points, known)
+    return LoadedResults.of(
+        here.place, here.made, here.asked.benchmark, here.finals, here.points, known
+    )
 
 
 def open_results(asked: Variant, results: Path, *, latest: bool = False) -> ResultsFolder:
-    """Open the folder of what is asked for, or that of the whole if no run was narrowed to it; as `load_results`.
+    """Open the folder of what is asked for, or that of the whole if no run was narrowed to it.
 
-    Splits are not selected from the whole: means and standard errors of some of them are those of another run.
+    As `load_results`.
+
+    Splits are not selected from the whole: means and standard errors of some of them are those of
+    another run.
     """
     place, whole = folder(results, asked), folder(results, asked.whole)
     for path in (place, whole) if asked.narrowed and not asked.splits else (place,):
@@ -100,17 +119,25 @@ def open_results(asked: Variant, results: Path, *, latest: bool = False) -> Resu
             return here
         here.close()
     start = asked.command("run", results)
-    raise InputError(f"no results in {place}; start with: {start}{_others(place, asked.source, results)}")
+    raise InputError(
+        f"no results in {place}; start with: {start}{_others(place, asked.source, results)}"
+    )
 
 
 def timings(asked: Variant, results: Path) -> list[Measured]:
     """Return what earlier fits of a benchmark took, whatever profile, part or overrides they had.
 
-    Those of the folder of what is asked for are told apart from others. What cannot be read is left out.
+    Those of the folder of what is asked for are told apart from others. What cannot be read is
+    left out.
     """
     own, base = folder(results, asked), results / asked.benchmark.name
     found: list[Measured] = []
-    places = {path.parent for below in _BELOW for name in (STORE, TRIALS) for path in base.glob(below + name)}
+    places = {
+        path.parent
+        for below in _BELOW
+        for name in (STORE, TRIALS)
+        for path in base.glob(below + name)
+    }
     for place in sorted(places):
         with suppress(InputError), ResultsFolder(place, asked.whole, latest=True) as here:
             found += here.timings(place == own)
@@ -148,19 +175,28 @@ def _others(place: Path, source: str, results: Path) -> str:
     for path in siblings(place):
         with ResultsFolder(path) as other:
             if other.published and other.spec:
-                return f" (there is: {replace(other.spec, source=source).command('table', results)})"
+                return (
+                    f" (there is: {replace(other.spec, source=source).command('table', results)})"
+                )
     return ""
 
 
 def departures(made: Variant, now: Benchmark) -> list[str]:
     """List the overrides, and the fields that the file has changed since."""
-    parts = [f"{path}={brief(value)}" for path, value in made.changes.items() if _concerns(path, made)]
-    both = now.select(), made.benchmark.select()  # without entries that a profile runs on no data set
+    parts = [
+        f"{path}={brief(value)}" for path, value in made.changes.items() if _concerns(path, made)
+    ]
+    both = (
+        now.select(),
+        made.benchmark.select(),
+    )  # without entries that a profile runs on no data set
     since = {path: old for path, (_, old) in differences(*both).items() if path not in SHOWN}
     for path, old in since.items():
         if _concerns(path, made):
             parts.append(
-                f"{path} has come into the file since" if old == GONE else f"the file had {path}={brief(old)} then"
+                f"{path} has come into the file since"
+                if old == GONE
+                else f"the file had {path}={brief(old)} then"
             )
     return parts
 
@@ -177,7 +213,9 @@ def _profile(made: Variant) -> str:
     name = made.benchmark.profile
     file = load_benchmark(made.source or made.benchmark.name, name)
     values = dict[str, dict[str, None]]()
-    for path, (own, _) in differences(file, load_benchmark(made.source or made.benchmark.name)).items():
+    for path, (own, _) in differences(
+        file, load_benchmark(made.source or made.benchmark.name)
+    ).items():
         if path not in (*SHOWN, "profile") and _concerns(path, made):
             inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
             values.setdefault(inner, {})[brief(own)] = None
@@ -189,7 +227,10 @@ def brief(value: object) -> str:
     """Write a value for people; components of a list by their labels or names."""
     text = plain(value)
     if isinstance(value, list):
-        names = [own.get("label") or own.get("name", own) if isinstance(own, dict) else own for own in value]
+        names = [
+            own.get("label") or own.get("name", own) if isinstance(own, dict) else own
+            for own in value
+        ]
         text = f"[{', '.join(map(plain, names))}]"
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."
 
@@ -198,7 +239,10 @@ def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     """Describe which cells and splits there are, if some are missing."""
     columns = ["dataset", "entry", *benchmark.axes]
     have = {key: set(own.split) for key, own in rows.groupby(columns, sort=False)}
-    wanted = {(str(cell.dataset), cell.entry, *cell.point.texts.values()): cell for cell in cells_of(benchmark)}
+    wanted = {
+        (str(cell.dataset), cell.entry, *cell.point.texts.values()): cell
+        for cell in cells_of(benchmark)
+    }
     present = {key: cell for key, cell in wanted.items() if key in have}
     named = [cell.label for cell in present.values()]
     gaps = []
@@ -208,5 +252,7 @@ def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     if any(set(cell.splits) - have[key] for key, cell in present.items()):
         first, *others = ({*have[key]} for key in present)
         alike, n = all(own == first for own in others), benchmark.splits
-        gaps.append(f"{len(first)} of {n} splits ({listed(first)})" if alike else f"not all of {n} splits")
+        gaps.append(
+            f"{len(first)} of {n} splits ({listed(first)})" if alike else f"not all of {n} splits"
+        )
     return gaps

@@ -1,7 +1,7 @@
 """Posteriors that travel with published rows, in one compressed file: a score that is added later needs no training.
 
-``posteriors.zip`` has the artefacts of final fits as the store keeps them, equal ones once, and ``index.json``, which
-names them by cell and split. The provenance beside it has its digest.
+``posteriors.zip`` has the artefacts of final fits as the store keeps them, equal ones once, and
+``index.json``, which names them by cell and split. The provenance beside it has its digest.
 """
 
 import json
@@ -25,7 +25,9 @@ LIMIT = 10 * 10**6
 """Bytes of the file; larger ones are not written."""
 
 _TIMES = 2
-"""How much larger the artefacts may be, that are read to see whether they fit: half of them may be zeros."""
+"""How much larger the artefacts may be, that are read to see whether they fit: half of them may
+be zeros.
+"""
 _INDEX = "index.json"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """Time of all members: equal posteriors give equal bytes."""
@@ -37,9 +39,13 @@ Contents = Mapping[str, Mapping[int, bytes]]
 def stored_posteriors(cells: Sequence[Cell], store: Store) -> Contents:
     """Read the artefacts of the final fits of cells; nothing if they are far too large to travel.
 
-    `Damaged` if one of them is missing or not what was written; all of these are noticed by the next run.
+    `Damaged` if one of them is missing or not what was written; all of these are noticed by the
+    next run.
     """
-    kept = {cell.label: {split: name for split, _, name in store.artefacts(cell.key) if name} for cell in cells}
+    kept = {
+        cell.label: {split: name for split, _, name in store.artefacts(cell.key) if name}
+        for cell in cells
+    }
     distinct = {name for own in kept.values() for name in own.values()}
     if sum(artefacts.size(store.posteriors, name) for name in distinct) > _TIMES * LIMIT:
         return {}
@@ -51,18 +57,25 @@ def stored_posteriors(cells: Sequence[Cell], store: Store) -> Contents:
             damaged.append(error)
     if damaged:
         raise damaged[0]
-    return {label: {split: read[name] for split, name in own.items()} for label, own in kept.items() if own}
+    return {
+        label: {split: read[name] for split, name in own.items()}
+        for label, own in kept.items()
+        if own
+    }
 
 
 def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
     """Write what travels, all or nothing.
 
-    A family that is not of this package's does not travel: reading it would run code that came with the file. Returned
-    is what `read_posteriors` finds in the provenance; None, and no file, if nothing travels.
+    A family that is not of this package's does not travel: reading it would run code that came
+    with the file. Returned is what `read_posteriors` finds in the provenance; None, and no file,
+    if nothing travels.
     """
     path = folder / POSTERIORS
     own = {
-        label: {split: content for split, content in splits.items() if _ours(artefacts.family(content))}
+        label: {
+            split: content for split, content in splits.items() if _ours(artefacts.family(content))
+        }
         for label, splits in contents.items()
     }
     if any(own.values()) and len(packed := _packed(own)) <= LIMIT:
@@ -74,7 +87,10 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
 
 
 def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
-    """Read what travels with published rows; nothing where no file does; `InputError` if it is another one."""
+    """Read what travels with published rows; nothing where no file does.
+
+    `InputError` if it is another one.
+    """
     path = folder / POSTERIORS
     if not (provenance.get("posteriors") and path.is_file()):
         return {}
@@ -84,15 +100,23 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
     with ZipFile(path) as file:
         index: dict[str, dict[str, str]] = json.loads(file.read(_INDEX))
         read = {name: file.read(name) for own in index.values() for name in set(own.values())}
-    found = {label: {int(split): read[name] for split, name in own.items()} for label, own in index.items()}
+    found = {
+        label: {int(split): read[name] for split, name in own.items()}
+        for label, own in index.items()
+    }
     families = {artefacts.family(content) for content in read.values()}
     if foreign := sorted(family for family in families if not _ours(family)):
-        raise InputError(f"{path} has posteriors of a family that is not of this package, {foreign[0]}: remove it")
+        raise InputError(
+            f"{path} has posteriors of a family that is not of this package, {foreign[0]}: remove it"
+        )
     return found
 
 
 def is_published(folder: Path, provenance: Mapping[str, Any]) -> bool:
-    """Return whether the file that the provenance names is there and whole; whether there is none if it names none."""
+    """Return whether the file that the provenance names is there and whole.
+
+    Whether there is none if it names none.
+    """
     path, known = folder / POSTERIORS, provenance.get("posteriors")
     try:
         return sha256(path.read_bytes()).hexdigest() == (known or {}).get("sha256")
@@ -103,7 +127,9 @@ def is_published(folder: Path, provenance: Mapping[str, Any]) -> bool:
 def _packed(contents: Contents) -> bytes:
     index, named = dict[str, dict[int, str]](), dict[str, bytes]()
     for label, own in contents.items():
-        index[label] = {split: f"{sha256(content).hexdigest()}.safetensors" for split, content in own.items()}
+        index[label] = {
+            split: f"{sha256(content).hexdigest()}.safetensors" for split, content in own.items()
+        }
         named |= {index[label][split]: content for split, content in own.items()}
     buffer = BytesIO()
     with ZipFile(buffer, "w") as file:

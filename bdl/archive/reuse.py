@@ -1,6 +1,7 @@
 """Fits that are not made again: those of other runs of the benchmark, and published ones.
 
-Equal identities mean equal spec, data and versions. A fit is copied with its search, or not at all.
+Equal identities mean equal spec, data and versions. A fit is copied with its search, or not at
+all.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -23,9 +24,13 @@ from bdl.store.store import Store
 
 ORIGIN = ("written", "git_commit", "python", "packages", "machine")
 """What is kept of the provenance of imported fits: where they were made, and with what."""
-_DETAILS = {"width": int, "device": str, "compiled": bool, "updates": int, "packages": str} | dict.fromkeys(
-    (KEPT, CERTIFICATE), str
-)
+_DETAILS = {
+    "width": int,
+    "device": str,
+    "compiled": bool,
+    "updates": int,
+    "packages": str,
+} | dict.fromkeys((KEPT, CERTIFICATE), str)
 
 
 class StoredFits:
@@ -39,23 +44,32 @@ class StoredFits:
         if not is_fit_hash(cell, self._store.fit_hash(cell.key)):
             return set()
         rows, posteriors = self._store.rows("final", cell.key), self._store.posteriors
-        return {row.split for row in rows if row.artefact and artefacts.is_whole(posteriors, row.artefact)}
+        return {
+            row.split
+            for row in rows
+            if row.artefact and artefacts.is_whole(posteriors, row.artefact)
+        }
 
     def outcomes(self, cell: Cell, split: int) -> list[Outcome]:
         """Return such a fit with its search; raise `Damaged` if its posterior cannot be read."""
         row = next(row for row in self._store.rows("final", cell.key) if row.split == split)
-        folds = [Outcome(fold) for fold in self._store.rows("search", cell.key) if fold.split == split]
+        folds = [
+            Outcome(fold) for fold in self._store.rows("search", cell.key) if fold.split == split
+        ]
         readings = tuple(reading for at, reading in self._store.readings(cell.key) if at == split)
-        return [*folds, Outcome(row, readings, artefacts.content(self._store.posteriors, str(row.artefact)))]
+        return [
+            *folds,
+            Outcome(row, readings, artefacts.content(self._store.posteriors, str(row.artefact))),
+        ]
 
 
 class PublishedFits:
     """Published fits whose identities, of the fit and of every score, are those of today's spec, data and versions.
 
-    A fit is imported with the curves that the benchmark records, or not at all; one that failed is a result like any
-    other. Where its posterior travels, the fit alone has to have today's identity: its other scores are computed from
-    the posterior. Without one, what needs it, such as a figure, needs the fit anew. `InputError` if what is in the
-    folder cannot be read.
+    A fit is imported with the curves that the benchmark records, or not at all; one that failed is
+    a result like any other. Where its posterior travels, the fit alone has to have today's
+    identity: its other scores are computed from the posterior. Without one, what needs it, such as
+    a figure, needs the fit anew. `InputError` if what is in the folder cannot be read.
     """
 
     def __init__(self, place: Path) -> None:
@@ -82,19 +96,30 @@ class PublishedFits:
 
     def outcomes(self, cell: Cell, split: int) -> list[Outcome]:
         """Return such a fit with its search."""
-        own, points = (_of(cell, table[table.split == split]) for table in (self._rows, self._points))
+        own, points = (
+            _of(cell, table[table.split == split]) for table in (self._rows, self._points)
+        )
         origin, current = _origin(self._known, cell, split), self._current(cell)
         rows = [_row(cell, values, origin, current) for values in own.to_dict("records")]
-        readings = tuple(Reading(*values) for values in points[list(Reading._fields)].itertuples(index=False))
+        readings = tuple(
+            Reading(*values) for values in points[list(Reading._fields)].itertuples(index=False)
+        )
         posterior = self._posteriors.get(cell.label, {}).get(split)
-        return [Outcome(row, readings, posterior) if row.stage == "final" else Outcome(row) for row in rows]
+        return [
+            Outcome(row, readings, posterior) if row.stage == "final" else Outcome(row)
+            for row in rows
+        ]
 
     def _told(self, name: str, cell: Cell) -> Any:
         return self._known.get(name, {}).get(cell.label)
 
     def _current(self, cell: Cell) -> set[str]:
         metrics = [metric for metric in computed(cell) if str(metric) in self._rows.columns]
-        return {score_hash(cell, metric) for metric in metrics} if self._scored_as(cell, metrics) else set()
+        return (
+            {score_hash(cell, metric) for metric in metrics}
+            if self._scored_as(cell, metrics)
+            else set()
+        )
 
     def _scored_as(self, cell: Cell, metrics: Iterable[MetricName]) -> bool:
         scores = [score_hash(cell, metric) for metric in metrics]
@@ -122,9 +147,12 @@ def stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
 
 
 def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) -> int:
-    """Copy fits of the plan, which the store has claimed, from sources; return how many final ones.
+    """Copy fits of the plan, which the store has claimed, from sources.
 
-    A split of which the store holds anything stays as it is. What cannot be read is left where it is, and made here.
+    Return how many final ones.
+
+    A split of which the store holds anything stays as it is. What cannot be read is left where it
+    is, and made here.
     """
     count = 0
     for source, cell, splits in _wanted(cells, store, sources):
@@ -137,7 +165,9 @@ def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) ->
     return count
 
 
-def reusable(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) -> dict[CellKey, set[int]]:
+def reusable(
+    cells: Sequence[Cell], store: Store, sources: Iterable[Source]
+) -> dict[CellKey, set[int]]:
     """Return the splits of each cell that `copy_fits` would copy."""
     found: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
     for _, cell, splits in _wanted(cells, store, sources):
@@ -145,7 +175,9 @@ def reusable(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) -> 
     return found
 
 
-def _wanted(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) -> Iterator[tuple[Source, Cell, set[int]]]:
+def _wanted(
+    cells: Sequence[Cell], store: Store, sources: Iterable[Source]
+) -> Iterator[tuple[Source, Cell, set[int]]]:
     """Yield the splits of the plan that each source has of each cell, and of which the store holds nothing."""
     for source in sources:
         for cell in cells:
@@ -153,12 +185,19 @@ def _wanted(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) -> I
             with suppress(InputError):
                 splits = source.splits(cell).intersection(cell.splits)
             if splits:
-                yield source, cell, splits - {row.split for stage in STAGES for row in store.rows(stage, cell.key)}
+                yield (
+                    source,
+                    cell,
+                    splits
+                    - {row.split for stage in STAGES for row in store.rows(stage, cell.key)},
+                )
 
 
 def _origin(known: dict[str, Any], cell: Cell, split: int) -> dict[str, Any]:
     """Return where a fit was made, and with what: where it was imported from, or otherwise where it is published."""
-    earlier = (one for one in known.get("taken_from", ()) if split in one["cells"].get(cell.label, ()))
+    earlier = (
+        one for one in known.get("taken_from", ()) if split in one["cells"].get(cell.label, ())
+    )
     made = next(earlier, known)
     return {name: made[name] for name in ORIGIN if name in made}
 
@@ -168,21 +207,31 @@ def _of(cell: Cell, table: pd.DataFrame) -> pd.DataFrame:
     return table[(table.reindex(columns=list(keys)) == pd.Series(keys)).all(axis=1)]
 
 
-def _row(cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any], current: set[str]) -> Row:
+def _row(
+    cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any], current: set[str]
+) -> Row:
     """Return a published row as the store has it, without the columns of which it has no value.
 
-    Scores have hashes that are `current`, and none where one could not be computed: those are computed again.
+    Scores have hashes that are `current`, and none where one could not be computed: those are
+    computed again.
     """
     given = {str(name): value for name, value in values.items() if not pd.isna(value)}
-    hyper = {name.removeprefix(HYPER): value for name, value in given.items() if name.startswith(HYPER)}
-    details: dict[str, Any] = {name: kind(given[name]) for name, kind in _DETAILS.items() if name in given}
+    hyper = {
+        name.removeprefix(HYPER): value for name, value in given.items() if name.startswith(HYPER)
+    }
+    details: dict[str, Any] = {
+        name: kind(given[name]) for name, kind in _DETAILS.items() if name in given
+    }
     metrics: dict[str, float | None]
     if given["stage"] == "search":
         score = str(cell.settings.search and cell.settings.search.metric)
         metrics, hashes = {score: given.get(score)}, {}
     else:
         other = {*COLUMNS, *cell.point.texts, *_DETAILS, *(HYPER + name for name in hyper)}
-        known = {*given, *map(str, computed(cell))}  # of which one that is not finite has no number
+        known = {
+            *given,
+            *map(str, computed(cell)),
+        }  # of which one that is not finite has no number
         scored = map(str, values) if given["status"] == "ok" else ()
         metrics = {name: given.get(name) for name in scored if name in known and name not in other}
         refused = given["status"] == "ok" and "reason" in given

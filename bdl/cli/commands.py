@@ -34,9 +34,12 @@ def _described(begun: str) -> list[str]:
     return [name for name in [*shipped(), *METHODS.names()] if name.startswith(begun)]
 
 
-Tracking = Annotated[str, typer.Option(help="MLflow tracking URI, or none. Default: a database in --results.")]
+Tracking = Annotated[
+    str, typer.Option(help="MLflow tracking URI, or none. Default: a database in --results.")
+]
 Compile = Annotated[
-    bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile. Default: when it pays.")
+    bool | None,
+    typer.Option("--compile/--no-compile", help="Use torch.compile. Default: when it pays."),
 ]
 
 
@@ -49,7 +52,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and end."
+        ),
     ] = False,
 ) -> None:
     """Benchmarks for Bayesian deep learning: every number beside the one printed in the paper."""
@@ -61,28 +67,52 @@ def run(
     selection: Selection,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[
-        int, typer.Option("--jobs", parser=count, metavar="<int|auto>", help="Processes that work side by side.")
+        int,
+        typer.Option(
+            "--jobs", parser=count, metavar="<int|auto>", help="Processes that work side by side."
+        ),
     ] = 1,
     executor: Annotated[
-        str, typer.Option(help="Where groups run: dask:ADDRESS of a scheduler, or slurm:FILE of settings.")
+        str,
+        typer.Option(
+            help="Where groups run: dask:ADDRESS of a scheduler, or slurm:FILE of settings."
+        ),
     ] = "",
     compile: Compile = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a copy of the store is kept.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start anew; a copy of the store is kept.")
+    ] = False,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Start anew what another spec, data or code made; a copy is kept.")
+        bool,
+        typer.Option(
+            "--changed", help="Start anew what another spec, data or code made; a copy is kept."
+        ),
     ] = False,
     published: Annotated[
-        bool, typer.Option("--published", help="Import published fits that today's spec, data and code made.")
+        bool,
+        typer.Option(
+            "--published", help="Import published fits that today's spec, data and code made."
+        ),
     ] = False,
     retry: Annotated[
-        bool, typer.Option("--retry-failed", help="Make fits again that failed; what their search found is kept.")
+        bool,
+        typer.Option(
+            "--retry-failed", help="Make fits again that failed; what their search found is kept."
+        ),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print errors alone; the exit code says the rest.")
+        bool,
+        typer.Option("--quiet", "-q", help="Print errors alone; the exit code says the rest."),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each group of fits, and times.")] = False,
-    log: Annotated[Path | None, typer.Option("--log", help="File that keeps what is printed, with times.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print each group of fits, and times.")
+    ] = False,
+    log: Annotated[
+        Path | None, typer.Option("--log", help="File that keeps what is printed, with times.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")
+    ] = False,
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
@@ -94,14 +124,20 @@ def run(
         from bdl.publishing.tracking import check_uri
 
     if dry_run and changed:
-        raise InputError("--dry-run --changed: estimate what there is without --changed, or all of it with --fresh")
+        raise InputError(
+            "--dry-run --changed: estimate what there is without --changed, or all of it with --fresh"
+        )
     if dry_run and retry:
-        raise InputError("--dry-run --retry-failed: leave one out; bdl-bench failures lists what would be made again")
+        raise InputError(
+            "--dry-run --retry-failed: leave one out; bdl-bench failures lists what would be made again"
+        )
     if quiet and verbose:
         raise InputError("--quiet --verbose: leave one out")
     voice = Voice(log, verbose, quiet=quiet, **terminal.looks())
     asked, results = selection.asked, selection.results
-    settings = running.RunSettings(results, device, compile, jobs, fresh, changed, published, retry, executor)
+    settings = running.RunSettings(
+        results, device, compile, jobs, fresh, changed, published, retry, executor
+    )
     if dry_run:
         running.forecast(asked, settings, voice)
         return
@@ -116,7 +152,9 @@ def run(
 def table(
     selection: Selection,
     format: Annotated[str, typer.Option(help="rich, markdown, csv, latex or json.")] = "rich",
-    metric: Annotated[list[str], typer.Option("--metric", help="Only this metric (repeatable).")] = [],
+    metric: Annotated[
+        list[str], typer.Option("--metric", help="Only this metric (repeatable).")
+    ] = [],
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
     with importing():
@@ -135,7 +173,9 @@ def table(
 @selecting
 def failures(
     selection: Selection,
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code, too.")] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where in the code, too.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the fits that failed, and why."""
@@ -175,7 +215,9 @@ def log(selection: Selection, tracking: Tracking = "") -> None:
 
     uri = tracking_uri(tracking, selection.results)
     if uri is None:
-        raise InputError("--tracking none leaves nothing to do; leave it out, or give a tracking URI")
+        raise InputError(
+            "--tracking none leaves nothing to do; leave it out, or give a tracking URI"
+        )
     n_runs = log_again(selection.asked, uri, selection.results)
     console.print(f"{n_runs} runs are in {uri}", soft_wrap=True)
 
@@ -193,7 +235,9 @@ def ui(
 
     uri = tracking_uri(tracking, results)
     if uri is None:
-        raise InputError("--tracking none has nothing to show; leave it out, or give a tracking URI")
+        raise InputError(
+            "--tracking none has nothing to show; leave it out, or give a tracking URI"
+        )
     bring_along(uri, results / ARTIFACTS)
     open_ui(uri, port)
 
@@ -203,7 +247,8 @@ def describe(
     name: Annotated[
         str,
         typer.Argument(
-            help="A name that bdl-bench list shows, path of a YAML file, or file.py:Class.", autocompletion=_described
+            help="A name that bdl-bench list shows, path of a YAML file, or file.py:Class.",
+            autocompletion=_described,
         ),
     ],
 ) -> None:

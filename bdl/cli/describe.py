@@ -46,9 +46,9 @@ _HYPER = {
 def describe(name: str) -> str:
     """Describe a benchmark or a component as lines of text, of which the first says the name and the kind.
 
-    The name is one that ``bdl-bench list`` shows, the path of a benchmark file, or that of a component,
-    ``path/to/file.py:Class`` or ``module:Class``; one of two kinds is described as both. `InputError` if nothing has
-    that name, or what it leads to is no component.
+    The name is one that ``bdl-bench list`` shows, the path of a benchmark file, or that of a
+    component, ``path/to/file.py:Class`` or ``module:Class``; one of two kinds is described as
+    both. `InputError` if nothing has that name, or what it leads to is no component.
     """
     if name.endswith(".py"):
         raise InputError(f"{name} is a file: say which class or function of it, as {name}:NAME")
@@ -62,7 +62,11 @@ def describe(name: str) -> str:
             kind = "data set" if registry is DATASETS else registry.kind
             found += [f"{name} ({kind})", *_component(registry, name)]
     if not found:
-        raise unknown("name", name, {*shipped(), *(known for registry in REGISTRIES for known in registry.targets)})
+        raise unknown(
+            "name",
+            name,
+            {*shipped(), *(known for registry in REGISTRIES for known in registry.targets)},
+        )
     return "\n".join(found)
 
 
@@ -73,14 +77,18 @@ def _given(path: str) -> list[str]:
         for registry in REGISTRIES[1:]:  # any function or class may make a data set
             if registry.lacking(component) is None:
                 return [f"{path} ({registry.kind})", *_component(registry, path)]
-    if not callable(component) or (isinstance(component, type) and "__call__" not in dir(component)):
+    if not callable(component) or (
+        isinstance(component, type) and "__call__" not in dir(component)
+    ):
         raise InputError(f"{path} is no component: it follows no contract of docs/extending.md")
     return [f"{path} (data set)", _paragraph(component), *_settings(component)]
 
 
 def _benchmark(name: str) -> list[str]:
     benchmark = load_benchmark(name)
-    papers = dict.fromkeys(f"{paper.paper}, {' and '.join(paper.tables)}" for paper in benchmark.papers)
+    papers = dict.fromkeys(
+        f"{paper.paper}, {' and '.join(paper.tables)}" for paper in benchmark.papers
+    )
     fewer = "".join(f", of {name} {count}" for name, count in benchmark.preparation.splits.items())
     lines = [
         benchmark.title,
@@ -93,9 +101,15 @@ def _benchmark(name: str) -> list[str]:
     exclude = set() if preparation.rows else {"rows"}
     if unusual := preparation.model_dump(mode="json", exclude_defaults=True, exclude=exclude):
         lines.append(f"preparation: {_assigned(unusual)}")
-    lines += [f"sweep: {path} in {', '.join(map(canonical, values))}" for path, values in benchmark.sweep.items()]
+    lines += [
+        f"sweep: {path} in {', '.join(map(canonical, values))}"
+        for path, values in benchmark.sweep.items()
+    ]
     lines += _record(benchmark.record)
-    lines += [f"on {dataset}: {_assigned(dict(leaves(changes)))}" for dataset, changes in benchmark.by_dataset.items()]
+    lines += [
+        f"on {dataset}: {_assigned(dict(leaves(changes)))}"
+        for dataset, changes in benchmark.by_dataset.items()
+    ]
     for entry, settings in benchmark.entries.items():
         lines += [f"entry {entry}", *(f"  {line}" for line in _entry(settings))]
     return lines
@@ -108,12 +122,18 @@ def _entry(entry: Entry) -> list[str]:
         lines.append(f"data sets: {', '.join(entry.datasets)}")
     if entry.reference:
         lines.append(f"reference: {_named(entry.reference)}")
-    if entry.prior.model_dump() != Entry.model_fields["prior"].get_default(call_default_factory=True).model_dump():
+    if (
+        entry.prior.model_dump()
+        != Entry.model_fields["prior"].get_default(call_default_factory=True).model_dump()
+    ):
         lines.append(f"prior: {_named(entry.prior)}")
     if entry.training:
         lines.append(f"training: {_training(entry.training)}")
     lines += _record(entry.record)
-    lines += [f"on {dataset}: {_assigned(dict(leaves(changes)))}" for dataset, changes in entry.by_dataset.items()]
+    lines += [
+        f"on {dataset}: {_assigned(dict(leaves(changes)))}"
+        for dataset, changes in entry.by_dataset.items()
+    ]
     if entry.hyper:
         lines.append(f"fixed: {_assigned(entry.hyper)}")
     if search := entry.search:
@@ -121,13 +141,21 @@ def _entry(entry: Entry) -> list[str]:
         lines.append(
             f"search: {search.sampler}, {search.trials} trials{first}, {search.folds} folds, by {search.metric}"
         )
-        lines += [f"  {name}: {space.low:g} to {space.high:g}, {space.scale}" for name, space in search.space.items()]
-        lines += [f"  {name}: {', '.join(f'{value:g}' for value in values)}" for name, values in search.grid.items()]
+        lines += [
+            f"  {name}: {space.low:g} to {space.high:g}, {space.scale}"
+            for name, space in search.space.items()
+        ]
+        lines += [
+            f"  {name}: {', '.join(f'{value:g}' for value in values)}"
+            for name, values in search.grid.items()
+        ]
     return lines
 
 
 def _training(training: Training) -> str:
-    unusual = training.model_dump(mode="json", exclude={"epochs", "batch_size", "schedule"}, exclude_defaults=True)
+    unusual = training.model_dump(
+        mode="json", exclude={"epochs", "batch_size", "schedule"}, exclude_defaults=True
+    )
     schedule = training.schedule
     rates = {"rate": schedule} if isinstance(schedule, Component) else schedule
     told = [f"{training.epochs} epochs", f"batches of {training.batch_size}"]
@@ -144,7 +172,11 @@ def _record(record: Record | None) -> list[str]:
 
 
 def _named(component: Component[Any]) -> str:
-    return f"{component.name} ({_assigned(component.settings)})" if component.settings else component.name
+    return (
+        f"{component.name} ({_assigned(component.settings)})"
+        if component.settings
+        else component.name
+    )
 
 
 def _assigned(values: Mapping[str, object]) -> str:
@@ -154,12 +186,17 @@ def _assigned(values: Mapping[str, object]) -> str:
 def _component(registry: Registry, name: str) -> list[str]:
     component = registry.get(name)
     if registry is DATASETS:
-        return [*map(plain, about(name)), *(_settings(component) if isinstance(component, type) else [])]
+        return [
+            *map(plain, about(name)),
+            *(_settings(component) if isinstance(component, type) else []),
+        ]
     if registry is METRICS:
         info = component.info
         return [f"{info.label}, {info.unit}; {_DIRECTIONS[info.direction]}", *_settings(component)]
     # a method has a file of its own, whose docstring says more than that of its settings
-    told = (registry is METHODS and _paragraph(inspect.getmodule(component))) or _paragraph(component)
+    told = (registry is METHODS and _paragraph(inspect.getmodule(component))) or _paragraph(
+        component
+    )
     return [told, *_hyper(component), *_settings(component)]
 
 
@@ -170,7 +207,11 @@ def _hyper(component: Any) -> list[str]:
     for name in getattr(bare, "hyper", ()):
         bounds = [f"{side} {limits[side][name]:g}" for side in limits if name in limits[side]]
         told = _HYPER.get(name, "")
-        lines.append(f"  {name}" + (f", {' and '.join(bounds)}" if bounds else "") + (f": {told}" if told else ""))
+        lines.append(
+            f"  {name}"
+            + (f", {' and '.join(bounds)}" if bounds else "")
+            + (f": {told}" if told else "")
+        )
     return ["hyper-parameters, fixed or searched:", *lines] if lines else []
 
 
@@ -179,7 +220,8 @@ def _settings(component: Any) -> list[str]:
     given = [field for field in fields(component) if field.init] if is_dataclass(component) else []
     told = _meanings(component) if given else {}
     lines = [
-        f"  {field.name}={_default(field)}" + (f": {plain(told[field.name])}" if field.name in told else "")
+        f"  {field.name}={_default(field)}"
+        + (f": {plain(told[field.name])}" if field.name in told else "")
         for field in given
     ]
     return ["settings:", *lines] if lines else []
@@ -188,7 +230,9 @@ def _settings(component: Any) -> list[str]:
 def _meanings(component: Any) -> dict[str, str]:
     """Read what a class and its bases say of their parameters: numpydoc, ``a, b`` for several."""
     found: dict[str, str] = {}
-    for cls in reversed(inspect.getmro(component if isinstance(component, type) else type(component))):
+    for cls in reversed(
+        inspect.getmro(component if isinstance(component, type) else type(component))
+    ):
         _, _, section = (inspect.cleandoc(cls.__doc__ or "")).partition("Parameters\n----------\n")
         names: list[str] = []
         for line in section.splitlines():

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-KINDS = ("benchmarks", "datasets", "models", "likelihoods", "priors", "rates", "methods", "references", "metrics")
+KINDS = (
+    "benchmarks",
+    "datasets",
+    "models",
+    "likelihoods",
+    "priors",
+    "rates",
+    "methods",
+    "references",
+    "metrics",
+)
 
 
 def _kinds(begun: str) -> list[str]:
@@ -27,7 +37,9 @@ def _kinds(begun: str) -> list[str]:
 
 @app.command("list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(help=f"Only these: {', '.join(KINDS)}.", autocompletion=_kinds)] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help=f"Only these: {', '.join(KINDS)}.", autocompletion=_kinds)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List benchmarks, data sets, models, likelihoods, priors, learning rates, methods, references and metrics."""
@@ -35,7 +47,10 @@ def list_(
     from bdl.spec import list_benchmarks
 
     titles = dict(list_benchmarks())
-    names = {"benchmarks": [*titles], **{f"{registry.kind}s": registry.names() for registry in REGISTRIES}}
+    names = {
+        "benchmarks": [*titles],
+        **{f"{registry.kind}s": registry.names() for registry in REGISTRIES},
+    }
     if kind is not None and kind not in names:
         raise unknown("kind", kind, KINDS)
     if as_json:
@@ -71,19 +86,25 @@ _NEXT = {
 @app.command()
 def init(
     kind: Annotated[Kind, typer.Argument(help="What to write.")],
-    path: Annotated[Path | None, typer.Argument(help="The file. Default: method.py, score.py, benchmark.yaml.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(help="The file. Default: method.py, score.py, benchmark.yaml.")
+    ] = None,
 ) -> None:
     """Write a commented file to start from, which runs as it is."""
     target = path or Path(_FILES[kind])
     ending = Path(_FILES[kind]).suffix
     if target.suffix != ending:
-        raise InputError(f"{target}: a {kind} is in a file that ends in {ending}; call it {target.stem}{ending}")
+        raise InputError(
+            f"{target}: a {kind} is in a file that ends in {ending}; call it {target.stem}{ending}"
+        )
     text = (resources.files("bdl.cli") / "starters" / _FILES[kind]).read_text(encoding="utf-8")
     try:
         with target.open("x", encoding="utf-8") as file:
             file.write(text.replace(_FILES[kind], str(target)))
     except FileExistsError:
-        raise InputError(f"{target} is there already; give another path: bdl-bench init {kind} PATH") from None
+        raise InputError(
+            f"{target} is there already; give another path: bdl-bench init {kind} PATH"
+        ) from None
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror}; give another path") from None
     terminal.write(f"{target}: {_NEXT[kind].format(path=target)}\n")
@@ -102,7 +123,9 @@ def list_data(as_json: AsJson = False) -> None:
 
     lines = [(name, _here(name), plain("; ".join(about(name)))) for name in DATASETS.names()]
     if as_json:
-        terminal.write_json([dict(zip(("name", "files", "about"), line, strict=True)) for line in lines])
+        terminal.write_json(
+            [dict(zip(("name", "files", "about"), line, strict=True)) for line in lines]
+        )
         return
     for line in _aligned(lines):
         terminal.console().print(line, highlight=False, soft_wrap=True)
@@ -135,7 +158,13 @@ def verify(names: Names = None) -> None:
         states = status(name)
         bad = [(path, state) for path, state in states if state != "ok"]
         wrong += len(bad)
-        _say(name, f"{len(states) - len(bad)} of {len(states)} files are right" if states else "needs no file", chosen)
+        _say(
+            name,
+            f"{len(states) - len(bad)} of {len(states)} files are right"
+            if states
+            else "needs no file",
+            chosen,
+        )
         for path, state in bad[:3]:
             terminal.console().print(f"  {path}: {state}")
     if wrong:
@@ -165,7 +194,10 @@ def _here(name: str) -> str:
 
 
 def _own(name: str) -> str:
-    """Describe of a data set that users bring along what it lacks, or that it is not checked here; empty for others."""
+    """Describe of a data set that users bring along what it lacks, or that it is not checked here.
+
+    Empty for others.
+    """
     from bdl.data import DATASETS
 
     component = DATASETS.get(name)
@@ -175,7 +207,9 @@ def _own(name: str) -> str:
     return lacking or f"{component.comes}, read and checked by each run"
 
 
-references_app = typer.Typer(help="List, show and sample the reference posteriors.", no_args_is_help=True)
+references_app = typer.Typer(
+    help="List, show and sample the reference posteriors.", no_args_is_help=True
+)
 
 
 @references_app.command("list")
@@ -201,7 +235,9 @@ def list_references(
             computed = f"none is sampled, each is computed when it is needed: bdl-bench references show {name}"
             without.append(f"{name}: {computed if cells else 'it names no reference'}")
     if as_json:
-        terminal.write_json([dict(zip(("benchmark", "place", "state"), line, strict=True)) for line in lines])
+        terminal.write_json(
+            [dict(zip(("benchmark", "place", "state"), line, strict=True)) for line in lines]
+        )
         return
     for line in (*_aligned(lines), *without):
         terminal.console().print(line, highlight=False, soft_wrap=True)
@@ -218,8 +254,15 @@ def show(name: Name, profile: Profile = "paper", dataset: Datasets = []) -> None
     described = computed(cells)
     for reference in sampled(cells):
         missing = state(reference.recipe) == "missing"
-        command = f"bdl-bench references build {name}" + (f" --profile {profile}" if profile != "paper" else "")
-        described.append((reference.place, [f"missing; sample it: {command}"] if missing else details(reference)))
+        command = f"bdl-bench references build {name}" + (
+            f" --profile {profile}" if profile != "paper" else ""
+        )
+        described.append(
+            (
+                reference.place,
+                [f"missing; sample it: {command}"] if missing else details(reference),
+            )
+        )
     for place, lines in described:
         terminal.console().print(place, style="bold", highlight=False)
         for line in lines:
@@ -245,7 +288,10 @@ def build(
 
 
 def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
-    """List the cells that name a reference; streams, whose distribution has to be drawn, name none."""
+    """List the cells that name a reference.
+
+    Streams, whose distribution has to be drawn, name none.
+    """
     from bdl.plan.planning import cells_of, check
     from bdl.spec import load_variant
 

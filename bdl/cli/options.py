@@ -22,7 +22,10 @@ _DIGITS = 9
 
 
 def _folder(given: str | Path) -> Path:
-    """Take a folder; an empty text, which a variable of a script may be, would be the working directory."""
+    """Take a folder.
+
+    An empty text, which a variable of a script may be, would be the working directory.
+    """
     if given == "":
         raise InputError("--results '': give a folder, or leave it out for results")
     return Path(given)
@@ -41,15 +44,31 @@ def _benchmarks(begun: str) -> list[str]:
     return [name for name in shipped() if name.startswith(begun)]
 
 
-Name = Annotated[str, typer.Argument(help="Name of a benchmark, or path of a YAML file.", autocompletion=_benchmarks)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a benchmark, or path of a YAML file.", autocompletion=_benchmarks
+    ),
+]
 Profile = Annotated[str, typer.Option(help="Profile of the benchmark file.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a field: path.to.field=value.")]
-Datasets = Annotated[list[str], typer.Option("--dataset", help="Only this data set, or those like 'u*' (repeatable).")]
-Methods = Annotated[list[str], typer.Option("--method", help="Only this method, or those like 'vifa*' (repeatable).")]
-Splits = Annotated[str | None, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
+Datasets = Annotated[
+    list[str],
+    typer.Option("--dataset", help="Only this data set, or those like 'u*' (repeatable)."),
+]
+Methods = Annotated[
+    list[str],
+    typer.Option("--method", help="Only this method, or those like 'vifa*' (repeatable)."),
+]
+Splits = Annotated[
+    str | None, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Write it as JSON, for programs.")]
 Uncertified = Annotated[
-    bool, typer.Option("--uncertified", help="Measure against sampled references that broke a rule, too.")
+    bool,
+    typer.Option(
+        "--uncertified", help="Measure against sampled references that broke a rule, too."
+    ),
 ]
 Results = Annotated[Path, typer.Option("--results", parser=_folder, help="Folder of results.")]
 
@@ -80,7 +99,10 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
     kind = inspect.Parameter.KEYWORD_ONLY
     fields = [
         inspect.Parameter(
-            name, kind, default=Selection._field_defaults.get(name, inspect.Parameter.empty), annotation=annotation
+            name,
+            kind,
+            default=Selection._field_defaults.get(name, inspect.Parameter.empty),
+            annotation=annotation,
         )
         for name, annotation in Selection.__annotations__.items()
     ]
@@ -89,7 +111,11 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(**given: Any) -> None:
         command(Selection(**{name: given.pop(name) for name in Selection._fields}), **given)
 
-    parameters = [*fields[:-1], *(parameter.replace(kind=kind) for parameter in own), fields[-1]]  # the folder last
+    parameters = [
+        *fields[:-1],
+        *(parameter.replace(kind=kind) for parameter in own),
+        fields[-1],
+    ]  # the folder last
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped

@@ -15,7 +15,9 @@ app = typer.Typer()
 @selecting
 def report(
     selection: Selection,
-    output: Annotated[Path | None, typer.Option(help="The file. Default: report.html beside the table.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The file. Default: report.html beside the table.")
+    ] = None,
 ) -> None:
     """Write all that is known of a run as one HTML file: tables, figures, failures, what was found, origin, errata."""
     from bdl.publishing.page import write_page
@@ -27,12 +29,21 @@ def report(
 @selecting
 def compare(
     selection: Selection,
-    other: Annotated[str | None, typer.Argument(help="A second run: both are folders of results then.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="Method of one run to hold the others against.")] = None,
+    other: Annotated[
+        str | None, typer.Argument(help="A second run: both are folders of results then.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Method of one run to hold the others against.")
+    ] = None,
     format: Annotated[str, typer.Option(help="text, markdown or json.")] = "text",
-    figures: Annotated[Path | None, typer.Option(help="Folder for diagrams of critical differences.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for diagrams of critical differences.")
+    ] = None,
 ) -> None:
-    """Compare two runs, split by split; or the methods of one with its baseline, and their ranks over data sets."""
+    """Compare two runs, split by split.
+
+    Or the methods of one with its baseline, and their ranks over data sets.
+    """
     from rich.console import Console
 
     from bdl.archive.loading import load_results
@@ -42,10 +53,16 @@ def compare(
 
     if other is not None:
         if baseline or figures:
-            raise InputError("--baseline and --figures are for one run; leave them out, or give one run")
+            raise InputError(
+                "--baseline and --figures are for one run; leave them out, or give one run"
+            )
         if selection.set_ or selection.splits or selection.profile != "paper":
-            raise InputError("--profile, --set and --splits are for one run; leave them out, and name its folder")
-        first, second = (runs.read_run(each, selection.results) for each in (selection.name, other))
+            raise InputError(
+                "--profile, --set and --splits are for one run; leave them out, and name its folder"
+            )
+        first, second = (
+            runs.read_run(each, selection.results) for each in (selection.name, other)
+        )
         told = runs.compare_runs(first, second, selection.dataset, selection.method)
     else:
         against = baseline or selection.asked.benchmark.baseline
@@ -65,7 +82,9 @@ def compare(
 @selecting
 def submit(
     selection: Selection,
-    output: Annotated[Path | None, typer.Option(help="The file. Default: the benchmark's name, with .zip.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The file. Default: the benchmark's name, with .zip.")
+    ] = None,
 ) -> None:
     """Make one file of a finished run, which others can verify: spec, rows and predictions."""
     from bdl.publishing.submitting import submit as make
@@ -78,14 +97,22 @@ def submit(
 
 
 @app.command()
-def verify(bundles: Annotated[list[Path], typer.Argument(help="Files that bdl-bench submit has made.")]) -> None:
-    """Compute the scores of bundles again from their predictions, with our data; refuse what does not follow."""
+def verify(
+    bundles: Annotated[list[Path], typer.Argument(help="Files that bdl-bench submit has made.")],
+) -> None:
+    """Compute the scores of bundles again from their predictions, with our data.
+
+    Refuse what does not follow.
+    """
     from rich.table import Table
 
     from bdl.publishing.submitting import registered
     from bdl.publishing.verifying import verify as check
 
-    shown, foreign = Table("bundle", "cell", "splits", "failed", "recomputed", "self-reported"), False
+    shown, foreign = (
+        Table("bundle", "cell", "splits", "failed", "recomputed", "self-reported"),
+        False,
+    )
     marks = list[str]()
     for path in bundles:
         for own in check(path):
@@ -94,7 +121,11 @@ def verify(bundles: Annotated[list[Path], typer.Argument(help="Files that bdl-be
             names = ", ".join(own.scores), ", ".join(own.reported)
             shown.add_row(path.name, own.cell + " *" * own.foreign, *counts, *names)
         commit, why = registered(path)
-        mark = f"pre-registered, its spec is in commit {commit[:12]}" if commit else f"not pre-registered: {why}"
+        mark = (
+            f"pre-registered, its spec is in commit {commit[:12]}"
+            if commit
+            else f"not pre-registered: {why}"
+        )
         marks.append(f"{path.name}: {mark}")
     console = terminal.console()
     console.print(shown)

@@ -21,7 +21,15 @@ from bdl.errors import InputError, short
 DONE, FAILED_FITS, BAD_INPUT, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_PATHS = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS)
+_PATHS = (
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+)
 """What is wrong with a path that was given, rather than with the program."""
 _LONGEST = 1500
 """Characters of a message."""
@@ -56,8 +64,8 @@ class _Patient(io.TextIOWrapper):
 def prepare() -> None:
     """Make standard output and error fit to be written to.
 
-    One that is closed is nowhere, a character that its encoding lacks is a question mark, and one that is closed by
-    its reader ends nothing.
+    One that is closed is nowhere, a character that its encoding lacks is a question mark, and one
+    that is closed by its reader ends nothing.
     """
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
@@ -66,21 +74,28 @@ def prepare() -> None:
         elif type(stream) is io.TextIOWrapper:
             stream.flush()
             encoding, lines = stream.encoding, stream.line_buffering
-            patient = _Patient(stream.detach(), encoding=encoding, errors="replace", line_buffering=lines)
+            patient = _Patient(
+                stream.detach(), encoding=encoding, errors="replace", line_buffering=lines
+            )
             setattr(sys, name, patient)
 
 
 def console() -> Console:
     """Make what shows tables and lines: as wide as the terminal, and wide enough for a table where there is none.
 
-    Names, titles and paths come from people, so that ``[x]`` and ``:x:`` in a text are what it says and no mark-up.
+    Names, titles and paths come from people, so that ``[x]`` and ``:x:`` in a text are what it
+    says and no mark-up.
     """
     return Console(**looks())
 
 
 def looks() -> dict[str, Any]:
     """Return the options of such a console."""
-    return {"width": None if sys.stdout and sys.stdout.isatty() else 120, "markup": False, "emoji": False}
+    return {
+        "width": None if sys.stdout and sys.stdout.isatty() else 120,
+        "markup": False,
+        "emoji": False,
+    }
 
 
 def write(text: str) -> None:
@@ -96,10 +111,12 @@ def write_json(content: object) -> None:
 
 
 def ended(command: Callable[[], int | None]) -> int:
-    """Run a command to its end, with a line on stderr where there is something to tell; return the exit code.
+    """Run a command to its end, with a line on stderr where there is something to tell.
 
-    It is 0 done, 1 failed fits (which the command itself gives), 2 bad input, 3 a fault of this program, 130
-    interrupted.
+    Return the exit code.
+
+    It is 0 done, 1 failed fits (which the command itself gives), 2 bad input, 3 a fault of this
+    program, 130 interrupted.
     """
     try:
         _check_words()
@@ -113,16 +130,26 @@ def ended(command: Callable[[], int | None]) -> int:
     except SystemExit as stop:
         if _by_typer(stop.__traceback__):  # completions for a shell
             return int(stop.code or DONE)
-        return _told(f"{_place(stop.__traceback__)} called sys.exit({stop.code}) and ended the command", BAD_INPUT)
+        return _told(
+            f"{_place(stop.__traceback__)} called sys.exit({stop.code}) and ended the command",
+            BAD_INPUT,
+        )
     except OSError as error:
         if error.errno in _FULL:
             where = f" for {error.filename}" if error.filename else ""
-            return _told(f"no space left on the disk{where}; free some, and the same command goes on", BAD_INPUT)
+            return _told(
+                f"no space left on the disk{where}; free some, and the same command goes on",
+                BAD_INPUT,
+            )
         if error.errno in _PATHS and error.filename:
-            return _told(f"{short(os.fsdecode(error.filename))}: {error.strerror}; give another path", BAD_INPUT)
+            return _told(
+                f"{short(os.fsdecode(error.filename))}: {error.strerror}; give another path",
+                BAD_INPUT,
+            )
         return _internal(error)
     except Exception as error:
-        # That of typer or of click, whichever typer brings, for an option or argument that cannot be.
+        # That of typer or of click, whichever typer brings, for an option or argument that cannot
+        # be.
         usage = getattr(error, "format_message", None)
         return _internal(error) if usage is None else _usage(error, usage())
 
@@ -147,7 +174,10 @@ def _mended(error: Exception, message: str) -> str:
     context = getattr(error, "ctx", None)
     if context is None or message.endswith("?"):
         return message
-    given, options = getattr(error, "option_name", None), [name for own in context.command.params for name in own.opts]
+    given, options = (
+        getattr(error, "option_name", None),
+        [name for own in context.command.params for name in own.opts],
+    )
     if given and (near := get_close_matches(given, options, n=2, cutoff=0.6)):
         return f"no such option: {given}; did you mean {' or '.join(near)}?"
     return f"{message}; see: {context.command_path} --help"
@@ -167,7 +197,11 @@ def _internal(error: Exception) -> int:
 
 def _told(message: str, code: int) -> int:
     with suppress(OSError):  # a full disk, say, on which standard error is
-        colour = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
+        colour = (
+            ("\033[31m", "\033[0m")
+            if sys.stderr.isatty() and "NO_COLOR" not in os.environ
+            else ("", "")
+        )
         sys.stderr.write(f"{colour[0]}bdl-bench: {message}{colour[1]}\n")
         sys.stderr.flush()
     try:
@@ -181,13 +215,17 @@ def _told(message: str, code: int) -> int:
 def _cut(message: str) -> str:
     """Keep a message to one line that is not too long, whatever the input that it repeats has in it."""
     line = message if message.isprintable() else " ".join(message.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 4 :]}"
+    return (
+        line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 4 :]}"
+    )
 
 
 def _by_typer(trace: TracebackType | None) -> bool:
     while trace and trace.tb_next:
         trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] in ("typer", "click")
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[
+        0
+    ] in ("typer", "click")
 
 
 def _place(trace: TracebackType | None) -> str:

@@ -56,29 +56,35 @@ DATASETS = Registry(
         "openml": "bdl.data.local:OpenML",
     },
 )
-"""A registered component is called without arguments and gives a `Dataset`, or a `Stream`. It may be a frozen
-dataclass, whose fields are then the settings that a benchmark file gives, and whose instance is called.
+"""A registered component is called without arguments and gives a `Dataset`, or a `Stream`. It may
+be a frozen dataclass, whose fields are then the settings that a benchmark file gives, and
+whose instance is called.
 
-If it needs downloaded files it lists them in an attribute ``files`` (a sequence of `RemoteFile`), as a `FileSet` does,
-and those that gap splits need as well in ``gap_files``.
+If it needs downloaded files it lists them in an attribute ``files`` (a sequence of `RemoteFile`),
+as a `FileSet` does, and those that gap splits need as well in ``gap_files``.
 """
 
 
 def load(name: str) -> Dataset:
     """Load a table by its name in `DATASETS`, ``module:attribute`` or ``path/to/file.py:attribute``, or a `Label`.
 
-    Files that are missing are downloaded, and all are verified. `InputError` if the name is unknown or that of a
-    stream, settings are missing, a file cannot be had, a cached file is corrupt, or the function that makes it fails or
-    gives something else.
+    Files that are missing are downloaded, and all are verified. `InputError` if the name is
+    unknown or that of a stream, settings are missing, a file cannot be had, a cached file is
+    corrupt, or the function that makes it fails or gives something else.
     """
     found = _called(name)
     if isinstance(found, Stream):
-        raise InputError(f"dataset '{name}' is a stream of parameter vectors: use a method that learns from one")
+        raise InputError(
+            f"dataset '{name}' is a stream of parameter vectors: use a method that learns from one"
+        )
     return found
 
 
 def load_stream(name: str) -> Stream:
-    """Return a stream of parameter vectors; `InputError` if the name is unknown, or not that of a stream."""
+    """Return a stream of parameter vectors.
+
+    `InputError` if the name is unknown, or not that of a stream.
+    """
     found = _called(name)
     if not isinstance(found, Stream):
         raise InputError(
@@ -100,15 +106,18 @@ def about(name: str) -> list[str]:
 
 
 def status(name: str, *, gaps: bool = True) -> list[tuple[str, State]]:
-    """Return path and state of every file of a data set, split files included; those of gap splits if `gaps`."""
+    """Return path and state of every file of a data set, split files included.
+
+    Those of gap splits if `gaps`.
+    """
     return [(file.path, file.state()) for file in _files(name, gaps)]
 
 
 def fetch(name: str) -> tuple[int, int]:
     """Download the files of a data set that are missing or corrupt, split files included.
 
-    Return how many were already right, and how many were downloaded. `InputError` if the name is unknown or a file
-    cannot be had; files downloaded before that stay.
+    Return how many were already right, and how many were downloaded. `InputError` if the name is
+    unknown or a file cannot be had; files downloaded before that stay.
     """
     files = _files(name)
     wanted = [file for file in files if file.state() != "ok"]
@@ -127,12 +136,16 @@ def _files(name: str, gaps: bool = True) -> list[RemoteFile]:
 
 def _described(name: str) -> Any:
     """Return what loads a data set, or its class, where settings that it may need are not given."""
-    return DATASETS.build(name.name, name.settings) if isinstance(name, Label) else DATASETS.get(name)
+    return (
+        DATASETS.build(name.name, name.settings) if isinstance(name, Label) else DATASETS.get(name)
+    )
 
 
 def _called(name: str) -> Dataset | Stream:
     """Call what makes a data set, which may be a user's function with faults of its own."""
-    component = DATASETS.build(*((name.name, name.settings) if isinstance(name, Label) else (name, {})))
+    component = DATASETS.build(
+        *((name.name, name.settings) if isinstance(name, Label) else (name, {}))
+    )
     try:
         found = component()
     except (InputError, OSError):
@@ -140,37 +153,50 @@ def _called(name: str) -> Dataset | Stream:
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         what = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"dataset '{name}' failed with {what} ({where.filename}, line {where.lineno})") from error
+        raise InputError(
+            f"dataset '{name}' failed with {what} ({where.filename}, line {where.lineno})"
+        ) from error
     if not isinstance(found, Dataset | Stream):
-        raise InputError(f"dataset '{name}' gave {type(found).__name__}; return a bdl.data.Dataset")
+        raise InputError(
+            f"dataset '{name}' gave {type(found).__name__}; return a bdl.data.Dataset"
+        )
     return found
 
 
 SplitScheme = Literal["published", "first", "other-first", "half", "other-half", "gap", "tail"]
 
 
-def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows: int | None = None) -> Dataset:
+def prepare(
+    dataset: Dataset, split: SplitScheme, standardise: Standardise, rows: int | None = None
+) -> Dataset:
     """Return a data set with the splits and the standardisation of an experiment.
 
-    ``"published"`` keeps the set's own splits. ``"gap"`` are its published gap splits, one for each input, and
-    ``"tail"`` those of `bdl.data.splits.tail_split`. The others make every split the same, so that split numbers are
-    replicates. ``"first"`` is the first of the set's own splits, and under ``"other-first"`` the rows that it tests
-    train and the others are left out. ``"half"`` is half of the rows: permuted by the legacy generator seeded with 1,
-    the second half trains and the first, on which the settings were tuned by hand, is left out (Brownlie 2022, section
-    5.2.2); it trains under ``"other-half"``.
+    ``"published"`` keeps the set's own splits. ``"gap"`` are its published gap splits, one for
+    each input, and ``"tail"`` those of `bdl.data.splits.tail_split`. The others make every split
+    the same, so that split numbers are replicates. ``"first"`` is the first of the set's own
+    splits, and under ``"other-first"`` the rows that it tests train and the others are left out.
+    ``"half"`` is half of the rows: permuted by the legacy generator seeded with 1, the second half
+    trains and the first, on which the settings were tuned by hand, is left out (Brownlie 2022,
+    section 5.2.2); it trains under ``"other-half"``.
 
-    Of the training rows the first `rows` in the order of the split are kept; None keeps all. `InputError` if the data
-    set has no gap splits, or is of images and so has no tails; from the `split` of the result, if it has fewer training
-    rows.
+    Of the training rows the first `rows` in the order of the split are kept; None keeps all.
+    `InputError` if the data set has no gap splits, or is of images and so has no tails; from the
+    `split` of the result, if it has fewer training rows.
     """
     # each split's own parameters, which mean something for its rows as they are
     own = split == "published" and standardise == "none"
-    changed = replace(dataset, standardise=standardise, generating=dataset.generating if own else None)
+    changed = replace(
+        dataset, standardise=standardise, generating=dataset.generating if own else None
+    )
     if split in ("gap", "tail"):
         changed = replace(changed, splits=dataset.d, published=_along_inputs(dataset, split))
     elif split != "published":
-        changed = replace(changed, splits=None, published=partial(_same, _constant(dataset, split)))
-    return changed if rows is None else replace(changed, published=partial(_shortened, changed, rows))
+        changed = replace(
+            changed, splits=None, published=partial(_same, _constant(dataset, split))
+        )
+    return (
+        changed if rows is None else replace(changed, published=partial(_shortened, changed, rows))
+    )
 
 
 def _along_inputs(dataset: Dataset, split: SplitScheme) -> Callable[[int], Split]:

@@ -1,4 +1,7 @@
-"""Arrays, frames, tensors and lists as arrays of numbers; what cannot be one is refused in one line."""
+"""Arrays, frames, tensors and lists as arrays of numbers.
+
+What cannot be one is refused in one line.
+"""
 
 import warnings
 from collections.abc import Sequence
@@ -21,18 +24,26 @@ _LARGEST = 1e100
 def inputs(given: Any, what: str) -> Inputs:
     """Return inputs, which messages call `what`, as float64, (n, d), or as images of uint8.
 
-    Given are numbers, or true and false, in an array, a frame, a tensor or lists, (n, d); or images of uint8, (n, H, W)
-    or (n, C, H, W). Bytes with two axes are a table. `InputError` if the shape is another, there is no row or no
-    column, or a value is not a finite number.
+    Given are numbers, or true and false, in an array, a frame, a tensor or lists, (n, d); or
+    images of uint8, (n, H, W) or (n, C, H, W). Bytes with two axes are a table. `InputError` if
+    the shape is another, there is no row or no column, or a value is not a finite number.
     """
     found = _plain(given, what)
     if found.ndim == 2:
         found = _finite(found, what, columns_of(given))
     elif found.dtype != np.uint8 or found.ndim not in (3, 4):
-        hint = "; reshape(-1, 1) makes one column" if found.ndim == 1 else ", or images of uint8, (n, H, W)"
-        raise InputError(f"{what} is {found.dtype} of shape {found.shape}: give numbers, (n, d){hint}")
+        hint = (
+            "; reshape(-1, 1) makes one column"
+            if found.ndim == 1
+            else ", or images of uint8, (n, H, W)"
+        )
+        raise InputError(
+            f"{what} is {found.dtype} of shape {found.shape}: give numbers, (n, d){hint}"
+        )
     if found.size == 0:
-        raise InputError(f"{what} has no {'rows' if len(found) == 0 else 'columns'}: give at least one")
+        raise InputError(
+            f"{what} has no {'rows' if len(found) == 0 else 'columns'}: give at least one"
+        )
     return found
 
 
@@ -45,7 +56,9 @@ def targets(given: Any, what: str) -> Array:
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
     if found.ndim != 1:
-        raise InputError(f"{what} is {found.dtype} of shape {found.shape}: give one target a row, (n,)")
+        raise InputError(
+            f"{what} is {found.dtype} of shape {found.shape}: give one target a row, (n,)"
+        )
     return _finite(found, what, ())
 
 
@@ -61,10 +74,12 @@ def columns_of(given: Any) -> tuple[str, ...]:
 
 
 def in_order(given: Any, columns: Sequence[str], what: str) -> Any:
-    """Return a frame with its columns in the order of those that were fitted; what has no names stays as it is.
+    """Return a frame with its columns in the order of those that were fitted.
 
-    `InputError` if columns are missing, unknown or there twice; a warning if only the columns that were fitted, or only
-    these, have names, so that the order decides.
+    What has no names stays as it is.
+
+    `InputError` if columns are missing, unknown or there twice; a warning if only the columns that
+    were fitted, or only these, have names, so that the order decides.
     """
     called = columns_of(given)
     if called and columns:
@@ -78,8 +93,16 @@ def in_order(given: Any, columns: Sequence[str], what: str) -> Any:
         return _pandas(given).iloc[:, [called.index(name) for name in columns]]
     unnamed = tuple(map(str, range(len(called or columns))))
     if (called or columns) and (called or tuple(columns)) != unnamed:
-        which = "the columns that were fitted had no names" if called else f"{what} has no names of columns"
-        warnings.warn(f"{which}: columns are taken in order, {_listed(called or columns)}", UserWarning, stacklevel=4)
+        which = (
+            "the columns that were fitted had no names"
+            if called
+            else f"{what} has no names of columns"
+        )
+        warnings.warn(
+            f"{which}: columns are taken in order, {_listed(called or columns)}",
+            UserWarning,
+            stacklevel=4,
+        )
     return given
 
 
@@ -97,7 +120,10 @@ def _plain(given: Any, what: str) -> NDArray[Any]:
     if frame is not None and frame.ndim == 2:
         called = columns_of(frame)
         check_once(called, what)
-        parts = [_of_column(frame.iloc[:, i], f"{what}: column '{name}'") for i, name in enumerate(called)]
+        parts = [
+            _of_column(frame.iloc[:, i], f"{what}: column '{name}'")
+            for i, name in enumerate(called)
+        ]
         found = np.column_stack(parts) if parts else np.empty((len(frame), 0))
     elif frame is not None:
         found = _of_column(frame, what)
@@ -111,7 +137,9 @@ def _plain(given: Any, what: str) -> NDArray[Any]:
         found = _of_objects(found, given, what)
     if found.dtype.kind not in "biuf":
         shown = "text" if found.dtype.kind in "SU" else str(found.dtype)
-        raise InputError(f"{what} is {shown}, not numbers: encode text, dates and categories first")
+        raise InputError(
+            f"{what} is {shown}, not numbers: encode text, dates and categories first"
+        )
     return found
 
 
@@ -123,24 +151,34 @@ def _of_array(given: Any, what: str) -> NDArray[Any]:
         return np.asarray(given)
     except Exception as error:  # whatever foreign types raise when they are converted
         if "inhomogeneous" in str(error):
-            raise InputError(f"{what} has rows of different lengths: give every row as many values") from None
+            raise InputError(
+                f"{what} has rows of different lengths: give every row as many values"
+            ) from None
         reason = " ".join(f"{error}".split())[:100]
-        raise InputError(f"{what} is {type(given).__name__}, not an array of numbers ({reason})") from None
+        raise InputError(
+            f"{what} is {type(given).__name__}, not an array of numbers ({reason})"
+        ) from None
 
 
 def _of_objects(found: NDArray[Any], given: Any, what: str) -> Array:
     """Return numbers that stand in an array of Python objects; texts are never read as numbers."""
     if found.ndim == 0:
-        raise InputError(f"{what} is {type(given).__name__}: give numbers in an array, a frame or lists")
+        raise InputError(
+            f"{what} is {type(given).__name__}: give numbers in an array, a frame or lists"
+        )
     for value in found.ravel():
         if value is None or type(value).__name__ in ("NAType", "NaTType"):
             raise InputError(f"{what} has gaps ({value}): drop or fill those rows")
         if not isinstance(value, Real | Decimal | np.bool_):
-            raise InputError(f"{what} has {short(value)} among its values, which is no number: encode or remove it")
+            raise InputError(
+                f"{what} has {short(value)} among its values, which is no number: encode or remove it"
+            )
     try:
         return found.astype(np.float64)
     except (OverflowError, ValueError, TypeError):
-        raise InputError(f"{what} has numbers beyond {_LARGEST:g}: give them in another unit") from None
+        raise InputError(
+            f"{what} has numbers beyond {_LARGEST:g}: give them in another unit"
+        ) from None
 
 
 def _of_column(column: Any, what: str) -> NDArray[Any]:
@@ -150,13 +188,20 @@ def _of_column(column: Any, what: str) -> NDArray[Any]:
     kind = column.dtype
     if kind.kind == "O" and isinstance(kind, np.dtype):
         return _of_objects(column.to_numpy(), column, what)
-    if kind.name == "category" or is_complex_dtype(kind) or not (is_numeric_dtype(kind) or is_bool_dtype(kind)):
+    if (
+        kind.name == "category"
+        or is_complex_dtype(kind)
+        or not (is_numeric_dtype(kind) or is_bool_dtype(kind))
+    ):
         raise InputError(f"{what} is {kind}, not numbers: encode text, dates and categories first")
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _finite(values: NDArray[Any], what: str, called: Sequence[str]) -> Array:
-    """Return float64; NaN, infinities and numbers that overflow when they are squared are refused with their place."""
+    """Return float64.
+
+    NaN, infinities and numbers that overflow when they are squared are refused with their place.
+    """
     with np.errstate(over="ignore"):
         found = values.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):
@@ -164,10 +209,16 @@ def _finite(values: NDArray[Any], what: str, called: Sequence[str]) -> Array:
     if not bad.any():
         return found
     row, *column = (int(i) for i in np.argwhere(np.atleast_1d(bad))[0])
-    where = f"row {row}" + "".join(f" of column '{called[i]}'" if called else f" of column {i}" for i in column)
+    where = f"row {row}" + "".join(
+        f" of column '{called[i]}'" if called else f" of column {i}" for i in column
+    )
     if np.isfinite(first := np.atleast_1d(found)[row, *column]):
-        raise InputError(f"{what} has {first:g}, in {where}, from 0: give numbers of at most {_LARGEST:g}")
-    raise InputError(f"{what} has NaN or infinite values, the first in {where}, from 0: drop or fill those rows")
+        raise InputError(
+            f"{what} has {first:g}, in {where}, from 0: give numbers of at most {_LARGEST:g}"
+        )
+    raise InputError(
+        f"{what} has NaN or infinite values, the first in {where}, from 0: drop or fill those rows"
+    )
 
 
 def check_once(called: Sequence[str], what: str) -> None:
@@ -178,7 +229,9 @@ def check_once(called: Sequence[str], what: str) -> None:
 
 def _pandas(given: Any) -> Any:
     """Return what is, or can become, a frame or a column of pandas; None for anything else."""
-    if type(given).__module__.partition(".")[0] in ("polars", "pyarrow") and hasattr(given, "to_pandas"):
+    if type(given).__module__.partition(".")[0] in ("polars", "pyarrow") and hasattr(
+        given, "to_pandas"
+    ):
         given = given.to_pandas()
     return given if hasattr(given, "iloc") else None
 

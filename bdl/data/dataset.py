@@ -30,10 +30,12 @@ class Dataset:
     name
         Identifier, as in the registry.
     x
-        Inputs, shape (n, d), numbers of any type in an array, a frame or lists, kept as float64; or images of grey
-        values or colours, uint8, shape (n, H, W) or (n, C, H, W). Bytes of shape (n, d) are numbers of a table.
+        Inputs, shape (n, d), numbers of any type in an array, a frame or lists, kept as float64;
+        or images of grey values or colours, uint8, shape (n, H, W) or (n, C, H, W). Bytes of shape
+        (n, d) are numbers of a table.
     y
-        Targets, shape (n,), kept as float64; for a classification the labels 0, ..., C - 1, each there at least once.
+        Targets, shape (n,), kept as float64; for a classification the labels 0, ..., C - 1, each
+        there at least once.
     task
         What is learnt: a number, or a class.
     splits
@@ -41,38 +43,40 @@ class Dataset:
     published
         Reads published split `i`; None if splits follow `recipe_split`.
     gap
-        Reads published gap split `i`, 0 to d - 1, whose test rows have values of input i between those that train;
-        None if there are none.
+        Reads published gap split `i`, 0 to d - 1, whose test rows have values of input i between
+        those that train; None if there are none.
     standardise
-        What a trial scales by its training rows: inputs and targets, the inputs alone, or nothing. Labels are
-        never scaled: for a classification "both" is the same as "inputs". Images are divided by 255 where inputs are
-        scaled, and by nothing fitted to the rows.
+        What a trial scales by its training rows: inputs and targets, the inputs alone, or nothing.
+        Labels are never scaled: for a classification "both" is the same as "inputs". Images are
+        divided by 255 where inputs are scaled, and by nothing fitted to the rows.
     augment
-        Changes training inputs at random: (M, d) as the model sees them and standard normals (M, k) to (M, d); None
-        leaves them.
+        Changes training inputs at random: (M, d) as the model sees them and standard normals (M,
+        k) to (M, d); None leaves them.
     augment_noise
         Standard normals that `augment` takes for a row, k.
     split_key
         What decides the splits beside the number of rows and the code; part of the checksum.
     origin
-        Digest of what `x` was computed from, if rounding makes it differ between processors; the checksum has it in
-        place of `x`.
+        Digest of what `x` was computed from, if rounding makes it differ between processors; the
+        checksum has it in place of `x`.
     simulated
-        Whether the rows are drawn from a known law. Name, settings and version then say which they are, since sums
-        round differently on other processors.
+        Whether the rows are drawn from a known law. Name, settings and version then say which they
+        are, since sums round differently on other processors.
     generating
-        Of simulated rows, the parameters of a model that the targets of each split were drawn with, (splits, D); None
-        where there are none.
+        Of simulated rows, the parameters of a model that the targets of each split were drawn
+        with, (splits, D); None where there are none.
     columns
-        Names of the d inputs, by which frames are matched at a prediction; those of `x` if it is a frame, and none if
-        they have no names.
+        Names of the d inputs, by which frames are matched at a prediction; those of `x` if it is a
+        frame, and none if they have no names.
     read_as
-        How each column was read, for people: ``"colour: 3 categories"``; empty if there was nothing to decide.
+        How each column was read, for people: ``"colour: 3 categories"``; empty if there was
+        nothing to decide.
 
     Raises
     ------
     InputError
-        If shapes, types or labels are not as said, a value is not finite or masked, or there is no row or column.
+        If shapes, types or labels are not as said, a value is not finite or masked, or there is no
+        row or column.
     """
 
     name: str
@@ -120,7 +124,10 @@ class Dataset:
 
     @property
     def x_unit(self) -> float:
-        """What images are divided by before a model sees them; 1 for inputs that are not images."""
+        """What images are divided by before a model sees them.
+
+        1 for inputs that are not images.
+        """
         return 255.0 if self.images and self.standardise != "none" else 1.0
 
     @property
@@ -132,7 +139,8 @@ class Dataset:
     def checksum(self) -> str:
         """SHA-256 (hex) over the bytes of x, then y, in row order: little-endian float64, and uint8 for images.
 
-        What the splits are made of, where they are made of columns, comes last. `origin` stands for x, if there is one.
+        What the splits are made of, where they are made of columns, comes last. `origin` stands
+        for x, if there is one.
         """
         content = sha256()
         x = np.ascontiguousarray(self.x, dtype="u1" if self.images else "<f8").data
@@ -142,19 +150,28 @@ class Dataset:
         return content.hexdigest()
 
     def split(self, index: int) -> Split:
-        """Return the training and test rows of a split, counted from 0; `InputError` if there is no such split."""
+        """Return the training and test rows of a split, counted from 0.
+
+        `InputError` if there is no such split.
+        """
         if index < 0 or (self.splits is not None and index >= self.splits):
             known = "from 0 up" if self.splits is None else f"0 to {self.splits - 1}"
             raise InputError(f"dataset '{self.name}' has no split {index}; choose {known}")
-        return recipe_split(len(self.y), index) if self.published is None else self.published(index)
+        return (
+            recipe_split(len(self.y), index) if self.published is None else self.published(index)
+        )
 
 
 def _check_labels(name: str, y: NDArray[np.float64]) -> None:
     found = np.unique(y)
     if len(found) < 2:
-        raise InputError(f"dataset '{name}': all labels are the same; a classification needs two classes or more")
+        raise InputError(
+            f"dataset '{name}': all labels are the same; a classification needs two classes or more"
+        )
     if not np.array_equal(found, np.arange(len(found))):
-        shown = ", ".join(f"{label:g}" for label in found[:4]) + (", ..." if len(found) > 4 else "")
+        shown = ", ".join(f"{label:g}" for label in found[:4]) + (
+            ", ..." if len(found) > 4 else ""
+        )
         raise InputError(
             f"dataset '{name}': labels are {shown}; they must be 0 to C - 1 with none left out: "
             "recode them with np.unique(y, return_inverse=True)[1].astype(float)"

@@ -1,7 +1,8 @@
 """Data sets in downloaded files: where these lie, how they get there, their checksums, and what all sets share.
 
-``BDL_DATA_DIR`` is the data directory (default: ``data`` in the working directory). ``BDL_DATA_MIRROR``, a
-directory or an http address with the same layout, is tried before a file's public address.
+``BDL_DATA_DIR`` is the data directory (default: ``data`` in the working directory).
+``BDL_DATA_MIRROR``, a directory or an http address with the same layout, is tried before a file's
+public address.
 """
 
 import errno
@@ -37,9 +38,10 @@ def data_directory() -> Path:
 class RemoteFile:
     """A file of a data set that is downloaded once and verified on every read.
 
-    `path` is where it lies in the data directory and in a mirror, with forward slashes; `sha256` is the hex digest of
-    its content, decompressed. A gzip file is kept as it came, and is decompressed to be read and verified: the same
-    content comes in wrappers that differ from source to source, and some servers take the wrapper off on the way.
+    `path` is where it lies in the data directory and in a mirror, with forward slashes; `sha256`
+    is the hex digest of its content, decompressed. A gzip file is kept as it came, and is
+    decompressed to be read and verified: the same content comes in wrappers that differ from
+    source to source, and some servers take the wrapper off on the way.
     """
 
     dataset: str
@@ -69,7 +71,8 @@ class RemoteFile:
     def read_bytes(self) -> bytes:
         """Return the content of the file; download it if it is missing.
 
-        `InputError` if the file cannot be had, or the cached file is corrupt (it is left as it is).
+        `InputError` if the file cannot be had, or the cached file is corrupt (it is left as it
+        is).
         """
         if not self.target.is_file():
             self.download()
@@ -115,7 +118,9 @@ class RemoteFile:
                 raise _Corrupt(errno.EBADMSG, f"cannot be decompressed ({error})") from None
         found = hashlib.sha256(content).hexdigest()
         if found != self.sha256:
-            raise _Corrupt(errno.EBADMSG, f"expected sha256 {self.sha256[:12]}, found {found[:12]}")
+            raise _Corrupt(
+                errno.EBADMSG, f"expected sha256 {self.sha256[:12]}, found {found[:12]}"
+            )
         return content
 
 
@@ -135,7 +140,10 @@ def workspace(folder: Path) -> TemporaryDirectory[str]:
 
 
 def kept(path: Path, write: Callable[[Path], object]) -> Path:
-    """Return a file; if it is missing, let a function write it, so that it appears whole or not at all."""
+    """Return a file.
+
+    If it is missing, let a function write it, so that it appears whole or not at all.
+    """
     if not path.is_file():
         with workspace(path.parent) as folder:
             part = Path(folder) / path.name
@@ -166,7 +174,8 @@ def _reason(error: OSError) -> str:
 class FileSet(ABC):
     """What is known of a data set before its files are read; calling it loads the data set.
 
-    `about` says in a line what the target is; n, d and splits are the numbers of rows, inputs and published splits.
+    `about` says in a line what the target is; n, d and splits are the numbers of rows, inputs and
+    published splits.
     """
 
     name: str

@@ -26,23 +26,29 @@ _GRADES = 5
 def labelled(folder: Path) -> tuple[list[Path], Array]:
     """Return the pictures of a folder in Kaggle's layout, in the order of its table, and their grades, (n,).
 
-    `InputError` if the layout is another, an identifier comes twice, a grade is out of range, or pictures and table do
-    not belong together; with the count and the first example.
+    `InputError` if the layout is another, an identifier comes twice, a grade is out of range, or
+    pictures and table do not belong together; with the count and the first example.
     """
     import pandas as pd
 
     table, place = folder / "train.csv", folder / "train_images"
     if not table.is_file() or not place.is_dir():
         lacking = "train.csv (id_code,diagnosis) and train_images/"
-        raise InputError(f"dataset '{_APTOS}': {folder} has another layout; it should have {lacking}")
+        raise InputError(
+            f"dataset '{_APTOS}': {folder} has another layout; it should have {lacking}"
+        )
     rows = pd.read_csv(table, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     if not {"id_code", "diagnosis"} <= set(rows.columns) or not len(rows):
-        raise InputError(f"dataset '{_APTOS}': {table} has no rows of id_code,diagnosis: use Kaggle's")
+        raise InputError(
+            f"dataset '{_APTOS}': {table} has no rows of id_code,diagnosis: use Kaggle's"
+        )
     keys, grades = rows["id_code"], rows["diagnosis"]
     files = {file.stem: file for file in place.iterdir() if file.suffix.lower() in _SUFFIXES}
     wrong = ~grades.isin([str(grade) for grade in range(_GRADES)])
     _refuse("identifiers", keys[keys.duplicated()], len(keys), f"come twice in {table}")
-    _refuse("labels", grades[wrong] + " of " + keys[wrong], len(keys), f"are not 0 to {_GRADES - 1}")
+    _refuse(
+        "labels", grades[wrong] + " of " + keys[wrong], len(keys), f"are not 0 to {_GRADES - 1}"
+    )
     _refuse("identifiers", keys[~keys.isin(files.keys())], len(keys), f"have no image in {place}")
     _refuse("images", sorted({*files} - {*keys}), len(files), f"are not in {table}")
     return [files[key] for key in keys], grades.to_numpy(np.float64)
@@ -62,26 +68,30 @@ FOLDER = "BDL_APTOS_DIR"
 
 @dataclass(frozen=True)
 class Aptos2019:
-    """Whether a photograph shows retinopathy to be referred (grade 2 to 4); 3662 images that you download from Kaggle.
+    """Whether a photograph shows retinopathy to be referred (grade 2 to 4).
 
-    The folder with ``train.csv`` and ``train_images/`` is ``BDL_APTOS_DIR``, or ``aptos2019`` in the data directory or
-    the mirror. Five splits into 50 % training, 20 % validation and 30 % test; split i has the seed i. 123 photographs
-    are there twice or more, the same to the pixel, and 30 of them with grades that differ.
+    3662 images that you download from Kaggle.
+
+    The folder with ``train.csv`` and ``train_images/`` is ``BDL_APTOS_DIR``, or ``aptos2019`` in
+    the data directory or the mirror. Five splits into 50 % training, 20 % validation and 30 %
+    test; split i has the seed i. 123 photographs are there twice or more, the same to the pixel,
+    and 30 of them with grades that differ.
 
     Parameters
     ----------
     size
         Height and width in pixels to which images are squeezed; the VIFA paper has 256.
     split
-        ``"random"`` as published; ``"stratified"`` has the shares of the grades in every part; ``"grouped"`` keeps
-        photographs that are the same to the pixel together.
+        ``"random"`` as published; ``"stratified"`` has the shares of the grades in every part;
+        ``"grouped"`` keeps photographs that are the same to the pixel together.
     target
         ``"referable"``, or the ``"grade"`` itself, 0 to 4.
     features
-        Null for the pixels; ``"efficientnet-lite0"`` for 1280 features by that network, trained on ImageNet at a size
-        of 224; ``"efficientnet-lite0-maps"`` for what enters its last stage, (192, 7, 7) at that size, which the model
-        ``module`` may train with the factory ``bdl.models.efficientnet:last_stage``. They need the extra ``vision``,
-        and are computed once, in minutes.
+        Null for the pixels; ``"efficientnet-lite0"`` for 1280 features by that network, trained on
+        ImageNet at a size of 224; ``"efficientnet-lite0-maps"`` for what enters its last stage,
+        (192, 7, 7) at that size, which the model ``module`` may train with the factory
+        ``bdl.models.efficientnet:last_stage``. They need the extra ``vision``, and are computed
+        once, in minutes.
     """
 
     size: Annotated[int, Ge(8)] = 256
@@ -103,16 +113,29 @@ class Aptos2019:
     def __call__(self) -> Dataset:
         """Read the table and decode the images, which takes minutes for Kaggle's own once.
 
-        `InputError` if there is no such folder, what it has is not as it should be, or the weights are not installed.
+        `InputError` if there is no such folder, what it has is not as it should be, or the weights
+        are not installed.
         """
         files, grades = labelled(_folder())
         images = decoded(_APTOS, files, self.size)
         alike = np.arange(len(grades)) if self.split != "grouped" else same_pictures(images)
-        strata = grades.astype(np.int64) if self.split == "stratified" else np.zeros(len(grades), dtype=np.int64)
+        strata = (
+            grades.astype(np.int64)
+            if self.split == "stratified"
+            else np.zeros(len(grades), dtype=np.int64)
+        )
         y = grades if self.target == "grade" else (grades >= 2).astype(np.float64)
-        x, origin = (images, "") if self.features is None else features(_APTOS, images, self.features)
+        x, origin = (
+            (images, "") if self.features is None else features(_APTOS, images, self.features)
+        )
         return Dataset(
-            _APTOS, x, y, "classification", splits=5, published=partial(three_way_split, strata, alike), origin=origin
+            _APTOS,
+            x,
+            y,
+            "classification",
+            splits=5,
+            published=partial(three_way_split, strata, alike),
+            origin=origin,
         )
 
 
@@ -162,11 +185,14 @@ class RetinaMnist:
 def parts_dataset(name: str, content: bytes, target: Literal["referable", "grade"]) -> Dataset:
     """Make a data set of an npz archive as MedMNIST has them.
 
-    It has ``{train,val,test}_images`` of uint8, (n, H, W, 3), and ``{train,val,test}_labels``, (n, 1).
+    It has ``{train,val,test}_images`` of uint8, (n, H, W, 3), and ``{train,val,test}_labels``, (n,
+    1).
     """
     archive = np.load(io.BytesIO(content))
     images = [np.moveaxis(archive[f"{part}_images"], 3, 1) for part in _PARTS]
-    grades = np.concatenate([archive[f"{part}_labels"][:, 0] for part in _PARTS]).astype(np.float64)
+    grades = np.concatenate([archive[f"{part}_labels"][:, 0] for part in _PARTS]).astype(
+        np.float64
+    )
     rows = np.split(np.arange(len(grades)), np.cumsum([len(part) for part in images])[:2])
     y = grades if target == "grade" else (grades >= 2).astype(np.float64)
     split = Split(rows[0], rows[2], rows[1])

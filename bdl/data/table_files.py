@@ -21,7 +21,9 @@ _MONTH = (
     r"nov(?:ember)?|dec(?:ember)?)\.?"
 )
 _DAY = r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\.?,? )?"
-_CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[ap]\.?m\.?)?(?: ?(?:z|utc|gmt|[+-]\d{2}:?\d{2}))?"
+_CLOCK = (
+    r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[ap]\.?m\.?)?(?: ?(?:z|utc|gmt|[+-]\d{2}:?\d{2}))?"
+)
 _UNIT = r"(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s|ms|us|µs|ns)"
 _MONEY = r"(?:[$€£¥₹]|usd|eur|gbp|chf|jpy)"
 _SIGN = r"[+\-\u2212\u2013]?"
@@ -30,8 +32,14 @@ _NUMBER = rf"(?:{_DIGITS}(?:[.,]\d*)?|[.,]\d+)(?:[ed][+\-\u2212]?\d+)?"
 _PATTERNS = [
     ("a date", rf"\d{{4}}([-/.])\d{{1,2}}(?:\1\d{{1,2}})?(?:[t ]{_CLOCK})?"),
     ("a date", rf"\d{{1,2}}([-/.])\d{{1,2}}\1(?:\d{{4}}|\d{{2}})(?:[t ,]+{_CLOCK})?"),
-    ("a date", rf"{_DAY}\d{{1,2}}(?:st|nd|rd|th)?\.?[- ]?{_MONTH}(?:[- ,]+\d{{2,4}})?(?: {_CLOCK})?"),
-    ("a date", rf"{_DAY}{_MONTH}[- ]?\d{{1,2}}(?:st|nd|rd|th)?(?:, ?| )(?:{_CLOCK} )?\d{{4}}(?: {_CLOCK})?"),
+    (
+        "a date",
+        rf"{_DAY}\d{{1,2}}(?:st|nd|rd|th)?\.?[- ]?{_MONTH}(?:[- ,]+\d{{2,4}})?(?: {_CLOCK})?",
+    ),
+    (
+        "a date",
+        rf"{_DAY}{_MONTH}[- ]?\d{{1,2}}(?:st|nd|rd|th)?(?:, ?| )(?:{_CLOCK} )?\d{{4}}(?: {_CLOCK})?",
+    ),
     ("a date", rf"{_MONTH}[- ]?\d{{2,4}}"),
     ("a date", r"\d{4}[- ]?(?:q[1-4]|w\d{1,2}(?:-?\d)?)|q[1-4][- ]?\d{4}"),
     ("a time", _CLOCK),
@@ -44,7 +52,10 @@ _PATTERNS = [
 ]
 _KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS]
 _BLANK = re.compile(r"[\s\u200b\ufeff]+")
-_GROUPS = {mark: re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+(?:[.,]\d*)?") for mark in ",.' "}
+_GROUPS = {
+    mark: re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+(?:[.,]\d*)?")
+    for mark in ",.' "
+}
 
 
 def kind_of(text: str) -> str | None:
@@ -72,7 +83,9 @@ def is_grouped(text: str, mark: str) -> bool:
 
 
 def settings_for(texts: Sequence[str], decimal: str) -> str:
-    """Return the settings of a CSV file with which texts are numbers, ``thousands: ","``; empty if none are known.
+    """Return the settings of a CSV file with which texts are numbers, ``thousands: ","``.
+
+    Empty if none are known.
 
     `decimal` is the decimal point that was tried.
     """
@@ -80,10 +93,18 @@ def settings_for(texts: Sequence[str], decimal: str) -> str:
     odd = [text for text in map(str.strip, texts) if not is_plain(text, decimal)]
     if not odd:
         return ""
-    tried = [f'thousands: "{mark}"' for mark in ",.' " if mark != decimal and all(is_grouped(t, mark) for t in odd)]
-    if all(re.fullmatch(rf"[+-]?\d*{other}\d*(?:e[+-]?\d+)?", text, re.IGNORECASE) for text in odd):
+    tried = [
+        f'thousands: "{mark}"'
+        for mark in ",.' "
+        if mark != decimal and all(is_grouped(t, mark) for t in odd)
+    ]
+    if all(
+        re.fullmatch(rf"[+-]?\d*{other}\d*(?:e[+-]?\d+)?", text, re.IGNORECASE) for text in odd
+    ):
         tried.append(f'decimal: "{other}"')
-    elif not tried and all(re.fullmatch(rf"[+-]?[\d{decimal}]*(?:{other}\d*)?", text) for text in odd):
+    elif not tried and all(
+        re.fullmatch(rf"[+-]?[\d{decimal}]*(?:{other}\d*)?", text) for text in odd
+    ):
         tried.append(f'decimal: "{other}" and thousands: "{decimal}"')
     return " or ".join(tried)
 
@@ -95,8 +116,8 @@ Column = pd.Series
 def read_csv(how: "Csv") -> Frame:
     """Read a file of text.
 
-    `InputError` if there is no such file, it is empty, its header is none, lines have different numbers of values, or a
-    word such as ``NA`` may be a gap or a category.
+    `InputError` if there is no such file, it is empty, its header is none, lines have different
+    numbers of values, or a word such as ``NA`` may be a gap or a category.
     """
     path, encoding = Path(how.path), _encoding(how.encoding)
     if how.thousands == how.decimal:
@@ -121,9 +142,13 @@ def read_csv(how: "Csv") -> Frame:
         )
         gaps = {} if how.gaps is None else {"na_values": ["", *how.gaps], "keep_default_na": False}
         with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # of lines that are longer than the header
+            warnings.simplefilter(
+                "error", pd.errors.ParserWarning
+            )  # of lines that are longer than the header
             table = read(decimal=how.decimal, thousands=how.thousands, **gaps).rename(columns=str)
-            if doubtful := [i for i, name in enumerate(table.columns) if _doubtful(how, table[name])]:
+            if doubtful := [
+                i for i, name in enumerate(table.columns) if _doubtful(how, table[name])
+            ]:
                 raw = read(usecols=doubtful, dtype=str, na_filter=False).rename(columns=str)
                 for name in raw.columns:
                     _check_read(how, table[name], raw[name])
@@ -145,15 +170,22 @@ def read_csv(how: "Csv") -> Frame:
 
 
 def read_parquet(path: Path) -> Frame:
-    """Read a file in the Parquet format; an index that has a name is a column; `InputError` if it cannot be read."""
+    """Read a file in the Parquet format; an index that has a name is a column.
+
+    `InputError` if it cannot be read.
+    """
     from pyarrow.parquet import read_table
 
     try:
         with path.open("rb") as file:
             table = read_table(file)
-        frame: Frame = table.to_pandas(ignore_metadata=True)  # so plain types, whatever wrote the file
+        frame: Frame = table.to_pandas(
+            ignore_metadata=True
+        )  # so plain types, whatever wrote the file
         said = (table.schema.pandas_metadata or {}).get("columns", [])
-        declared = [column["field_name"] for column in said if column["pandas_type"] == "categorical"]
+        declared = [
+            column["field_name"] for column in said if column["pandas_type"] == "categorical"
+        ]
         frame = frame.astype(dict.fromkeys(declared, "category")).rename(columns=str)
     except OSError as error:  # those of pyarrow have no strerror
         raise InputError(f"cannot read {path}: {error.strerror or first_line(error)}") from None
@@ -163,29 +195,41 @@ def read_parquet(path: Path) -> Frame:
 
 
 def _encoding(name: str) -> str:
-    """Return an encoding as Python knows it; that of UTF-8 takes the mark that may stand at the start of a file."""
+    """Return an encoding as Python knows it.
+
+    That of UTF-8 takes the mark that may stand at the start of a file.
+    """
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
-        raise InputError(f"encoding: there is no {short(name)}: say utf-8, latin-1, utf-16 or another") from None
+        raise InputError(
+            f"encoding: there is no {short(name)}: say utf-8, latin-1, utf-16 or another"
+        ) from None
     return "utf-8-sig" if found == "utf-8" else found
 
 
 def _separator(line: str, decimal: str) -> str:
     """Return the mark that a line has most of; commas of numbers are none."""
     others = [mark for mark in ";\t|" if mark in line]
-    numbers = [mark for mark in others if all(kind_of(text) == "a number" for text in line.split(mark))]
+    numbers = [
+        mark for mark in others if all(kind_of(text) == "a number" for text in line.split(mark))
+    ]
     return (numbers or [max(others if decimal == "," and others else ",;\t|", key=line.count)])[0]
 
 
 def _header(path: Path, file: Iterable[str], separator: str) -> list[str]:
-    names = [name.strip() for name in next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])]
+    names = [
+        name.strip()
+        for name in next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
+    ]
     if not any(names):
         raise InputError(f"{path} is empty: give a header and one line a row")
     if twice := [name for name in names if name and names.count(name) > 1]:
         raise InputError(f"{path}: the header has '{twice[0]}' twice: rename one")
     if all(kind_of(name) == "a number" for name in names):
-        raise InputError(f"{path}: the first line has numbers only: say header: false if it is no header")
+        raise InputError(
+            f"{path}: the first line has numbers only: say header: false if it is no header"
+        )
     for i, name in enumerate(names):
         if not name:  # called as pandas does it
             names[i] = f"Unnamed: {i}" + ".1" * (f"Unnamed: {i}" in names)
@@ -198,7 +242,11 @@ def _doubtful(how: "Csv", column: Column) -> bool:
         return False
     if pd.api.types.is_numeric_dtype(column):
         return how.thousands is not None
-    return how.gaps is None and bool(column.isna().any()) and pd.api.types.infer_dtype(column, skipna=True) == "string"
+    return (
+        how.gaps is None
+        and bool(column.isna().any())
+        and pd.api.types.infer_dtype(column, skipna=True) == "string"
+    )
 
 
 def _check_read(how: "Csv", column: Column, raw: Column) -> None:

@@ -25,7 +25,9 @@ Frame = pd.DataFrame
 Column = pd.Series
 
 _CATEGORIES = 100
-"""Different texts of a column that are categories; more are names, or numbers in another notation."""
+"""Different texts of a column that are categories; more are names, or numbers in another
+notation.
+"""
 _DECLARED = 1000
 """Different values of a column that is said to be categories."""
 _FEW = 20
@@ -33,16 +35,37 @@ _FEW = 20
 _SAMPLE = 1000
 """Different texts of a column whose notation is looked at."""
 _UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)*|\s*")
-_PARTS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "holdout", "true", "false"}
-"""Values of a column that say what rows are for, so that they are no names of parts each of which tests."""
+_PARTS = {
+    "train",
+    "training",
+    "test",
+    "testing",
+    "val",
+    "valid",
+    "validation",
+    "dev",
+    "holdout",
+    "true",
+    "false",
+}
+"""Values of a column that say what rows are for, so that they are no names of parts each of which
+tests.
+"""
 
 _LOG = logging.getLogger(__name__)
 
 
 def to_dataset(how: "Table", frame: Frame, target: str) -> Dataset:
-    """Make a data set of columns, one of which is predicted; errors as in `bdl.data.local.Table`."""
+    """Make a data set of columns, one of which is predicted.
+
+    Errors as in `bdl.data.local.Table`.
+    """
     name, splitting = how.called, how.split_column or how.group or how.time
-    _check_names(name, frame.columns, [target, *how.leave_out, *how.categories, *([splitting] if splitting else [])])
+    _check_names(
+        name,
+        frame.columns,
+        [target, *how.leave_out, *how.categories, *([splitting] if splitting else [])],
+    )
     frame = frame.drop(columns=[column for column in how.leave_out if column != target])
     if nameless := [column for column in frame.columns if _UNNAMED.fullmatch(column)]:
         raise InputError(
@@ -50,7 +73,9 @@ def to_dataset(how: "Table", frame: Frame, target: str) -> Dataset:
             f'writes: say leave_out: ["{nameless[0]}"], or name it in the header'
         )
     frame = frame.set_axis(range(1, len(frame) + 1))
-    frame = _without_gaps(name, pd.DataFrame({key: _tidy(name, frame[key]) for key in frame.columns}), how.missing)
+    frame = _without_gaps(
+        name, pd.DataFrame({key: _tidy(name, frame[key]) for key in frame.columns}), how.missing
+    )
     inputs = [column for column in frame.columns if column not in (target, splitting)]
     if not inputs:
         raise InputError(f"{name} has no column of inputs beside '{target}': give at least one")
@@ -61,18 +86,35 @@ def to_dataset(how: "Table", frame: Frame, target: str) -> Dataset:
     if splitting is None:
         return Dataset(name, x, y, task, columns=columns, read_as=tuple(read_as))
     codes, count = _parts(name, how, frame[splitting])
-    published = partial(group_split, codes, how.test_share) if how.group else partial(part_split, codes)
-    kind = "time, whose last rows test" if how.time else f"{codes.max() + 1} {'groups' if how.group else 'parts'}"
+    published = (
+        partial(group_split, codes, how.test_share) if how.group else partial(part_split, codes)
+    )
+    kind = (
+        "time, whose last rows test"
+        if how.time
+        else f"{codes.max() + 1} {'groups' if how.group else 'parts'}"
+    )
     read_as.append(f"{splitting} (split): {kind}")
     return Dataset(
-        name, x, y, task, count, published, split_key=codes.tobytes(), columns=columns, read_as=tuple(read_as)
+        name,
+        x,
+        y,
+        task,
+        count,
+        published,
+        split_key=codes.tobytes(),
+        columns=columns,
+        read_as=tuple(read_as),
     )
 
 
 def _tidy(name: str, column: Column) -> Column:
-    """Return a column as numbers, true and false, dates, or text without white space around it; gaps are NaN.
+    """Return a column as numbers, true and false, dates, or text without white space around it.
 
-    `InputError` if it has something else: lists, mappings, bytes, lengths of time, complex numbers.
+    Gaps are NaN.
+
+    `InputError` if it has something else: lists, mappings, bytes, lengths of time, complex
+    numbers.
     """
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind == "categorical":
@@ -85,9 +127,21 @@ def _tidy(name: str, column: Column) -> Column:
         return column.astype(np.float64)
     if kind == "integer" and column.dtype == object:  # beyond 64 bits
         return column.map(float)
-    if kind in ("integer", "floating", "mixed-integer-float", "boolean", "datetime64", "datetime", "date", "empty"):
+    if kind in (
+        "integer",
+        "floating",
+        "mixed-integer-float",
+        "boolean",
+        "datetime64",
+        "datetime",
+        "date",
+        "empty",
+    ):
         return column
-    said = {"mixed": "lists, mappings or values of several kinds", "timedelta64": "lengths of time"}
+    said = {
+        "mixed": "lists, mappings or values of several kinds",
+        "timedelta64": "lengths of time",
+    }
     raise InputError(
         f"{name}: column '{column.name}' has {said.get(kind, kind)}: make numbers or text of it, or leave it out "
         f'(leave_out: ["{column.name}"])'
@@ -114,12 +168,21 @@ def _without_gaps(name: str, frame: Frame, missing: str) -> Frame:
             "rows have such gaps: fill them, leave the column out, or say missing: drop"
         )
     if bad.all():
-        raise InputError(f"{name} has no rows{' without gaps' if len(frame) else ''}: give one line a row")
+        raise InputError(
+            f"{name} has no rows{' without gaps' if len(frame) else ''}: give one line a row"
+        )
     if bad.any() and parent_process() is None:  # workers load the same file once more
         counts = gaps.sum().loc[lambda count: count > 0].sort_values(ascending=False)
         where = ", ".join(f"{column} ({count})" for column, count in counts.head(5).items())
         more = f" and {len(counts) - 5} more columns" if len(counts) > 5 else ""
-        _LOG.warning("%s: %d of %d rows dropped, which have gaps in %s%s", name, bad.sum(), len(frame), where, more)
+        _LOG.warning(
+            "%s: %d of %d rows dropped, which have gaps in %s%s",
+            name,
+            bad.sum(),
+            len(frame),
+            where,
+            more,
+        )
     return frame[~bad]
 
 
@@ -129,12 +192,18 @@ def _target(how: "Table", column: Column) -> tuple[Task, Array, str]:
     declared = task == "classification" or (task is None and column.name in how.categories)
     numbers = None if declared else _numbers(how, column)
     if task == "regression" and numbers is None:
-        raise InputError(f"{name}: target '{column.name}' is text such as '{column.iloc[0]}': say task: classification")
+        raise InputError(
+            f"{name}: target '{column.name}' is text such as '{column.iloc[0]}': say task: classification"
+        )
     if numbers is not None:
         few = len(values := np.unique(numbers)) <= min(_FEW, len(numbers) / 3) and np.array_equal(
             values, values.round()
         )
-        hint = f", {len(values)} different ones (task: classification makes classes of them)" if few else ""
+        hint = (
+            f", {len(values)} different ones (task: classification makes classes of them)"
+            if few
+            else ""
+        )
         return "regression", numbers, f"numbers{hint}"
     codes, classes = _factorized(column)
     _check_few(how, column, len(classes), declared)
@@ -151,7 +220,11 @@ def _input(how: "Table", column: Column) -> tuple[Array, tuple[str, ...], str]:
     numbers = None if declared else _numbers(how, column)
     if numbers is not None:
         counts = len(numbers) > 2 and np.array_equal(np.diff(numbers), np.ones(len(numbers) - 1))
-        return numbers[:, None], (str(column.name),), "numbers" + (" that count the rows" if counts else "")
+        return (
+            numbers[:, None],
+            (str(column.name),),
+            "numbers" + (" that count the rows" if counts else ""),
+        )
     codes, categories = _factorized(column)
     _check_few(how, column, len(categories), declared)
     names = tuple(f"{column.name}={category}" for category in categories)
@@ -174,11 +247,15 @@ def _numbers(how: "Table", column: Column) -> Array | None:
     if isinstance(column.dtype, pd.CategoricalDtype) or kind == "boolean":
         return None
     if kind in ("datetime64", "datetime", "date"):
-        raise InputError(f"{how.called}: column '{column.name}' has dates: leave it out, or split by it (time)")
+        raise InputError(
+            f"{how.called}: column '{column.name}' has dates: leave it out, or split by it (time)"
+        )
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(np.float64)
     decimal, texts = getattr(how, "decimal", None), column.unique()
-    if decimal and all(is_plain(text, decimal) for text in texts):  # the rows with other texts were dropped
+    if decimal and all(
+        is_plain(text, decimal) for text in texts
+    ):  # the rows with other texts were dropped
         return column.str.replace(decimal, ".").to_numpy(np.float64)
     kinds = pd.Series({text: kind_of(text) for text in texts[:_SAMPLE]}, dtype=object)
     if max(kinds.notna().mean(), column.map(kinds).notna().mean()) < 0.5:
@@ -199,7 +276,11 @@ def _refuse(how: "Table", column: Column, kinds: Column, decimal: str | None) ->
         cure = f"store it as numbers, leave it out, or {categories}"
     else:
         settings = settings_for(list(texts), decimal)
-        cure = f"say {settings}" if settings else f"write plain numbers, without signs, or {categories}"
+        cure = (
+            f"say {settings}"
+            if settings
+            else f"write plain numbers, without signs, or {categories}"
+        )
     if len(odd):
         raise InputError(
             f"{how.called}: column '{name}' has text that is {kind}, {odd.iloc[0][:40]!r} in row {odd.index[0]}: {cure}"
@@ -227,7 +308,10 @@ def _check_few(how: "Table", column: Column, count: int, declared: bool) -> None
 
 
 def _parts(name: str, how: "Table", column: Column) -> tuple[Rows, int | None]:
-    """Number the parts of the rows, and say how many of them test, from 0 on; None for groups, of which some do."""
+    """Number the parts of the rows, and say how many of them test, from 0 on.
+
+    None for groups, of which some do.
+    """
     if how.time:
         last = max(1, round(how.test_share * len(column)))
         parts, count = np.ones(len(column), dtype=np.int64), 1
@@ -235,7 +319,9 @@ def _parts(name: str, how: "Table", column: Column) -> tuple[Rows, int | None]:
     elif how.split_column and set(column) == {"train", "test"}:
         parts, count = np.asarray(column == "train", dtype=np.int64), 1
     else:
-        if how.split_column and (said := [value for value in column.unique() if str(value).strip().lower() in _PARTS]):
+        if how.split_column and (
+            said := [value for value in column.unique() if str(value).strip().lower() in _PARTS]
+        ):
             raise InputError(
                 f"{name}: column '{column.name}' has '{short(said[0])}' beside other values than train and test: write "
                 "train and test alone, or names of parts, each of which tests once"
@@ -243,7 +329,9 @@ def _parts(name: str, how: "Table", column: Column) -> tuple[Rows, int | None]:
         parts = pd.factorize(column, sort=True)[0].astype(np.int64)
         count = int(parts.max()) + 1
     if parts.min() == parts.max():
-        raise InputError(f"{name}: column '{column.name}' leaves no rows to train on: split by another")
+        raise InputError(
+            f"{name}: column '{column.name}' leaves no rows to train on: split by another"
+        )
     return parts, None if how.group else count
 
 
@@ -251,6 +339,10 @@ def _moments(name: str, column: Column) -> NDArray[np.float64]:
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column, dtype=np.float64)
     try:
-        return np.asarray(pd.to_datetime(column, utc=True, format="ISO8601").astype("int64"), dtype=np.float64)
+        return np.asarray(
+            pd.to_datetime(column, utc=True, format="ISO8601").astype("int64"), dtype=np.float64
+        )
     except (ValueError, TypeError) as error:
-        raise InputError(f"{name}: column '{column.name}' has no dates or numbers ({first_line(error)})") from None
+        raise InputError(
+            f"{name}: column '{column.name}' has no dates or numbers ({first_line(error)})"
+        ) from None

@@ -1,8 +1,8 @@
 """Data of known parameters, drawn at random: sparse teachers (Mata 2018, section 4.3), draws of a prior, and factor
 models.
 
-The thesis counts how many of the learnt parameters are as small as the teacher's zeros. It prints neither the number of
-rows of the linear problem nor seeds; what is chosen here are defaults.
+The thesis counts how many of the learnt parameters are as small as the teacher's zeros. It prints
+neither the number of rows of the linear problem nor seeds; what is chosen here are defaults.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,16 +29,18 @@ _DRAWS = 5
 
 @dataclass(frozen=True)
 class SparseLinear:
-    """y = x . w + noise with 1000 weights, of which 990 are zero and 10 uniform on [30, 60]; split i is draw i.
+    """y = x . w + noise with 1000 weights, of which 990 are zero and 10 uniform on [30, 60].
 
-    Inputs are N(2, 4) and the noise N(0, 3), by variance. Draw i seeds NumPy's generator with i and takes places and
-    values of the weights, inputs and noise in this order. 250 rows test.
+    Split i is draw i.
+
+    Inputs are N(2, 4) and the noise N(0, 3), by variance. Draw i seeds NumPy's generator with i
+    and takes places and values of the weights, inputs and noise in this order. 250 rows test.
 
     Parameters
     ----------
     rows
-        Rows that train. The thesis does not print them; with 250 the least-norm weights are as large as the Gaussian
-        posterior's that it describes, the largest 10 to 15.
+        Rows that train. The thesis does not print them; with 250 the least-norm weights are as
+        large as the Gaussian posterior's that it describes, the largest 10 to 15.
     """
 
     rows: Count = 250
@@ -48,7 +50,9 @@ class SparseLinear:
         return self._draw(index)[0]
 
     def __call__(self) -> Dataset:
-        return joined("sparse_linear", self.rows, [self._draw(index)[1:] for index in range(_DRAWS)])
+        return joined(
+            "sparse_linear", self.rows, [self._draw(index)[1:] for index in range(_DRAWS)]
+        )
 
     def _draw(self, index: int) -> tuple[Array, Array, Array]:
         generator = np.random.default_rng(index)
@@ -60,11 +64,14 @@ class SparseLinear:
 
 @dataclass(frozen=True)
 class SparseNetwork:
-    """y = f(x) + noise with a teacher of which only one unit of each hidden layer does anything; split i is draw i.
+    """y = f(x) + noise with a teacher of which only one unit of each hidden layer does anything.
 
-    200 inputs N(0, 1), two hidden layers of 200 rectified units, one output. All weights are zero but those into the
-    last unit of each hidden layer, uniform on [4, 6], and those of the output, uniform on [-0.1, 0.1]; no biases. Draw
-    i seeds NumPy's generator with i and takes weights layer by layer, inputs and noise. 220 rows train and 220 test.
+    Split i is draw i.
+
+    200 inputs N(0, 1), two hidden layers of 200 rectified units, one output. All weights are zero
+    but those into the last unit of each hidden layer, uniform on [4, 6], and those of the output,
+    uniform on [-0.1, 0.1]; no biases. Draw i seeds NumPy's generator with i and takes weights
+    layer by layer, inputs and noise. 220 rows train and 220 test.
 
     Parameters
     ----------
@@ -91,17 +98,28 @@ class SparseNetwork:
         x = f = generator.normal(size=(440, 200))
         for layer in hidden:
             f = np.maximum(f @ layer.T, 0)
-        return (*hidden, last), x, (f @ last.T)[:, 0] + generator.normal(0, self.noise**0.5, len(x))
+        return (
+            (*hidden, last),
+            x,
+            (f @ last.T)[:, 0] + generator.normal(0, self.noise**0.5, len(x)),
+        )
 
 
 def joined(
-    name: str, train: int, draws: list[tuple[Array, Array]], task: Task = "regression", first: int = 0
+    name: str,
+    train: int,
+    draws: list[tuple[Array, Array]],
+    task: Task = "regression",
+    first: int = 0,
 ) -> Dataset:
     """Make a data set whose split i is draw i, inputs and targets: the first `train` rows train, the others test.
 
     Before that, the `first` rows of each draw become its last.
     """
-    x, y = (np.concatenate([np.roll(own, -first, axis=0) for own in parts]) for parts in zip(*draws, strict=True))
+    x, y = (
+        np.concatenate([np.roll(own, -first, axis=0) for own in parts])
+        for parts in zip(*draws, strict=True)
+    )
     published = partial(_split, train, len(draws[0][1]))
     return Dataset(name, x, y, task, splits=len(draws), published=published, simulated=True)
 
@@ -118,10 +136,11 @@ _TESTED = 10
 class PriorDraws:
     """Targets of a linear model, or of a network of tanh units, with parameters N(0, 1 / prior_precision).
 
-    Numbers are N(f(x), 1 / noise_precision), and labels are 1 with probability sigmoid(f(x)). The inputs are standard
-    normal, with one correlation of all pairs. Draw i, which is split i, seeds NumPy's generator with i and takes the
-    parameters, and then row by row noise and inputs; ten rows test. A fit of the model that the data are from has the
-    same biases, units and precisions, and ``standardise: none``.
+    Numbers are N(f(x), 1 / noise_precision), and labels are 1 with probability sigmoid(f(x)). The
+    inputs are standard normal, with one correlation of all pairs. Draw i, which is split i, seeds
+    NumPy's generator with i and takes the parameters, and then row by row noise and inputs; ten
+    rows test. A fit of the model that the data are from has the same biases, units and precisions,
+    and ``standardise: none``.
 
     Parameters
     ----------
@@ -152,11 +171,16 @@ class PriorDraws:
 
     def __call__(self) -> Dataset:
         drawn = [self._draw(index) for index in range(self.draws)]
-        data = joined("prior_draws", self.rows, [(x, y) for _, x, y in drawn], self.task, first=_TESTED)
+        data = joined(
+            "prior_draws", self.rows, [(x, y) for _, x, y in drawn], self.task, first=_TESTED
+        )
         return replace(data, generating=np.stack([theta for theta, *_ in drawn]))
 
     def _draw(self, index: int) -> tuple[Array, Array, Array]:
-        """Return parameters, inputs and targets; the rows that test come first, so that more rows are the same ones."""
+        """Return parameters, inputs and targets.
+
+        The rows that test come first, so that more rows are the same ones.
+        """
         model = Mlp(self.hidden, "tanh") if self.hidden else Linear()
         generator = np.random.default_rng(index)
         theta = generator.normal(0, self.prior_precision**-0.5, model.dim(self.inputs, 1))
@@ -171,33 +195,42 @@ class PriorDraws:
 
 
 def factor_model(
-    seed: int, dim: int, latent_dim: int, spectrum: tuple[float, float], scaling: Literal["rows", "columns"] = "rows"
+    seed: int,
+    dim: int,
+    latent_dim: int,
+    spectrum: tuple[float, float],
+    scaling: Literal["rows", "columns"] = "rows",
 ) -> FactorAnalysis:
     """Draw a model N(c, F F^T + diag(psi)), float32, with K = `latent_dim` below D = `dim`.
 
-    c is standard normal, V has the leading eigenvectors of M M^T with a standard-normal D x D matrix M, the s^2 are
-    uniform on `spectrum`, and psi is uniform on (0, max s^2). PyTorch's generator draws c, M, s^2 and psi in this
-    order.
+    c is standard normal, V has the leading eigenvectors of M M^T with a standard-normal D x D
+    matrix M, the s^2 are uniform on `spectrum`, and psi is uniform on (0, max s^2). PyTorch's
+    generator draws c, M, s^2 and psi in this order.
 
-    ``"rows"`` is F = diag(s) V with D values s, as the published code has it; ``"columns"`` is F = V diag(s) with K
-    values, as the thesis's argument about conditioning suggests.
+    ``"rows"`` is F = diag(s) V with D values s, as the published code has it; ``"columns"`` is F =
+    V diag(s) with K values, as the thesis's argument about conditioning suggests.
     """
     generator = torch.Generator().manual_seed(seed)
     loc = torch.randn(dim, generator=generator)
     square = torch.randn(dim, dim, generator=generator)
     leading = torch.linalg.eigh(square @ square.T).eigenvectors.flip(1)[:, :latent_dim]
-    variances = torch.empty(dim if scaling == "rows" else latent_dim).uniform_(*spectrum, generator=generator)
+    variances = torch.empty(dim if scaling == "rows" else latent_dim).uniform_(
+        *spectrum, generator=generator
+    )
     factors = (variances.sqrt() * leading.T).T if scaling == "rows" else variances.sqrt() * leading
     diag = torch.empty(dim).uniform_(0, float(variances.max()), generator=generator)
     return FactorAnalysis(loc, factors.contiguous(), diag)
 
 
-def observations(models: Sequence[FactorAnalysis], seed: int, count: int, block: int) -> Iterator[Tensor]:
+def observations(
+    models: Sequence[FactorAnalysis], seed: int, count: int, block: int
+) -> Iterator[Tensor]:
     """Draw theta = c + F h + psi^{1/2} o z from each of S models, with the same h and z for all: (S, block, D) each.
 
-    The generator draws all h, (count, K), and then all z, (count, D). The published runs gave it the seed of the model,
-    so that the first h repeat the normals of c and M; models that differ in their spectrum alone then have the same h
-    and z. A `block` that is a multiple of 16 makes the values independent of it.
+    The generator draws all h, (count, K), and then all z, (count, D). The published runs gave it
+    the seed of the model, so that the first h repeat the normals of c and M; models that differ in
+    their spectrum alone then have the same h and z. A `block` that is a multiple of 16 makes the
+    values independent of it.
     """
     generator = torch.Generator().manual_seed(seed)
     h = torch.randn(count, models[0].rank, generator=generator)

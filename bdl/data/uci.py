@@ -1,8 +1,11 @@
-"""Tables of the UCI repository: regressions, two-class sets in LIBSVM's files; and one that scikit-learn brings.
+"""Tables of the UCI repository: regressions, two-class sets in LIBSVM's files.
 
-The gap splits are those of Foong et al. (2019), "'In-between' uncertainty in Bayesian neural networks", in the files of
-Antorán et al. (2020). Split i tests about a third of the rows, the middle one by input i. Sorting does not give these
-rows where values are equal, so that they are read and never derived.
+And one that scikit-learn brings.
+
+The gap splits are those of Foong et al. (2019), "'In-between' uncertainty in Bayesian neural
+networks", in the files of Antorán et al. (2020). Split i tests about a third of the rows, the
+middle one by input i. Sorting does not give these rows where values are equal, so that they are
+read and never derived.
 """
 
 from dataclasses import dataclass, replace
@@ -82,7 +85,9 @@ class UciSet(FileSet):
     def _gap_file(self, index: int) -> RemoteFile:
         file = f"index_test_{index}.txt"
         path = f"uci_gap/{self.name}/{file}"
-        return RemoteFile(self.name, path, f"{GAPS_URL}/{self.name}/data/{file}", _checksums()[path])
+        return RemoteFile(
+            self.name, path, f"{GAPS_URL}/{self.name}/data/{file}", _checksums()[path]
+        )
 
 
 def _rows(file: RemoteFile) -> Rows:
@@ -91,20 +96,45 @@ def _rows(file: RemoteFile) -> Rows:
 
 @cache
 def _checksums() -> dict[str, str]:
-    """Digests by ``folder/file``, of gap splits by path; the shipped text is in the format of ``sha256sum``."""
+    """Digests by ``folder/file``, of gap splits by path.
+
+    The shipped text is in the format of ``sha256sum``.
+    """
     lines = Path(__file__).with_name("uci.sha256").read_text().splitlines()
     return {file: digest for digest, file in map(str.split, lines)}
 
 
-boston = UciSet("boston", "median house value of Boston suburbs, 1000 USD", 506, 13, 20, "bostonHousing")
+boston = UciSet(
+    "boston", "median house value of Boston suburbs, 1000 USD", 506, 13, 20, "bostonHousing"
+)
 concrete = UciSet("concrete", "compressive strength of concrete, MPa", 1030, 8, 20, "concrete")
 energy = UciSet("energy", "heating load of buildings, kWh/m2", 768, 8, 20, "energy")
-kin8nm = UciSet("kin8nm", "distance of a simulated robot arm's end from a target", 8192, 8, 20, "kin8nm")
-naval = UciSet("naval", "compressor decay coefficient of a gas turbine", 11934, 16, 20, "naval-propulsion-plant")
-power = UciSet("power", "hourly electrical output of a power plant, MW", 9568, 4, 20, "power-plant")
-protein = UciSet("protein", "RMSD of decoy protein structures, angstrom", 45730, 9, 5, "protein-tertiary-structure")
+kin8nm = UciSet(
+    "kin8nm", "distance of a simulated robot arm's end from a target", 8192, 8, 20, "kin8nm"
+)
+naval = UciSet(
+    "naval",
+    "compressor decay coefficient of a gas turbine",
+    11934,
+    16,
+    20,
+    "naval-propulsion-plant",
+)
+power = UciSet(
+    "power", "hourly electrical output of a power plant, MW", 9568, 4, 20, "power-plant"
+)
+protein = UciSet(
+    "protein",
+    "RMSD of decoy protein structures, angstrom",
+    45730,
+    9,
+    5,
+    "protein-tertiary-structure",
+)
 wine = UciSet("wine", "quality score of red wines, 0 to 10", 1599, 11, 20, "wine-quality-red")
-yacht = UciSet("yacht", "residuary resistance of sailing yachts, per unit weight", 308, 6, 20, "yacht")
+yacht = UciSet(
+    "yacht", "residuary resistance of sailing yachts, per unit weight", 308, 6, 20, "yacht"
+)
 
 
 LIBSVM_URL = "https://raw.githubusercontent.com/aaronpmishkin/SLANG/2563276dedf4d18c77f3195e8645d3133be8d14c/code/matlab/datasets"
@@ -112,7 +142,9 @@ LIBSVM_URL = "https://raw.githubusercontent.com/aaronpmishkin/SLANG/2563276dedf4
 
 @dataclass(frozen=True)
 class LibsvmSet(FileSet):
-    """One row of the table below; the larger of the two labels in the file is 1, and there is no column of ones.
+    """One row of the table below.
+
+    The larger of the two labels in the file is 1, and there is no column of ones.
 
     Parameters
     ----------
@@ -130,13 +162,16 @@ class LibsvmSet(FileSet):
 
     @property
     def files(self) -> list[RemoteFile]:
-        return [RemoteFile(self.name, f"libsvm/{self.file}", f"{LIBSVM_URL}/{self.file}", self.sha256)]
+        return [
+            RemoteFile(self.name, f"libsvm/{self.file}", f"{LIBSVM_URL}/{self.file}", self.sha256)
+        ]
 
     def table(self) -> tuple[Array, Array]:
         """Read the training part and then the test part, if there is one."""
         from scipy.io import loadmat
 
-        content = loadmat(BytesIO(self.files[0].read_bytes()))  # type: ignore[arg-type]  # the stubs know paths only
+        # the stubs know paths only
+        content = loadmat(BytesIO(self.files[0].read_bytes()))  # type: ignore[arg-type]
         ends = [end for end in ("", "_te") if f"X{end}" in content]
         parts = [content[f"X{end}"].toarray(order="C") for end in ends]
         labels = np.concatenate([content[f"y{end}"].ravel() for end in ends])
@@ -147,7 +182,11 @@ class LibsvmSet(FileSet):
 
     def split(self, index: int) -> Split:
         """Return the published part, or halves: split i has the seed i + 1."""
-        return half_split(self.n, index + 1) if self.train is None else leading_split(self.n, self.train)
+        return (
+            half_split(self.n, index + 1)
+            if self.train is None
+            else leading_split(self.n, self.train)
+        )
 
 
 australian = LibsvmSet(
@@ -177,7 +216,8 @@ a1a = LibsvmSet(
 def diabetes() -> Dataset:
     """Disease progression after one year of 442 diabetes patients, 10 inputs, in original units.
 
-    Efron, Hastie, Johnstone and Tibshirani (2004), "Least angle regression"; shipped with scikit-learn.
+    Efron, Hastie, Johnstone and Tibshirani (2004), "Least angle regression"; shipped with
+    scikit-learn.
     """
     from sklearn.datasets import load_diabetes
 

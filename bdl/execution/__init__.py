@@ -1,6 +1,7 @@
 """Where groups run: in the calling process, or in a pool of spawned processes that outlives its workers.
 
-Nothing heavy is imported here, since a worker limits its threads before it imports anything that has threads.
+Nothing heavy is imported here, since a worker limits its threads before it imports anything that
+has threads.
 """
 
 import multiprocessing
@@ -35,15 +36,23 @@ class OverTime(Exception):
 
 
 class WorkerPool:
-    """Workers for tasks; here the calling process, whose cores serve one batched program; Ctrl-C passes through."""
+    """Workers for tasks; here the calling process, whose cores serve one batched program.
+
+    Ctrl-C passes through.
+    """
 
     @property
     def size(self) -> int:
         """Tasks that they take at a time."""
         return 1
 
-    def submit(self, task: Task, argument: Any, report: Report, seconds: float | None = None) -> "Future[Any]":
-        """Start ``task(argument, report)``; what takes longer than so many seconds is ended, if anybody can do so."""
+    def submit(
+        self, task: Task, argument: Any, report: Report, seconds: float | None = None
+    ) -> "Future[Any]":
+        """Start ``task(argument, report)``.
+
+        What takes longer than so many seconds is ended, if anybody can do so.
+        """
         future: Future[Any] = Future()
         try:
             future.set_result(task(argument, report))
@@ -73,7 +82,9 @@ class Processes(WorkerPool):
         """Number of processes."""
         return len(self._counts)
 
-    def submit(self, task: Task, argument: Any, report: Report, seconds: float | None = None) -> "Future[Any]":
+    def submit(
+        self, task: Task, argument: Any, report: Report, seconds: float | None = None
+    ) -> "Future[Any]":
         """Start the task in a process; reports come with `collect`."""
         future: Future[Any] = self._pool.schedule(_task, (task, argument), timeout=seconds)
         return future
@@ -86,7 +97,9 @@ class Processes(WorkerPool):
             return future.result()
         except ProcessExpired as error:
             code = error.exitcode if error.exitcode is not None else 0
-            what = f"signal {-code}, perhaps for want of memory" if code < 0 else f"exit code {code}"
+            what = (
+                f"signal {-code}, perhaps for want of memory" if code < 0 else f"exit code {code}"
+            )
             raise LostWorker(f"its worker process died ({what})") from None
         except TimeoutError:
             raise OverTime from None
@@ -99,11 +112,14 @@ class Processes(WorkerPool):
 
 
 @contextmanager
-def worker_pool(jobs: int, devices: Sequence[str] = (), apart: bool = False) -> Iterator[WorkerPool]:
+def worker_pool(
+    jobs: int, devices: Sequence[str] = (), apart: bool = False
+) -> Iterator[WorkerPool]:
     """Make a worker pool: the calling process for one job, else so many spawned processes, which share the cores.
 
-    The numbers are the same. Workers end with the block, at once if it raises. They share the GPUs that are given as
-    ``CUDA_VISIBLE_DEVICES`` names them. `apart` gives one job a process of its own as well, which can be ended.
+    The numbers are the same. Workers end with the block, at once if it raises. They share the GPUs
+    that are given as ``CUDA_VISIBLE_DEVICES`` names them. `apart` gives one job a process of its
+    own as well, which can be ended.
     """
     if jobs == 1 and not apart:
         yield WorkerPool()
@@ -112,7 +128,9 @@ def worker_pool(jobs: int, devices: Sequence[str] = (), apart: bool = False) -> 
 
     context = multiprocessing.get_context("spawn")
     pids, counts = context.Array("l", jobs), context.RawArray("q", jobs)
-    pool = ProcessPool(jobs, context=context, initializer=_begin, initargs=(pids, counts, tuple(devices)))
+    pool = ProcessPool(
+        jobs, context=context, initializer=_begin, initargs=(pids, counts, tuple(devices))
+    )
     try:
         yield Processes(pool, counts)
     except BaseException:
@@ -149,7 +167,9 @@ def _begin(pids: Any, counts: Any, devices: Sequence[str]) -> None:
 def _claim(pids: Any) -> int:
     held = pids.get_lock().acquire(timeout=_PATIENCE)
     try:
-        place = next((place for place, pid in enumerate(pids.get_obj()) if not pid or not _lives(pid)), 0)
+        place = next(
+            (place for place, pid in enumerate(pids.get_obj()) if not pid or not _lives(pid)), 0
+        )
         pids.get_obj()[place] = os.getpid()
         return place
     finally:

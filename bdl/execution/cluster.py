@@ -1,6 +1,7 @@
 """Groups on the workers of a Dask cluster, which one names by its address or has SLURM start.
 
-Workers have the package and the data files; what they have is held against what is here before and with every group.
+Workers have the package and the data files; what they have is held against what is here before and
+with every group.
 """
 
 import logging
@@ -33,7 +34,9 @@ _PATIENCE = 60.0
 _KEPT = "what is done is kept, and the same command goes on from here"
 _GONE = InputError(f"the Dask scheduler is gone; {_KEPT}")
 _LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
-"""Those that have levels of their own; they tell of lost connections with tracebacks, where one line is enough."""
+"""Those that have levels of their own; they tell of lost connections with tracebacks, where one
+line is enough.
+"""
 _PACKAGES = ("bdl-bench", "torch", "numpy")
 
 
@@ -41,10 +44,10 @@ _PACKAGES = ("bdl-bench", "torch", "numpy")
 def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator[WorkerPool]:
     """Make a worker pool for cells: processes of this machine, or the workers of a cluster.
 
-    Several processes have a GPU each where there are several. The executor is ``dask:ADDRESS`` of a scheduler;
-    ``slurm:FILE``, settings of ``dask_jobqueue.SLURMCluster`` and the number of ``jobs`` as YAML; empty for this
-    machine. `InputError` if there is no such executor, its packages are missing, nobody answers, or workers have other
-    versions.
+    Several processes have a GPU each where there are several. The executor is ``dask:ADDRESS`` of
+    a scheduler; ``slurm:FILE``, settings of ``dask_jobqueue.SLURMCluster`` and the number of
+    ``jobs`` as YAML; empty for this machine. `InputError` if there is no such executor, its
+    packages are missing, nobody answers, or workers have other versions.
     """
     if not executor:
         on_gpus = jobs > 1 and any(cell.device == "cuda" for cell in cells)
@@ -59,8 +62,12 @@ def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator
     try:
         import distributed  # noqa: F401
     except ImportError:
-        raise InputError(f"--executor {executor} needs more packages: pip install 'bdl-bench[dask]'") from None
-    for name in _LOGGERS:  # for good, since they also tell of what is cleared away when the program ends
+        raise InputError(
+            f"--executor {executor} needs more packages: pip install 'bdl-bench[dask]'"
+        ) from None
+    for (
+        name
+    ) in _LOGGERS:  # for good, since they also tell of what is cleared away when the program ends
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with connections[kind](where) as client:
         _check(client, where)
@@ -68,7 +75,10 @@ def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator
 
 
 class DaskCrew(WorkerPool):
-    """Workers of a Dask cluster; the scheduler gives a group to another worker where one is lost."""
+    """Workers of a Dask cluster.
+
+    The scheduler gives a group to another worker where one is lost.
+    """
 
     def __init__(self, client: "Client") -> None:
         self._client, self._done = client, SimpleQueue[int]()
@@ -78,7 +88,8 @@ class DaskCrew(WorkerPool):
     def size(self) -> int:
         """One group for each thread of the workers, and one that waits so that none is idle.
 
-        `InputError` if the scheduler is gone, or no worker has been there for a minute: what is done is kept.
+        `InputError` if the scheduler is gone, or no worker has been there for a minute: what is
+        done is kept.
         """
         if time.monotonic() - self._asked > _ASK_EVERY:
             with _gone():
@@ -87,10 +98,14 @@ class DaskCrew(WorkerPool):
             if self._threads:
                 self._seen = self._asked
             elif self._asked - self._seen > _PATIENCE:
-                raise InputError(f"the Dask scheduler has had no worker for {_PATIENCE:.0f} seconds; {_KEPT}")
+                raise InputError(
+                    f"the Dask scheduler has had no worker for {_PATIENCE:.0f} seconds; {_KEPT}"
+                )
         return 2 * max(1, self._threads)
 
-    def submit(self, task: Task, argument: Group, report: Report, seconds: float | None = None) -> "Future[Any]":
+    def submit(
+        self, task: Task, argument: Group, report: Report, seconds: float | None = None
+    ) -> "Future[Any]":
         """Start the task on a worker; what it did is reported when it has ended."""
         hashes = [fit_hash(cell) for cell, _ in argument.members]
         with _gone():
@@ -138,7 +153,10 @@ def _gone() -> Iterator[None]:
 
 
 def _there(task: Task, group: Group, hashes: Sequence[str]) -> tuple[Any, int]:
-    """Run a group on a worker whose code and data are those of the caller; give what it made, and what that was."""
+    """Run a group on a worker whose code and data are those of the caller.
+
+    Give what it made, and what that was.
+    """
     for (cell, _), expected in zip(group.members, hashes, strict=True):
         if fit_hash(cell) != expected:
             raise InputError(
@@ -165,11 +183,15 @@ def _dask(address: str) -> "Iterator[Client]":
 @contextmanager
 def _slurm(file: str) -> "Iterator[Client]":
     if shutil.which("sbatch") is None:
-        raise InputError(f"--executor slurm:{file}: there is no sbatch here; start the run where jobs are submitted")
+        raise InputError(
+            f"--executor slurm:{file}: there is no sbatch here; start the run where jobs are submitted"
+        )
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError:
-        raise InputError(f"--executor slurm:{file} needs more packages: pip install 'bdl-bench[dask]'") from None
+        raise InputError(
+            f"--executor slurm:{file} needs more packages: pip install 'bdl-bench[dask]'"
+        ) from None
     settings = _settings(Path(file))
     jobs = settings.pop("jobs", 1)
     with SLURMCluster(**settings) as cluster:
@@ -199,12 +221,18 @@ def _check(client: "Client", where: str) -> None:
     with _gone():
         found: Mapping[str, Mapping[str, str]] = client.run(versions)
     if not found:
-        raise InputError(f"the scheduler at {where} has no workers: start some with dask worker {where}")
+        raise InputError(
+            f"the scheduler at {where} has no workers: start some with dask worker {where}"
+        )
     for worker, theirs in found.items():
         if other := [
-            f"{name} {theirs.get(name)} (here {own})" for name, own in here.items() if theirs.get(name) != own
+            f"{name} {theirs.get(name)} (here {own})"
+            for name, own in here.items()
+            if theirs.get(name) != own
         ]:
-            raise InputError(f"the worker {worker} has {', '.join(other)}: give it the same versions")
+            raise InputError(
+                f"the worker {worker} has {', '.join(other)}: give it the same versions"
+            )
 
 
 def versions() -> dict[str, str]:

@@ -33,7 +33,9 @@ def kept(posterior: Posterior) -> dict[str, str]:
     if not is_predictive(posterior):
         return {}
     certificate: str | None = getattr(posterior, "certificate", None)
-    what = {KEPT: "predictions at the test rows" if isinstance(posterior, Answer) else "a predictive"}
+    what = {
+        KEPT: "predictions at the test rows" if isinstance(posterior, Answer) else "a predictive"
+    }
     return what | ({CERTIFICATE: certificate} if certificate else {})
 
 
@@ -43,7 +45,10 @@ def is_finite(posterior: Posterior) -> bool:
 
 
 class Log:
-    """Scores at recorded counts, by member, and the seconds of training they took; of a `text` if that is not empty."""
+    """Scores at recorded counts, by member, and the seconds of training they took.
+
+    Of a `text` if that is not empty.
+    """
 
     def __init__(self, text: str = "") -> None:
         self.seconds, members = json.loads(text) if text else (0.0, {})
@@ -54,11 +59,18 @@ class Log:
     @property
     def text(self) -> str:
         """JSON of all there is."""
-        return json.dumps([self.seconds, {member: self.readings(member) for member in self._found}])
+        return json.dumps(
+            [self.seconds, {member: self.readings(member) for member in self._found}]
+        )
 
     def add(self, member: int, readings: Iterable[Reading]) -> None:
-        """Take scores of a member; one that is there already, from before an interruption, is replaced."""
-        self._found.setdefault(member, {}).update({reading[:3]: reading.value for reading in readings})
+        """Take scores of a member.
+
+        One that is there already, from before an interruption, is replaced.
+        """
+        self._found.setdefault(member, {}).update(
+            {reading[:3]: reading.value for reading in readings}
+        )
 
     def readings(self, member: int) -> tuple[Reading, ...]:
         """List the scores of a member, in the order in which they came."""
@@ -68,7 +80,8 @@ class Log:
 class Stopwatch:
     """Tells seconds as a context manager; within it, compilations pause the clock.
 
-    A program is compiled once in a process, for whichever fits come first, and is no part of what these take.
+    A program is compiled once in a process, for whichever fits come first, and is no part of what
+    these take.
     """
 
     def __init__(self) -> None:
@@ -104,15 +117,18 @@ class Stopwatch:
 
 def is_full_disk(error: BaseException) -> bool:
     """Return whether an error is that of a full disk, which safetensors tell of in words only."""
-    return getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
+    return getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(
+        error
+    )
 
 
 @contextmanager
 def limited(limits: Limits) -> Iterator[None]:
     """Hold a block to its limits.
 
-    `OverLimit` when its time is over, between two steps of Python; only in the main thread, where alarms are heard.
-    What asks for more memory than the process may have raises what its library does.
+    `OverLimit` when its time is over, between two steps of Python; only in the main thread, where
+    alarms are heard. What asks for more memory than the process may have raises what its library
+    does.
     """
     minutes = limits.minutes
     over = OverLimit(f"over the limit of {minutes:g} minutes (limits.minutes)" if minutes else "")

@@ -1,7 +1,8 @@
 """What a run is going to take: fits that are left, time, memory and disk.
 
-Time comes from what earlier fits of a cell took, or from a few updates of it. `bdl.plan.programs.rough_seconds`
-carries it over to other numbers of updates and to groups of other sizes.
+Time comes from what earlier fits of a cell took, or from a few updates of it.
+`bdl.plan.programs.rough_seconds` carries it over to other numbers of updates and to groups of
+other sizes.
 """
 
 from collections import Counter
@@ -12,12 +13,22 @@ from typing import Literal, NamedTuple, get_args
 from bdl import runtime
 from bdl.plan import Cell
 from bdl.plan.initial_check import ROW_BYTES, memory, posterior_size
-from bdl.plan.programs import compiles, fits, rough_seconds, scoring_seconds, side_by_side, updates_of, width
+from bdl.plan.programs import (
+    compiles,
+    fits,
+    rough_seconds,
+    scoring_seconds,
+    side_by_side,
+    updates_of,
+    width,
+)
 from bdl.store import STAGES, CellKey, Stage
 from bdl.store.store import Store
 from bdl.training.programs import COMPILATION
 
-Basis = Literal["the same cells", "the same cells in other or published runs", "timed updates", "nothing"]
+Basis = Literal[
+    "the same cells", "the same cells in other or published runs", "timed updates", "nothing"
+]
 """What the time of a stage of a cell rests on; it is unknown if that is nothing."""
 
 
@@ -59,7 +70,12 @@ class Left(NamedTuple):
         """Count the fits of a stage that train, those that fill up slot batches among them."""
         if self.cell.settings.training is None:
             return self.fits(stage)
-        return self.fits(stage) * self.slot_batches(stage) * side_by_side(self.cell, stage) / self.splits
+        return (
+            self.fits(stage)
+            * self.slot_batches(stage)
+            * side_by_side(self.cell, stage)
+            / self.splits
+        )
 
 
 @dataclass(frozen=True)
@@ -95,7 +111,13 @@ def left_of(cell: Cell, store: Store, elsewhere: Collection[int] = ()) -> Left:
     searched = Counter(row.split for row in store.rows("search", cell.key))
     per_split = fits(cell, "search")
     search = sum(per_split - searched[split] for split in todo)
-    return Left(cell, len(todo), search, per_split * len(cell.splits) - search, len(cell.splits) - len(todo))
+    return Left(
+        cell,
+        len(todo),
+        search,
+        per_split * len(cell.splits) - search,
+        len(cell.splits) - len(todo),
+    )
 
 
 def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> Estimate:
@@ -122,11 +144,18 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
     total += COMPILATION * len(compiled)
     at_once = 1 if jobs == 1 else min(jobs, runtime.available_cores())
     plan = [(own.cell, own.splits) for own in left if own.splits]
-    disk = sum(own.splits * posterior_size(own.cell) + (own.splits + own.search) * ROW_BYTES for own in left)
-    return Estimate(tuple(left), max(total / at_once, longest), memory(plan, jobs), disk, basis, jobs)
+    disk = sum(
+        own.splits * posterior_size(own.cell) + (own.splits + own.search) * ROW_BYTES
+        for own in left
+    )
+    return Estimate(
+        tuple(left), max(total / at_once, longest), memory(plan, jobs), disk, basis, jobs
+    )
 
 
-def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[tuple[Basis, CellKey, Stage], float]:
+def _rates(
+    cells: Mapping[CellKey, Cell], measured: Iterable[Measured]
+) -> dict[tuple[Basis, CellKey, Stage], float]:
     """Compute how far rough seconds are off, for a stage of a cell by what was measured."""
     alike: Counter[Measured] = Counter()
     lasted: dict[Measured, float] = {}
@@ -138,17 +167,23 @@ def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[
     for kind, count in alike.items():
         cell = cells.get(kind.cell)
         if cell and cell.device == kind.device:
-            rough = rough_seconds(cell, kind.updates or updates_of(cell, kind.stage), kind.width, kind.compiled)
+            rough = rough_seconds(
+                cell, kind.updates or updates_of(cell, kind.stage), kind.width, kind.compiled
+            )
             pair = sums.setdefault((kind.basis, kind.cell, kind.stage), [0.0, 0.0])
             pair[0] += lasted[kind]
             pair[1] += count * rough
     return {key: seconds / rough for key, (seconds, rough) in sums.items()}
 
 
-def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[Basis, CellKey, Stage], float]) -> tuple[float, Basis]:
+def _stage_seconds(
+    own: Left, stage: Stage, rates: Mapping[tuple[Basis, CellKey, Stage], float]
+) -> tuple[float, Basis]:
     """Estimate the time of what is left of a stage, in one process, and say what that rests on."""
     cell = own.cell
-    per_fit = rough_seconds(cell, updates_of(cell, stage), width(cell, stage), compiles(cell, stage))
+    per_fit = rough_seconds(
+        cell, updates_of(cell, stage), width(cell, stage), compiles(cell, stage)
+    )
     for basis in get_args(Basis):
         rate = rates.get((basis, cell.key, "final" if basis == "timed updates" else stage))
         if rate is not None:

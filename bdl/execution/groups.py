@@ -17,7 +17,17 @@ from bdl.execution import Report
 from bdl.execution.details import Log, Stopwatch, details_of, is_full_disk, kept, limited
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
 from bdl.plan import Cell, fit_hash
-from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width
+from bdl.plan.programs import (
+    Member,
+    compiles,
+    evaluations,
+    final_fitting,
+    program,
+    slot_batch,
+    slot_rows,
+    unit,
+    width,
+)
 from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
 from bdl.search import Setting, propose
@@ -48,7 +58,10 @@ class SearchGroup:
     """Where to keep checkpoints; None for nowhere."""
 
     def checkpoint(self) -> Checkpoint | None:
-        """Return what a long round goes on from after an interruption; the rounds before it decide its settings."""
+        """Return what a long round goes on from after an interruption.
+
+        The rounds before it decide its settings.
+        """
         done = {split: len(earlier) for split, earlier in self.scores.items()}
         layout = _layout(self.cell, "search", next(iter(self.scores)))
         return _checkpoint(self.folder, [fit_hash(self.cell), self.cell.key, layout, done])
@@ -67,8 +80,12 @@ class SearchGroup:
             start = stopwatch.now()
             for split, scored in self.scores.items():
                 earlier = told(scored, search.penalty)
-                proposed = enumerate(propose(search, cell.benchmark.seed + split, earlier), start=len(earlier))
-                settings[split] = {trial: {**cell.settings.hyper, **own} for trial, own in proposed}
+                proposed = enumerate(
+                    propose(search, cell.benchmark.seed + split, earlier), start=len(earlier)
+                )
+                settings[split] = {
+                    trial: {**cell.settings.hyper, **own} for trial, own in proposed
+                }
             found = cross_validate(
                 program(cell),
                 {split: cell.data.split(split) for split in self.scores},
@@ -117,24 +134,41 @@ class FinalGroup:
         work = final_fitting(self.members, self.hyper, compile)
         checkpoint, when = self.checkpoint(), evaluations(cell)
         log = Log(checkpoint.text if checkpoint else "")
-        if checkpoint:  # a fit that is scored after every update would write its scores thousands of times
+        if (
+            checkpoint
+        ):  # a fit that is scored after every update would write its scores thousands of times
             checkpoint.write = lambda: log.text
         ends: dict[int, tuple[Posterior, Buffers, Scored, int, int]] = {}
         with Stopwatch() as stopwatch:
             start = stopwatch.now()
-            for snapshot in work.run(when, lambda minibatches: report(minibatches * cost), checkpoint):
+            for snapshot in work.run(
+                when, lambda minibatches: report(minibatches * cost), checkpoint
+            ):
                 log.seconds += stopwatch.now() - start
                 at = None
                 if when is not None:
-                    at = when.place(snapshot.counters) if snapshot.last else when.due(snapshot.counters)
-                for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
+                    at = (
+                        when.place(snapshot.counters)
+                        if snapshot.last
+                        else when.due(snapshot.counters)
+                    )
+                for place, position in (
+                    enumerate(snapshot.index) if snapshot.last or at is not None else ()
+                ):
                     posterior = work.posterior(snapshot, place)
-                    buffers: Buffers = {name: value[place] for name, value in snapshot.buffers.items()}
+                    buffers: Buffers = {
+                        name: value[place] for name, value in snapshot.buffers.items()
+                    }
                     own = self.chosen[position]
-                    seen = evaluation(own.cell, own.split, posterior, buffers, self.hyper[position])
+                    seen = evaluation(
+                        own.cell, own.split, posterior, buffers, self.hyper[position]
+                    )
                     scored = scores(seen, computed(own.cell))
                     if when is not None and at is not None:
-                        log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
+                        log.add(
+                            position,
+                            [Reading(when.unit, at, *score) for score in scored.values.items()],
+                        )
                     if snapshot.last:
                         numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
                         ends[position] = posterior, buffers, scored, *numbers
@@ -144,14 +178,18 @@ class FinalGroup:
         outcomes = []
         for position, own in enumerate(self.chosen):
             posterior, buffers, scored, diverged, updates = ends[position]
-            worst = min((value for value in scored.values.values() if not isfinite(value)), default=0.0)
+            worst = min(
+                (value for value in scored.values.values() if not isfinite(value)), default=0.0
+            )
             reason = failure(diverged, worst)
             row = Row(
                 *(*own.cell.key, "final", own.split, 0, 0),
                 status="failed" if reason else "ok",
                 reason=reason,
                 hyper=self.hyper[position],
-                metrics={} if reason else {**scored.stored, "runtime": (share + own.search_seconds) / 60},
+                metrics={}
+                if reason
+                else {**scored.stored, "runtime": (share + own.search_seconds) / 60},
                 seconds=share,
                 details=details | {"updates": updates} | kept(posterior),
                 codes=codes(own.cell, scored.stored),
@@ -164,7 +202,9 @@ class FinalGroup:
     def checkpoint(self) -> Checkpoint | None:
         """Return what long fits go on from after an interruption, by all that decides the fits of the group."""
         fits = [(fit_hash(fit.cell), fit.cell.key, fit.split, fit.setting) for fit in self.chosen]
-        return _checkpoint(self.folder, [_layout(self.chosen[0].cell, "final", self.chosen[0].split), fits])
+        return _checkpoint(
+            self.folder, [_layout(self.chosen[0].cell, "final", self.chosen[0].split), fits]
+        )
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -181,8 +221,13 @@ Group = SearchGroup | FinalGroup
 
 
 def final_groups(chosen: Iterable[Chosen], folder: Path | None = None) -> list[Group]:
-    """Make a group of each slot batch; of all cells if there are several, those of a split side by side."""
-    fits = sorted(chosen, key=lambda fit: fit.split)  # the cells of a split share what is drawn of their streams
+    """Make a group of each slot batch.
+
+    Of all cells if there are several, those of a split side by side.
+    """
+    fits = sorted(
+        chosen, key=lambda fit: fit.split
+    )  # the cells of a split share what is drawn of their streams
     slot_batches = groupby(fits, key=lambda fit: slot_batch(fit.cell, "final", fit.split))
     return [FinalGroup(tuple(own), folder) for _, own in slot_batches]
 
@@ -194,14 +239,21 @@ def attempt(group: Group, report: Report) -> list[Outcome]:
     """
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")  # of its own code
+            warnings.filterwarnings(
+                "ignore", category=FutureWarning, module=r"torch\._inductor"
+            )  # of its own code
             with limited(group.members[0][0].benchmark.limits):
                 return group.run(report)
-    except (Exception, SystemExit) as error:  # a method that calls sys.exit ends its fits, not the run
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a method that calls sys.exit ends its fits, not the run
         if is_full_disk(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         first = (str(error).strip().splitlines() or [""])[0]
-        return failed(group, f"{type(error).__name__}: {first}", {"traceback": traceback.format_exc()})
+        return failed(
+            group, f"{type(error).__name__}: {first}", {"traceback": traceback.format_exc()}
+        )
 
 
 def failed(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:

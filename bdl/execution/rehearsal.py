@@ -1,6 +1,7 @@
 """Before anything is trained: components from outside are called once, and updates of unknown cells are timed.
 
-Components of the package are not called: its tests do, and numbers that a posterior has before training prove little.
+Components of the package are not called: its tests do, and numbers that a posterior has before
+training prove little.
 """
 
 import time
@@ -29,7 +30,9 @@ from bdl.training.fitting import EvaluationSchedule, Fitting
 from bdl.training.traced import at_once
 
 _FEW = 100
-"""Training rows of a method without minibatches, and observations of one that learns from a stream."""
+"""Training rows of a method without minibatches, and observations of one that learns from a
+stream.
+"""
 _SAMPLES = 2
 """Posterior samples of a prediction."""
 
@@ -37,9 +40,10 @@ _SAMPLES = 2
 def rehearse(cells: Iterable[Cell]) -> None:
     """Call each method and score once, in cells that have a component from outside the package.
 
-    The method makes one update on the first split (one without minibatches is fitted to a few rows), which is scored.
-    Equal components are called for one cell alone. Guests, which may hang, are not called: their rows tell what goes
-    wrong. `InputError` if one raises, with the file and the line where it does.
+    The method makes one update on the first split (one without minibatches is fitted to a few
+    rows), which is scored. Equal components are called for one cell alone. Guests, which may hang,
+    are not called: their rows tell what goes wrong. `InputError` if one raises, with the file and
+    the line where it does.
     """
     called = set[object]()
     for cell in cells:
@@ -47,8 +51,15 @@ def rehearse(cells: Iterable[Cell]) -> None:
         if entry.limited:
             continue
         steering = [entry.search.metric] if entry.search else []
-        metrics = [own for own in [*computed(cell), *steering] if outside or outside_file(METRICS.get(own.name))]
-        parts = [part and part.name for part in (entry.method, entry.model, entry.likelihood, entry.prior)]
+        metrics = [
+            own
+            for own in [*computed(cell), *steering]
+            if outside or outside_file(METRICS.get(own.name))
+        ]
+        parts = [
+            part and part.name
+            for part in (entry.method, entry.model, entry.likelihood, entry.prior)
+        ]
         asked = {metric.key: metric for metric in metrics if (*parts, metric.key) not in called}
         if not asked and (not outside or tuple(parts) in called):
             continue
@@ -70,11 +81,16 @@ def explained() -> Iterator[None]:
 
 
 def _call(cell: Cell, metrics: Iterable[MetricName], outside: bool) -> None:
-    """Begin a fit of a cell, and compute scores; a fit with components of the package alone may not come about."""
+    """Begin a fit of a cell, and compute scores.
+
+    A fit with components of the package alone may not come about.
+    """
     problems = {}
     try:
         found = scores(_few(evaluation(cell, cell.splits[0], *_begin(cell))), metrics)
-        problems = {f"metric '{metric.name}'": found.refused.get(str(metric)) for metric in metrics}
+        problems = {
+            f"metric '{metric.name}'": found.refused.get(str(metric)) for metric in metrics
+        }
     except (Exception, SystemExit) as error:
         if outside:
             problems = {f"entries.{cell.entry}": reason_of(error)}
@@ -84,17 +100,26 @@ def _call(cell: Cell, metrics: Iterable[MetricName], outside: bool) -> None:
 
 
 def _begin(cell: Cell) -> tuple[Posterior, Buffers, Setting]:
-    """Make the first update of a cell's first split, at the lower ends of what is searched; give what there is then."""
+    """Make the first update of a cell's first split, at the lower ends of what is searched.
+
+    Give what there is then.
+    """
     split = cell.splits[0]
     hyper = {**ends(cell)[0], **estimated(cell, split)}
     fitting: Fitting
     if cell.settings.streams:
-        fitting, evaluations = final_fitting([(cell, split)], [hyper], False), EvaluationSchedule("observations", _FEW)
+        fitting, evaluations = (
+            final_fitting([(cell, split)], [hyper], False),
+            EvaluationSchedule("observations", _FEW),
+        )
     else:
         shared, rows = program(cell), cell.rows(split).train
         few = rows[:_FEW] if shared.schedule is None else rows
         trials = shared.trials([(*cell.identity, "start")], [few], [hyper])
-        fitting, evaluations = shared.fitting(trials, asked=[cell.rows(split).test]), EvaluationSchedule("updates", 1)
+        fitting, evaluations = (
+            shared.fitting(trials, asked=[cell.rows(split).test]),
+            EvaluationSchedule("updates", 1),
+        )
     snapshot = next(iter(fitting.run(evaluations)))
     buffers = {name: value[0] for name, value in snapshot.buffers.items()}
     return fitting.posterior(snapshot, 0), buffers, hyper
@@ -105,7 +130,10 @@ def _few(whole: Evaluation) -> Evaluation:
     if whole.problem is None:
         return whole
     most = rows_at_once(whole.problem)
-    test, training = (lambda: whole.test().take(slice(most))), (lambda: whole.training().take(slice(most)))
+    test, training = (
+        (lambda: whole.test().take(slice(most))),
+        (lambda: whole.training().take(slice(most))),
+    )
     return replace(whole, test=test, training=training, samples=_SAMPLES)
 
 
@@ -117,10 +145,13 @@ _BLOCK = 1000
 """Observations of a stream."""
 
 
-def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: float) -> list[Measured]:
+def time_updates(
+    left: Sequence[Left], known: Collection[Measured], seconds: float
+) -> list[Measured]:
     """Time an update, not compiled, of cells that lack earlier fits, those with most work first.
 
-    No cell is begun after so many seconds; the first always is. A method without updates is not timed.
+    No cell is begun after so many seconds; the first always is. A method without updates is not
+    timed.
     """
     there = {(one.cell, one.stage, one.device) for one in known}
     alike: dict[object, list[Left]] = {}
@@ -131,10 +162,14 @@ def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: flo
             alike.setdefault(_kind(cell), []).append(own)
     found, end = list[Measured](), time.perf_counter() + seconds
     for kind in sorted(alike.values(), key=_work, reverse=True):
-        # an error has its reason in the run itself; a generator of many normals would be compiled for ten seconds
+        # an error has its reason in the run itself; a generator of many normals would be compiled
+        # for ten seconds
         with suppress(Exception), torch.compiler.set_stance("force_eager"):
             each = min(_updates(kind[0].cell))
-            if each * sum(fits * updates_of(*own) / width(*own) for own, fits in _stages(kind)) > _LONG:
+            if (
+                each * sum(fits * updates_of(*own) / width(*own) for own, fits in _stages(kind))
+                > _LONG
+            ):
                 with at_once():
                     each = min(each, *_updates(kind[0].cell))
             for cell in (own.cell for own in kind):
@@ -158,13 +193,20 @@ def _stages(kind: Iterable[Left]) -> Iterator[tuple[tuple[Cell, Stage], int]]:
 
 
 def _work(kind: Iterable[Left]) -> float:
-    return sum(fits * rough_seconds(own[0], updates_of(*own), width(*own), False) for own, fits in _stages(kind))
+    return sum(
+        fits * rough_seconds(own[0], updates_of(*own), width(*own), False)
+        for own, fits in _stages(kind)
+    )
 
 
 def _updates(cell: Cell) -> Iterator[float]:
     """Yield the seconds of an update of the first slot batch of a cell, at the lower ends of what is searched."""
     hyper = {**ends(cell)[0], **dict.fromkeys(cell.settings.from_reference, 1.0)}
-    schedule = EvaluationSchedule("observations", _BLOCK) if cell.settings.streams else EvaluationSchedule("updates", 1)
+    schedule = (
+        EvaluationSchedule("observations", _BLOCK)
+        if cell.settings.streams
+        else EvaluationSchedule("updates", 1)
+    )
     fitting = final_fitting([(cell, cell.splits[0])], [hyper], compile=False)
     start, done = time.perf_counter(), 0
     for snapshot in islice(fitting.run(schedule), _UPDATES):

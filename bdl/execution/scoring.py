@@ -35,7 +35,9 @@ from bdl.training.trials import fitted_scaling
 Buffers = Mapping[str, Tensor]
 
 
-def evaluation(cell: Cell, split: int, posterior: Posterior, buffers: Buffers, hyper: Setting) -> Evaluation:
+def evaluation(
+    cell: Cell, split: int, posterior: Posterior, buffers: Buffers, hyper: Setting
+) -> Evaluation:
     """Make what scores of a fit are functions of; nothing is computed before a score asks for it.
 
     Hyper-parameters are in original units.
@@ -69,16 +71,17 @@ class Scored(NamedTuple):
     @property
     def stored(self) -> dict[str, float | None]:
         """Values as rows have them: None where one is not finite, or could not be computed."""
-        return {name: value if isfinite(value) else None for name, value in self.values.items()} | dict.fromkeys(
-            (*self.refused, *self.without)
-        )
+        return {
+            name: value if isfinite(value) else None for name, value in self.values.items()
+        } | dict.fromkeys((*self.refused, *self.without))
 
 
 def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
     """Compute metrics, NaN for a posterior that is not finite itself.
 
-    One that raises leaves its own column empty, and does not stop the others; but for `OverLimit` when the time of the
-    fits is over, and `OSError` if the disk is full, which are no fault of a score.
+    One that raises leaves its own column empty, and does not stop the others; but for `OverLimit`
+    when the time of the fits is over, and `OSError` if the disk is full, which are no fault of a
+    score.
     """
     if not is_finite(evaluated.posterior):
         return Scored({str(metric): nan for metric in metrics})
@@ -93,8 +96,14 @@ def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
             with nullcontext() if metric.info.kind == "predictive" else one_thread():
                 value = metric.build()(evaluated)
             parts = value if isinstance(value, Mapping) else {"": value}
-            values |= {f"{metric}_{suffix}" if suffix else str(metric): float(part) for suffix, part in parts.items()}
-        except (Exception, SystemExit) as error:  # a score that calls sys.exit ends its column, not the run
+            values |= {
+                f"{metric}_{suffix}" if suffix else str(metric): float(part)
+                for suffix, part in parts.items()
+            }
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a score that calls sys.exit ends its column, not the run
             if isinstance(error, OverLimit) or is_full_disk(error):
                 raise
             refused[str(metric)] = reason_of(error)
@@ -115,28 +124,41 @@ def computed(cell: Cell) -> list[MetricName]:
 def codes(cell: Cell, names: Iterable[str]) -> dict[str, str]:
     """Return the score hash of each metric, and of what it gives beside its value."""
     hashes = {str(metric): score_hash(cell, metric) for metric in computed(cell)}
-    owners = {name: [own for own in hashes if name == own or name.startswith(f"{own}_")] for name in names}
+    owners = {
+        name: [own for own in hashes if name == own or name.startswith(f"{own}_")]
+        for name in names
+    }
     return {name: hashes[max(own, key=len)] for name, own in owners.items() if own}
 
 
 def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examples:
     """Standardise rows in original units, of the data set or new ones, as the trial of a split does."""
     scaling = fitted_scaling(cell.data, [cell.rows(split).train])
-    inputs = np.asarray((x.reshape(len(x), -1) - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64)
-    return Examples(torch.from_numpy(inputs), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))
+    inputs = np.asarray(
+        (x.reshape(len(x), -1) - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64
+    )
+    return Examples(
+        torch.from_numpy(inputs),
+        torch.from_numpy(y),
+        float(scaling.y_scale[0]),
+        float(scaling.y_mean[0]),
+    )
 
 
 def _examples(cell: Cell, split: int, part: Literal["train", "test"]) -> Examples:
     rows = getattr(cell.rows(split), part)
-    return examples(cell, split, cell.data.x[rows], cell.data.y[rows])._replace(rows=torch.from_numpy(rows))
+    return examples(cell, split, cell.data.x[rows], cell.data.y[rows])._replace(
+        rows=torch.from_numpy(rows)
+    )
 
 
 def rescore(cell: Cell, store: Store) -> None:
     """Return the stored final rows of a cell the scores that they lack, or that other code has computed.
 
-    Fits stay as they are. A score that is not finite, or raises, is stored as None, the second with its reason; it is
-    computed again each time. Rows without a posterior are left alone: those that failed, and those that were imported
-    from published rows, which `beyond` lists. Rows whose posterior turns out to be damaged are removed.
+    Fits stay as they are. A score that is not finite, or raises, is stored as None, the second
+    with its reason; it is computed again each time. Rows without a posterior are left alone: those
+    that failed, and those that were imported from published rows, which `beyond` lists. Rows whose
+    posterior turns out to be damaged are removed.
     """
     stale, damaged = [], []
     for row, wanted in _stale(cell, store):
@@ -148,14 +170,18 @@ def rescore(cell: Cell, store: Store) -> None:
                 continue
             found = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), wanted)
             own = codes(cell, found.stored)
-            stale.append(replace(row, metrics=found.stored, codes=own, refused=dict(found.refused)))
+            stale.append(
+                replace(row, metrics=found.stored, codes=own, refused=dict(found.refused))
+            )
     store.rescore(stale)
     store.remove(damaged)
 
 
 def beyond(cell: Cell, store: Store) -> list[str]:
     """Name the scores that final rows of a cell lack, or that other code has computed, and that need the fits anew."""
-    lacking = {metric for row, wanted in _stale(cell, store) if not row.artefact for metric in wanted}
+    lacking = {
+        metric for row, wanted in _stale(cell, store) if not row.artefact for metric in wanted
+    }
     return [str(metric) for metric in computed(cell) if metric in lacking]
 
 

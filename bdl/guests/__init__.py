@@ -1,1 +1,4 @@
-"""Methods of other libraries, one file each; they are imported, and their libraries, only when they are used."""
+"""Methods of other libraries, one file each.
+
+They are imported, and their libraries, only when they are used.
+"""

@@ -36,7 +36,9 @@ class Mclmc(OfJax):
     def check(self, problem: Problem) -> None:
         super().check(problem)
         if self.steps % self.draws:
-            raise InputError(f"steps {self.steps} is no multiple of draws {self.draws}: make it one")
+            raise InputError(
+                f"steps {self.steps} is no multiple of draws {self.draws}: make it one"
+            )
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Empirical:
         import jax
@@ -65,7 +67,10 @@ def _chain(steps: int, draws: int, network: Network) -> Callable[..., Any]:
             logdensity_fn=target.log_joint,
         )
         chain = blackjax.mclmc(
-            target.log_joint, L=tuned.L, step_size=tuned.step_size, inverse_mass_matrix=tuned.inverse_mass_matrix
+            target.log_joint,
+            L=tuned.L,
+            step_size=tuned.step_size,
+            inverse_mass_matrix=tuned.inverse_mass_matrix,
         )
 
         def step(state, key):  # type: ignore[no-untyped-def]

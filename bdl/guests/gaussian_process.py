@@ -17,12 +17,14 @@ from bdl.posteriors.predictive import MeanVariance, Predictive
 class GaussianProcess(Guest):
     """`sklearn.gaussian_process`: s^2 exp(-sum_j (x_j - x'_j)^2 / (2 l_j^2)) and noise, by the marginal likelihood.
 
-    Rasmussen and Williams (2006), equations 2.30 and 5.1. The work grows with the cube of the training rows.
+    Rasmussen and Williams (2006), equations 2.30 and 5.1. The work grows with the cube of the
+    training rows.
 
     Parameters
     ----------
     restarts
-        Further starts of the search for s, l_1 to l_d and the noise, drawn at random; the best is kept.
+        Further starts of the search for s, l_1 to l_d and the noise, drawn at random; the best is
+        kept.
     """
 
     restarts: Annotated[int, Ge(0)] = 1
@@ -38,9 +40,13 @@ class GaussianProcess(Guest):
         lengths = np.full(train.x.shape[1], np.sqrt(train.x.shape[1]))
         smooth = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(lengths, (1e-2, 1e4))
         kernel = smooth + WhiteKernel(0.1, (1e-6, 1e1))
-        model = GaussianProcessRegressor(kernel, n_restarts_optimizer=self.restarts, random_state=seed)
+        model = GaussianProcessRegressor(
+            kernel, n_restarts_optimizer=self.restarts, random_state=seed
+        )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a length at its bound: the column tells nothing
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # a length at its bound: the column tells nothing
             model.fit(train.x, train.y)
 
         def predict(x: Tensor) -> MeanVariance:

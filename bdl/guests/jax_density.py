@@ -54,7 +54,9 @@ class Density(NamedTuple):
 
         f, y, beta = self._outputs(theta), self.data.y, self.data.noise_precision
         if self.network.likelihood is Gaussian:
-            return 0.5 * (len(y) * jnp.log(beta / (2 * jnp.pi)) - beta * ((y - f[:, 0]) ** 2).sum())
+            return 0.5 * (
+                len(y) * jnp.log(beta / (2 * jnp.pi)) - beta * ((y - f[:, 0]) ** 2).sum()
+            )
         if self.network.likelihood is Bernoulli:
             return jax.nn.log_sigmoid((2 * y - 1) * f[:, 0]).sum()
         return jnp.take_along_axis(jax.nn.log_softmax(f), y.astype(int)[:, None], 1).sum()
@@ -88,9 +90,13 @@ class OfJax(Guest):
     def check(self, problem: Problem) -> None:
         super().check(problem)
         if not isinstance(problem.model, Linear | Mlp):
-            raise InputError(f"model {type(problem.model).__name__} is not made of dense layers: use linear or mlp")
+            raise InputError(
+                f"model {type(problem.model).__name__} is not made of dense layers: use linear or mlp"
+            )
         if not isinstance(problem.likelihood, _LIKELIHOODS):
-            raise InputError(f"likelihood {type(problem.likelihood).__name__} is not known to JAX: use another method")
+            raise InputError(
+                f"likelihood {type(problem.likelihood).__name__} is not known to JAX: use another method"
+            )
 
 
 def density(train: Train, hyper: Mapping[str, float], seed: int) -> Density:
@@ -103,8 +109,16 @@ def density(train: Train, hyper: Mapping[str, float], seed: int) -> Density:
     activation = model.activation if isinstance(model, Mlp) else None
     values = {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
     precision = problem.prior_precision(values).expand(problem.dim)
-    noise = torch.randn(problem.dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    given = (train.x, train.y, hyper.get("noise_precision", 1.0), precision.rsqrt(), problem.initial(noise))
+    noise = torch.randn(
+        problem.dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    given = (
+        train.x,
+        train.y,
+        hyper.get("noise_precision", 1.0),
+        precision.rsqrt(),
+        problem.initial(noise),
+    )
     known = next(kind for kind in _LIKELIHOODS if isinstance(problem.likelihood, kind))
     network = Network(shapes, activation, model.bias, known)
     return Density(network, Data(*(jnp.asarray(np.asarray(part, dtype=float)) for part in given)))

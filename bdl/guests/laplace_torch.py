@@ -33,8 +33,8 @@ class LaplaceTorch(Guest):
     prediction
         By the linearised network (Immer et al. 2021), or by samples of all parameters.
     tuning
-        Whether the marginal likelihood chooses the prior precision of the curvature, after training with that of the
-        entry.
+        Whether the marginal likelihood chooses the prior precision of the curvature, after
+        training with that of the entry.
     steps
         Updates of Adam, by all rows.
     """
@@ -52,14 +52,22 @@ class LaplaceTorch(Guest):
     def check(self, problem: Problem) -> None:
         super().check(problem)
         if isinstance(problem.likelihood, Bernoulli):
-            raise InputError("laplace-torch has no likelihood of one logit: use the likelihood categorical")
+            raise InputError(
+                "laplace-torch has no likelihood of one logit: use the likelihood categorical"
+            )
         if self.prediction == "samples" and (self.layers != "all" or problem.dim > _MOST):
-            raise InputError(f"prediction: samples are drawn of all layers, and of {_MOST} parameters at most")
+            raise InputError(
+                f"prediction: samples are drawn of all layers, and of {_MOST} parameters at most"
+            )
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Posterior | Predictive:
         from laplace import Laplace
 
-        module, x, y = train.module(seed).double(), torch.from_numpy(train.x), torch.from_numpy(train.y)
+        module, x, y = (
+            train.module(seed).double(),
+            torch.from_numpy(train.x),
+            torch.from_numpy(train.y),
+        )
 
         def cost() -> Tensor:
             theta = nn.utils.parameters_to_vector(module.parameters())
@@ -68,16 +76,34 @@ class LaplaceTorch(Guest):
         descend(module.parameters(), cost, self.steps, hyper["learning_rate"])
         kind = "classification" if train.classes else "regression"
         noise = {} if train.classes else {"sigma_noise": hyper["noise_precision"] ** -0.5}
-        found = Laplace(module, kind, self.layers, self.structure, prior_precision=hyper["prior_precision"], **noise)
+        found = Laplace(
+            module,
+            kind,
+            self.layers,
+            self.structure,
+            prior_precision=hyper["prior_precision"],
+            **noise,
+        )
         targets = y.long() if train.classes else y.unsqueeze(1)
-        found.fit(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, targets), batch_size=len(y)))
+        found.fit(
+            torch.utils.data.DataLoader(
+                torch.utils.data.TensorDataset(x, targets), batch_size=len(y)
+            )
+        )
         if self.tuning == "marglik":
             found.optimize_prior_precision(method="marglik", pred_type="glm")
-        return _posterior(found) if self.prediction == "samples" else _linearised(found, train.classes, hyper)
+        return (
+            _posterior(found)
+            if self.prediction == "samples"
+            else _linearised(found, train.classes, hyper)
+        )
 
 
 def _posterior(found: Any) -> FullGaussian:
-    """Return the distribution of all parameters; a Kronecker-factored precision is multiplied out."""
+    """Return the distribution of all parameters.
+
+    A Kronecker-factored precision is multiplied out.
+    """
     precision = found.posterior_precision
     dense = precision.to_matrix() if hasattr(precision, "to_matrix") else precision
     dense = dense if dense.ndim == 2 else dense.diag()

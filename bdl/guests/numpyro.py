@@ -43,7 +43,10 @@ class AutoLowRank(OfJax):
         with jax.enable_x64(True):
             target = density(train, hyper, seed)
             run = _low_rank(self.rank, self.steps, self.initial_std, target.network)
-            parts = [np.array(part) for part in run(target.data, hyper["learning_rate"], jax.random.key(seed))]
+            parts = [
+                np.array(part)
+                for part in run(target.data, hyper["learning_rate"], jax.random.key(seed))
+            ]
         return FactorAnalysis(*map(torch.from_numpy, parts))
 
 
@@ -57,7 +60,9 @@ def _low_rank(rank: int, steps: int, initial_std: float, network: Network) -> Ca
 
     def run(data: Data, rate: Any, key: Any) -> tuple[Any, ...]:
         model, start = _model(Density(network, data)), init_to_value(values={"theta": data.start})
-        guide = AutoLowRankMultivariateNormal(model, rank=rank, init_scale=initial_std, init_loc_fn=start)
+        guide = AutoLowRankMultivariateNormal(
+            model, rank=rank, init_scale=initial_std, init_loc_fn=start
+        )
         fit = SVI(model, guide, Adam(rate), Trace_ELBO()).run(key, steps, progress_bar=False)
         found = guide.get_posterior(fit.params)
         return found.loc, found.cov_factor, found.cov_diag
@@ -91,12 +96,15 @@ class Nuts(OfJax):
             target = density(train, hyper, seed)
             start = init_to_value(values={"theta": target.data.start})
             kernel = NUTS(_model(target), max_tree_depth=self.depth, init_strategy=start)
-            chain = MCMC(kernel, num_warmup=self.warmup, num_samples=self.draws, progress_bar=False)
+            chain = MCMC(
+                kernel, num_warmup=self.warmup, num_samples=self.draws, progress_bar=False
+            )
             chain.run(jax.random.key(seed))
             return Empirical(torch.from_numpy(np.array(chain.get_samples()["theta"])))
 
 
-def _model(target: Density):  # type: ignore[no-untyped-def]  # a model of NumPyro, which returns nothing
+# a model of NumPyro, which returns nothing
+def _model(target: Density):  # type: ignore[no-untyped-def]
     import numpyro
     from numpyro.distributions import Normal
 

@@ -32,7 +32,8 @@ class Sghmc(_OfPosteriors):
     warmup
         Updates before the first.
     friction
-        The friction alpha: updates are stable at rates below alpha over the largest curvature of log p(D, theta).
+        The friction alpha: updates are stable at rates below alpha over the largest curvature of
+        log p(D, theta).
     descent
         Updates of Adam before that, at a rate of 0.01.
     """
@@ -46,9 +47,13 @@ class Sghmc(_OfPosteriors):
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Empirical:
         from posteriors.sgmcmc import sghmc
 
-        theta = nn.Parameter(nn.utils.parameters_to_vector(train.module(seed).parameters()).detach())
+        theta = nn.Parameter(
+            nn.utils.parameters_to_vector(train.module(seed).parameters()).detach()
+        )
         descend([theta], lambda: -train.log_joint(theta, hyper) / len(train.y), self.descent, 0.01)
-        steps = sghmc.build(_log_posterior(train, hyper), hyper["learning_rate"], alpha=self.friction)
+        steps = sghmc.build(
+            _log_posterior(train, hyper), hyper["learning_rate"], alpha=self.friction
+        )
         state, draws = steps.init(theta.detach()), list[Tensor]()
         for number in range(1, self.warmup + self.draws * self.thinning + 1):
             state, _ = steps.update(state, None)

@@ -17,15 +17,17 @@ from bdl.posteriors.predictive import MeanVariance, Predictive, Probabilities
 
 @dataclass(frozen=True)
 class Vbll(Guest):
-    """`vbll` (Harrison et al. 2024) on the hidden layers of the model, by Adam; it learns the noise.
+    """`vbll` (Harrison et al. 2024) on the hidden layers of the model, by Adam.
+
+    It learns the noise.
 
     Parameters
     ----------
     steps
         Updates.
     batch_size
-        Rows of an update, drawn anew each time; null for all. An update costs in proportion to them, since the library
-        multiplies a covariance for each row.
+        Rows of an update, drawn anew each time; null for all. An update costs in proportion to
+        them, since the library multiplies a covariance for each row.
     """
 
     steps: Annotated[int, Ge(1)] = 2000
@@ -50,15 +52,29 @@ class Vbll(Guest):
         assert isinstance(last, nn.Linear)
         shape = (last.in_features, train.classes or 1, 1 / len(x))
         head = vbll.DiscClassification(*shape) if train.classes else vbll.Regression(*shape)
-        y = torch.from_numpy(train.y).long() if train.classes else torch.from_numpy(train.y).float().unsqueeze(1)
+        y = (
+            torch.from_numpy(train.y).long()
+            if train.classes
+            else torch.from_numpy(train.y).float().unsqueeze(1)
+        )
 
         def cost() -> Tensor:
-            decay = sum(weight.square().sum() for weight in features.parameters()) * hyper["weight_decay"] / 2
-            rows = slice(None) if self.batch_size is None else torch.randint(len(x), (self.batch_size,))
+            decay = (
+                sum(weight.square().sum() for weight in features.parameters())
+                * hyper["weight_decay"]
+                / 2
+            )
+            rows = (
+                slice(None)
+                if self.batch_size is None
+                else torch.randint(len(x), (self.batch_size,))
+            )
             loss: Tensor = head(features(x[rows])).train_loss_fn(y[rows]) + decay
             return loss
 
-        descend([*features.parameters(), *head.parameters()], cost, self.steps, hyper["learning_rate"])
+        descend(
+            [*features.parameters(), *head.parameters()], cost, self.steps, hyper["learning_rate"]
+        )
 
         def predict(x: Tensor) -> MeanVariance | Probabilities:
             found = head(features(x.float())).predictive

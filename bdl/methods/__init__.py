@@ -46,5 +46,9 @@ METHODS = Registry(
         "importance-sampling": "bdl.methods.importance_sampling:ImportanceSampling",
         "moment-matching": "bdl.methods.importance_sampling:MomentMatching",
     },
-    bases=("bdl.methods.base:MinibatchMethod", "bdl.methods.base:StreamMethod", "bdl.methods.base:ExternalMethod"),
+    bases=(
+        "bdl.methods.base:MinibatchMethod",
+        "bdl.methods.base:StreamMethod",
+        "bdl.methods.base:ExternalMethod",
+    ),
 )

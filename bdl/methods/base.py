@@ -2,7 +2,8 @@
 
 - A **stepped** method (`MinibatchMethod`, `StreamMethod`) is pure functions of tensors, which the engine calls once for
   each update: with minibatches of rows, or with a stream of observations as its minibatches.
-- A method that **yields posteriors** (`ExternalMethod`) trains by itself. `Direct` is one that yields a single one.
+- A method that **yields posteriors** (`ExternalMethod`) trains by itself. `Direct` is one that
+  yields a single one.
 
 Every method is a frozen dataclass whose fields are its static YAML settings.
 """
@@ -31,13 +32,16 @@ class Method(ABC):
     version: ClassVar[int] = 1
     """Version of what it computes; `bdl.versions` says when it goes up."""
     retired: ClassVar[Mapping[str, Any]] = {}
-    """Settings that are gone, and the value of each that stored specs may still have: what was its default."""
+    """Settings that are gone, and the value of each that stored specs may still have: what was
+    its default.
+    """
     source: ClassVar[Literal["minibatches", "observations", "rows"]]
     """What it learns from: minibatches, a stream of observations, or all rows at once."""
     course: ClassVar[bool] = True
     """Whether there are posteriors to look at before the last one."""
     self_tuned: ClassVar[bool] = False
-    """Whether it finds prior and noise itself: an entry has no hyper-parameters of them, and may leave out its model
+    """Whether it finds prior and noise itself: an entry has no hyper-parameters of them, and may
+    leave out its model
     and likelihood."""
 
     @property
@@ -47,7 +51,10 @@ class Method(ABC):
 
     @property
     def hyper_below(self) -> Mapping[str, float]:
-        """Limits that hyper-parameters must stay below; values and search ranges are held against them."""
+        """Limits that hyper-parameters must stay below.
+
+        Values and search ranges are held against them.
+        """
         return {}
 
     @property
@@ -64,7 +71,10 @@ class Method(ABC):
         """Raise `InputError` if the settings do not fit the problem."""
 
     def posterior(self, state: Any) -> Posterior:
-        """Return the posterior of one fit's state, over the flat parameter vector; by default it is the state."""
+        """Return the posterior of one fit's state, over the flat parameter vector.
+
+        By default it is the state.
+        """
         return state
 
 
@@ -72,9 +82,9 @@ class Method(ABC):
 class MinibatchMethod(Method):
     """A method for ONE model that the engine steps by minibatches, batched over trials with `torch.func.vmap`.
 
-    The state is any pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws its own random
-    numbers, nothing branches on the value of a tensor. By default there is one learning rate and one minibatch an
-    update, and any problem will do.
+    The state is any pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws
+    its own random numbers, nothing branches on the value of a tensor. By default there is one
+    learning rate and one minibatch an update, and any problem will do.
     """
 
     source = "minibatches"
@@ -92,13 +102,17 @@ class MinibatchMethod(Method):
     def groups(self) -> tuple[str, ...]:
         """Groups of parameters with learning rates of their own.
 
-        Where a schedule changes the rates, ``hyper["learning_rate"]`` has one rate for each group, in this order.
+        Where a schedule changes the rates, ``hyper["learning_rate"]`` has one rate for each group,
+        in this order.
         """
         return ()
 
     @property
     def idle_epochs(self) -> int:
-        """Epochs from which nothing is kept, by default the setting ``warmup_epochs``; training has to be longer."""
+        """Epochs from which nothing is kept, by default the setting ``warmup_epochs``.
+
+        Training has to be longer.
+        """
         return int(getattr(self, "warmup_epochs", 0))
 
     def init_noise(self, problem: Problem) -> Shapes:
@@ -114,15 +128,23 @@ class MinibatchMethod(Method):
         return {}
 
     @abstractmethod
-    def step(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
+    def step(
+        self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Any:
         """Update the state from L minibatches: `x` is (L, M, d_in) and `y` (L, M), without the axis L where it is 1."""
 
     def phase(self, counters: StepCounters) -> str:
-        """Name the function that makes this update; it has the arguments of `step`, and returns the new state."""
+        """Name the function that makes this update.
+
+        It has the arguments of `step`, and returns the new state.
+        """
         return "step"
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """Name functions, like `step`, that are applied in order after this update; other updates pay nothing."""
+        """Name functions, like `step`, that are applied in order after this update.
+
+        Other updates pay nothing.
+        """
         return ()
 
     @abstractmethod
@@ -141,8 +163,8 @@ class StartedMethod(MinibatchMethod):
     Parameters
     ----------
     initial_scale
-        Standard deviation of the initial parameters, or means, which are normal with mean 0; null for the model's own
-        start.
+        Standard deviation of the initial parameters, or means, which are normal with mean 0; null
+        for the model's own start.
     """
 
     initial_scale: Annotated[float, Ge(0)] | None = None
@@ -154,7 +176,10 @@ class StartedMethod(MinibatchMethod):
 
 @dataclass(frozen=True)
 class WeightedDivergence(StartedMethod):
-    """A method with the weight of the divergence as a hyper-parameter, ``kl_weight``; without it q has no width."""
+    """A method with the weight of the divergence as a hyper-parameter, ``kl_weight``.
+
+    Without it q has no width.
+    """
 
     hyper_above: ClassVar[Mapping[str, float]] = {"kl_weight": 0.0}
 
@@ -166,21 +191,29 @@ class WeightedDivergence(StartedMethod):
 def check_rank(name: str, rank: int, problem: Problem) -> None:
     """Raise `InputError` if the setting of this name asks for more factors than there are parameters."""
     if rank > problem.dim:
-        raise InputError(f"{name} {rank} exceeds the {problem.dim} parameters of the model; lower it")
+        raise InputError(
+            f"{name} {rank} exceeds the {problem.dim} parameters of the model; lower it"
+        )
 
 
 def stacked(batches: Batch, count: int) -> Batch:
     """Return L minibatches with the axis L, (L, M, ...), which the engine leaves out where L is 1."""
-    return batches._replace(x=batches.x.unsqueeze(0), y=batches.y.unsqueeze(0)) if count == 1 else batches
+    return (
+        batches._replace(x=batches.x.unsqueeze(0), y=batches.y.unsqueeze(0))
+        if count == 1
+        else batches
+    )
 
 
 @dataclass(frozen=True)
 class StreamMethod(Method):
-    """A method that the engine steps by blocks of observations of a stream of parameter vectors; it needs no model.
+    """A method that the engine steps by blocks of observations of a stream of parameter vectors.
 
-    The state is a NamedTuple of tensors, and its first field is ``seen``, the observations seen, of shape (). All other
-    tensors may have the streams as leading dimensions, (..., D) for a vector of parameters: the engine gives all
-    streams at once.
+    It needs no model.
+
+    The state is a NamedTuple of tensors, and its first field is ``seen``, the observations seen,
+    of shape (). All other tensors may have the streams as leading dimensions, (..., D) for a
+    vector of parameters: the engine gives all streams at once.
     """
 
     source = "observations"
@@ -195,7 +228,9 @@ class StreamMethod(Method):
 
     @abstractmethod
     def init(self, noise: Noise) -> Any:
-        """Make the state before the first observation; `noise` also has ``seed``, integers of shape (...), for
+        """Make the state before the first observation.
+
+        `noise` also has ``seed``, integers of shape (...), for
         libraries with random numbers of their own."""
 
     @abstractmethod
@@ -212,7 +247,9 @@ class ExternalMethod(Method):
 
     source = "rows"
     deterministic: ClassVar[bool] = False
-    """Whether `fits` ignores its seed; fits of the same rows and hyper-parameters are then made once."""
+    """Whether `fits` ignores its seed; fits of the same rows and hyper-parameters are then made
+    once.
+    """
 
     @property
     def draws(self) -> int:
@@ -225,11 +262,15 @@ class ExternalMethod(Method):
         return None
 
     @abstractmethod
-    def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:
-        """Yield updates made and the posterior after them, as often as it likes; the last is the result.
+    def fits(
+        self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int
+    ) -> Iterator[tuple[int, Posterior]]:
+        """Yield updates made and the posterior after them, as often as it likes.
 
-        Training data are as the model sees them, float64, (n, d) and (n,), hyper-parameters in the unit of `y`, float64
-        scalars; the seed, of 31 bits, is the trial's own.
+        The last is the result.
+
+        Training data are as the model sees them, float64, (n, d) and (n,), hyper-parameters in the
+        unit of `y`, float64 scalars; the seed, of 31 bits, is the trial's own.
         """
 
 
@@ -243,5 +284,7 @@ class Direct(ExternalMethod):
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Posterior:
         """Return the posterior; arguments as for `ExternalMethod.fits`."""
 
-    def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:
+    def fits(
+        self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int
+    ) -> Iterator[tuple[int, Posterior]]:
         yield 0, self.fit(problem, x, y, hyper, seed)

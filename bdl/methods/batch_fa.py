@@ -1,17 +1,19 @@
 """Batch fits of factor analysis, which the online estimators are held against (Brownlie 2022, section 4.4.1).
 
-All need of n observations is their mean and covariance S, which are kept up to date from block to block (Chan, Golub
-and LeVeque 1983): O(D^2) numbers, where the online estimators have O(D K).
+All need of n observations is their mean and covariance S, which are kept up to date from block to
+block (Chan, Golub and LeVeque 1983): O(D^2) numbers, where the online estimators have O(D K).
 
 - ``sklearn`` is the published one: scikit-learn's FactorAnalysis with a randomised SVD. Each iteration draws a new
-  sketch of a matrix whose spectrum has no gap, so its log-likelihood is not monotone, and as it stops at the first
-  iteration that does not gain 0.01 nats it stops after about eight, far from the optimum at 100,000 observations.
+  sketch of a matrix whose spectrum has no gap, so its log-likelihood is not monotone, and as it
+  stops at the first iteration that does not gain 0.01 nats it stops after about eight, far from
+  the optimum at 100,000 observations.
 - ``exact`` finds the optimum, from a better start.
 - ``ppca`` has psi = sigma^2 throughout.
 
-The start matters: from psi = 1, scikit-learn's, exact iterations ended 12,000 to 18,000 nats under the truth for
-three of the ten models of `bdl.data.dataset` with D = 100, K = 10 and spectrum [1, 100] (seeds 4, 5 and 7;
-relative covariance distances 0.091, 0.079 and 0.060 at 100,000 observations, against 0.0144, 0.0141 and 0.0152).
+The start matters: from psi = 1, scikit-learn's, exact iterations ended 12,000 to 18,000 nats under
+the truth for three of the ten models of `bdl.data.dataset` with D = 100, K = 10 and spectrum [1,
+100] (seeds 4, 5 and 7; relative covariance distances 0.091, 0.079 and 0.060 at 100,000
+observations, against 0.0144, 0.0141 and 0.0152).
 """
 
 from dataclasses import dataclass
@@ -32,7 +34,9 @@ _LEAST = 1e-9
 """Least psi relative to the variance."""
 
 _TOLERANCE = 1e-2
-"""Nats by which an iteration of scikit-learn has to raise the total log-likelihood, or be the last."""
+"""Nats by which an iteration of scikit-learn has to raise the total log-likelihood, or be the
+last.
+"""
 
 
 class BatchState(NamedTuple):
@@ -85,14 +89,17 @@ class BatchFa(FactorEstimator):
         return FactorAnalysis(state.mean, factors, psi)
 
 
-def sklearn_fa(covariance: Tensor, count: int, latent_dim: int, seed: int) -> tuple[Tensor, Tensor]:
+def sklearn_fa(
+    covariance: Tensor, count: int, latent_dim: int, seed: int
+) -> tuple[Tensor, Tensor]:
     """Fit scikit-learn's FactorAnalysis, randomised SVD, settings at their defaults.
 
-    Those are tolerance 0.01 nats on the total log-likelihood, 1000 iterations, 3 power iterations, psi = 1 at first,
-    the same in 0.24.2, the published version, and in 1.9.1. It is given 2 D rows of the same covariance, D^{1/2} R and
-    -D^{1/2} R with R^T R = S: its sketches, and so its iterations, depend on nothing else but the number of
-    observations, in proportion to which the tolerance is changed. S (divisor n) is (D, D), float64; `seed` is that of
-    the sketches. Returns F, (D, K), and psi, (D,).
+    Those are tolerance 0.01 nats on the total log-likelihood, 1000 iterations, 3 power iterations,
+    psi = 1 at first, the same in 0.24.2, the published version, and in 1.9.1. It is given 2 D rows
+    of the same covariance, D^{1/2} R and -D^{1/2} R with R^T R = S: its sketches, and so its
+    iterations, depend on nothing else but the number of observations, in proportion to which the
+    tolerance is changed. S (divisor n) is (D, D), float64; `seed` is that of the sketches. Returns
+    F, (D, K), and psi, (D,).
     """
     from sklearn.decomposition import FactorAnalysis as Estimator
 
@@ -107,15 +114,16 @@ def sklearn_fa(covariance: Tensor, count: int, latent_dim: int, seed: int) -> tu
 def exact_fa(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
     """Maximise the likelihood.
 
-    With u_i and l_i the K leading eigenvectors and values of diag(psi)^{-1/2} S diag(psi)^{-1/2}, the maximum over F
-    is diag(psi)^{1/2} u_i (l_i - 1)_+^{1/2}, column by column. What is left of minus the log-likelihood per
-    observation is, but for a constant,
+    With u_i and l_i the K leading eigenvectors and values of diag(psi)^{-1/2} S diag(psi)^{-1/2},
+    the maximum over F is diag(psi)^{1/2} u_i (l_i - 1)_+^{1/2}, column by column. What is left of
+    minus the log-likelihood per observation is, but for a constant,
 
-        f(psi) = (1/2) [sum_{i <= K} (log l_i - l_i + 1) + sum_j (log psi_j + S_jj / psi_j)],  l_i at least 1,
-        df / d log psi_j = (1/2) (sum_i (l_i - 1) u_ij^2 + 1 - S_jj / psi_j),
+        f(psi) = (1/2) [sum_{i <= K} (log l_i - l_i + 1) + sum_j (log psi_j + S_jj / psi_j)],  l_i
+        at least 1, df / d log psi_j = (1/2) (sum_i (l_i - 1) u_ij^2 + 1 - S_jj / psi_j),
 
-    which L-BFGS descends from Joreskog's (1967) start, psi_j = (1 - K / (2 D)) / (S^{-1})_jj, at most S_jj. Arguments
-    and result are as in `sklearn_fa`; raises `InputError` if a parameter does not vary.
+    which L-BFGS descends from Joreskog's (1967) start, psi_j = (1 - K / (2 D)) / (S^{-1})_jj, at
+    most S_jj. Arguments and result are as in `sklearn_fa`; raises `InputError` if a parameter does
+    not vary.
     """
     variance = covariance.diagonal()
     check_positive("the variance of the observations", variance)
@@ -133,10 +141,14 @@ def exact_fa(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
         return 0.5 * float(f), 0.5 * gradient.numpy()
 
     unexplained = torch.linalg.pinv(covariance, hermitian=True).diagonal().reciprocal()
-    start = torch.minimum((1 - latent_dim / (2 * len(variance))) * unexplained, variance).clamp(min=_LEAST * variance)
+    start = torch.minimum((1 - latent_dim / (2 * len(variance))) * unexplained, variance).clamp(
+        min=_LEAST * variance
+    )
     bounds = list(zip((_LEAST * variance).log().tolist(), variance.log().tolist(), strict=True))
     options = {"maxiter": 1000, "ftol": 1e-13, "gtol": 1e-6}
-    found = minimize(cost, start.log().numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)  # type: ignore[call-overload]
+    found = minimize(
+        cost, start.log().numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )  # type: ignore[call-overload]
     psi = torch.from_numpy(found.x).exp()
     values, vectors = leading(psi)
     return psi.sqrt().unsqueeze(1) * vectors * (values - 1).sqrt(), psi
@@ -145,9 +157,9 @@ def exact_fa(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
 def ppca(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
     """Fit probabilistic principal component analysis, psi = sigma^2 throughout, in closed form.
 
-    With u_i and l_i the leading eigenvectors and values of S, F has the columns (l_i - sigma^2)^{1/2} u_i and sigma^2
-    is the mean of the other eigenvalues (Tipping and Bishop 1999, eq. 7 and 8). Arguments and result are as in
-    `sklearn_fa`.
+    With u_i and l_i the leading eigenvectors and values of S, F has the columns (l_i -
+    sigma^2)^{1/2} u_i and sigma^2 is the mean of the other eigenvalues (Tipping and Bishop 1999,
+    eq. 7 and 8). Arguments and result are as in `sklearn_fa`.
     """
     values, vectors = _leading(covariance, latent_dim)
     noise = (covariance.trace() - values.sum()) / (len(covariance) - latent_dim)
@@ -159,5 +171,7 @@ def _leading(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
     from scipy.linalg import eigh
 
     dim = len(matrix)
-    values, vectors = eigh(matrix.numpy(), subset_by_index=[dim - count, dim - 1], check_finite=False)
+    values, vectors = eigh(
+        matrix.numpy(), subset_by_index=[dim - count, dim - 1], check_finite=False
+    )
     return torch.from_numpy(values), torch.from_numpy(vectors)

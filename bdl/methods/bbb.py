@@ -1,21 +1,23 @@
 """Bayes by Backprop: mean-field variational inference with reparametrised gradients (Blundell et al. 2015).
 
-q(theta) = N(mu, diag(sigma^2)) with sigma = softplus(rho) = log(1 + exp(rho)). Under a prior of precision alpha the
-negative ELBO J = E_q[-log p(D | theta)] + KL(q || prior) has the divergence in closed form,
+q(theta) = N(mu, diag(sigma^2)) with sigma = softplus(rho) = log(1 + exp(rho)). Under a prior of
+precision alpha the negative ELBO J = E_q[-log p(D | theta)] + KL(q || prior) has the divergence in
+closed form,
 
     KL = (1/2) sum_i (alpha_i (mu_i^2 + sigma_i^2) - 1 - log alpha_i) - sum_i log sigma_i,
 
-and with theta_s = mu + sigma o z_s, G_s the gradient at theta_s of minus N times the mean log-likelihood of a
-minibatch, its gradients are
+and with theta_s = mu + sigma o z_s, G_s the gradient at theta_s of minus N times the mean
+log-likelihood of a minibatch, its gradients are
 
     dJ/dmu  = alpha mu + mean_s G_s
     dJ/drho = (alpha sigma - 1 / sigma + mean_s G_s o z_s) o sigmoid(rho).
 
 J is in nats for all N rows; published code descends J / N, which is the same to Adam.
 
-Any other prior is one of latent variables phi, which it maps to theta: q is then over phi, and J is differentiated
-through its samples. KL is in closed form where the prior knows its mean under q, and otherwise the average of
-log q - log p over the samples. q may also be Student's t, with the scales sigma (Mata 2018, section 3.2).
+Any other prior is one of latent variables phi, which it maps to theta: q is then over phi, and J
+is differentiated through its samples. KL is in closed form where the prior knows its mean under q,
+and otherwise the average of log q - log p over the samples. q may also be Student's t, with the
+scales sigma (Mata 2018, section 3.2).
 """
 
 from collections.abc import Mapping
@@ -40,7 +42,8 @@ class BbbState(NamedTuple):
 
     params: Params
     optim: OptimState
-    source: Tensor  # Scales of each parameter under a prior that has them, (J, D); empty under any other
+    # Scales of each parameter under a prior that has them, (J, D); empty under any other
+    source: Tensor
 
 
 @dataclass(frozen=True)
@@ -64,24 +67,38 @@ class BayesByBackprop(SampledDescent):
         name = type(problem.prior).__name__
         if isinstance(problem.prior, HorseshoePrior):
             if self.degrees is not None:
-                raise InputError(f"degrees: under {name}, whose scales are latent, bbb needs a Gaussian; leave it out")
+                raise InputError(
+                    f"degrees: under {name}, whose scales are latent, bbb needs a Gaussian; leave it out"
+                )
         elif problem.latent_dim != problem.dim:
-            raise InputError(f"bbb does not know the latent variables of {name}: use the prior 'horseshoe'")
+            raise InputError(
+                f"bbb does not know the latent variables of {name}: use the prior 'horseshoe'"
+            )
 
     def init(self, problem: Problem, noise: Noise) -> BbbState:
         theta, prior = noise["theta"], problem.prior
-        mu = torch.cat([self.start(problem, theta), theta.new_zeros(problem.latent_dim - problem.dim)])
-        source = prior.source(problem.layout).to(theta) if isinstance(prior, HorseshoePrior) else theta.new_zeros(0, 1)
+        mu = torch.cat(
+            [self.start(problem, theta), theta.new_zeros(problem.latent_dim - problem.dim)]
+        )
+        source = (
+            prior.source(problem.layout).to(theta)
+            if isinstance(prior, HorseshoePrior)
+            else theta.new_zeros(0, 1)
+        )
         params = {"mu": mu, "rho": torch.full_like(mu, self.initial_rho)}
         return BbbState(params, self._optimizer.init(params), source)
 
     def step_noise(self, problem: Problem) -> Shapes:
         return {"z": (self.samples, problem.latent_dim * (1 if self.degrees is None else 2))}
 
-    def gradients(self, state: BbbState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+    def gradients(
+        self, state: BbbState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Params:
         if self.degrees is None and isinstance(problem.prior, PrecisionPrior):
             return elbo_gradients(state.params, batch, hyper, noise["z"], problem)
-        return torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)
+        return torch.func.grad(self._negative_elbo)(
+            state.params, batch, hyper, noise["z"], problem
+        )
 
     def posterior(self, state: BbbState) -> DiagonalGaussian | StudentT | Scaled:
         q, dim = self._latent(state.params), state.source.shape[1]
@@ -99,20 +116,33 @@ class BayesByBackprop(SampledDescent):
             else StudentT(mu, sigma, torch.full_like(mu[0], self.degrees))
         )
 
-    def _negative_elbo(self, params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem) -> Tensor:
+    def _negative_elbo(
+        self, params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem
+    ) -> Tensor:
         """Estimate J from one minibatch; arguments as in `elbo_gradients`."""
         q, prior = self._latent(params), problem.prior
         phi = q.sample(z)
-        fit = torch.func.vmap(lambda one: problem.log_likelihood(problem.push(one, hyper), batch, hyper))(phi)
+        fit = torch.func.vmap(
+            lambda one: problem.log_likelihood(problem.push(one, hyper), batch, hyper)
+        )(phi)
         if isinstance(prior, HorseshoePrior) and isinstance(q, DiagonalGaussian):
-            return -fit.mean() - q.entropy() - prior.expected_log_prob(q.loc, q.var, hyper, problem.layout)
+            return (
+                -fit.mean()
+                - q.entropy()
+                - prior.expected_log_prob(q.loc, q.var, hyper, problem.layout)
+            )
         return (q.log_prob(phi) - problem.log_prior(phi, hyper) - fit).mean()
 
 
-def elbo_gradients(params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem) -> Params:
-    """Estimate the gradients of J from one minibatch and standard normals `z` (S, D); formulas in the module docstring.
+def elbo_gradients(
+    params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem
+) -> Params:
+    """Estimate the gradients of J from one minibatch and standard normals `z` (S, D).
 
-    `params` are ``mu`` (D,) and ``rho`` (D,); gradients have the same keys and shapes, nats per unit.
+    Formulas in the module docstring.
+
+    `params` are ``mu`` (D,) and ``rho`` (D,); gradients have the same keys and shapes, nats per
+    unit.
     """
     mu, sigma, alpha = params["mu"], softplus(params["rho"]), problem.prior_precision(hyper)
     G = sample_gradients(mu + sigma * z, batch, hyper, problem)

@@ -1,18 +1,19 @@
 """Variational inference with a full covariance through its Cholesky factor, by stochastic gradients.
 
-q(theta) = N(m, V), V = L L^T, where L is lower triangular and its diagonal the exponential of what is learnt. Under a
-prior of precision alpha the negative ELBO is
+q(theta) = N(m, V), V = L L^T, where L is lower triangular and its diagonal the exponential of what
+is learnt. Under a prior of precision alpha the negative ELBO is
 
     J = (1/2) sum_i alpha_i (m_i^2 + V_ii) - sum_i log L_ii - E_q[log p(D | theta)] + const,
 
-since (1/2) log |V| = sum_i log L_ii and V_ii = sum_j L_ij^2. With theta_s = m + L z_s and G_s the gradient at theta_s
-of minus N times the mean log-likelihood of a minibatch, its gradients are
+since (1/2) log |V| = sum_i log L_ii and V_ii = sum_j L_ij^2. With theta_s = m + L z_s and G_s the
+gradient at theta_s of minus N times the mean log-likelihood of a minibatch, its gradients are
 
     dJ/dm = alpha o m + mean_s G_s
     dJ/dL = diag(alpha) L + tril(mean_s G_s z_s^T) - diag(1 / L_ii),
 
-and for the logarithm of L_ii that of L_ii times L_ii. The lecture notes that the method is from print half of the sum
-over log L_ii, and so half of the last term: the best covariance for a Gaussian posterior would be half of the true one.
+and for the logarithm of L_ii that of L_ii times L_ii. The lecture notes that the method is from
+print half of the sum over log L_ii, and so half of the last term: the best covariance for a
+Gaussian posterior would be half of the true one.
 """
 
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ from bdl.posteriors import FullGaussian
 class CholeskyVi(SampledDescent):
     """Settings of full-covariance variational inference.
 
-    The parameters in its state are ``m`` (D,) and ``A`` (D, D), which is L but for log L_ii on its diagonal.
+    The parameters in its state are ``m`` (D,) and ``A`` (D, D), which is L but for log L_ii on its
+    diagonal.
 
     Parameters
     ----------
@@ -50,7 +52,9 @@ class CholeskyVi(SampledDescent):
     def step_noise(self, problem: Problem) -> Shapes:
         return {"z": (self.samples, problem.dim)}
 
-    def gradients(self, state: DescentState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+    def gradients(
+        self, state: DescentState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Params:
         m, L, z = state.params["m"], factor(state.params["A"]), noise["z"]
         G = sample_gradients(m + z @ L.T, batch, hyper, problem)
         alpha = problem.prior_precision(hyper)

@@ -22,16 +22,22 @@ class Conjugate(Direct):
 
     def check(self, problem: Problem) -> None:
         if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian)):
-            raise InputError("the posterior has no closed form: give a linear model and a gaussian likelihood")
+            raise InputError(
+                "the posterior has no closed form: give a linear model and a gaussian likelihood"
+            )
 
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FullGaussian:
+    def fit(
+        self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0
+    ) -> FullGaussian:
         """Return the posterior; raises `InputError` if a precision is not positive and finite."""
         for name in ("prior_precision", "noise_precision"):
             if not 0 < float(hyper[name]) < float("inf"):
                 raise InputError(f"{name} is {float(hyper[name]):g}: give a positive number")
         design = cast(Linear, problem.model).design(x)
         beta = hyper["noise_precision"]
-        precision = beta * design.T @ design + torch.diag(problem.prior_precision(hyper).expand(problem.dim))
+        precision = beta * design.T @ design + torch.diag(
+            problem.prior_precision(hyper).expand(problem.dim)
+        )
         factor = torch.linalg.cholesky(precision)
         mean = torch.cholesky_solve(beta * (design.T @ y).unsqueeze(1), factor).squeeze(1)
         return FullGaussian.from_covariance(mean, torch.cholesky_inverse(factor))

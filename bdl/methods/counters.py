@@ -10,7 +10,9 @@ class StepCounters(NamedTuple):
     epochs: int = 0  # Whole passes over the rows whose updates are all made
     ended: bool = True  # Whether this update is the last of an epoch
     per_epoch: float = 0.0
-    """Updates of an epoch; not a whole number where an update takes minibatches of two epochs. 0 without epochs."""
+    """Updates of an epoch; not a whole number where an update takes minibatches of two epochs. 0
+    without epochs.
+    """
     total: int = 0  # Updates of the whole fit; 0 where nothing counts them
 
     @property

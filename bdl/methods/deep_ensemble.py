@@ -1,6 +1,7 @@
 """Ensembles: members that start by themselves and learn from minibatches of their own.
 
-An update takes a minibatch for each member, so that E epochs show each of them E / members times the data.
+An update takes a minibatch for each member, so that E epochs show each of them E / members times
+the data.
 """
 
 from collections.abc import Callable
@@ -46,17 +47,27 @@ class Ensemble(StartedMethod):
     def init(self, problem: Problem, noise: Noise) -> Any:
         return _stacked([self._member.init(problem, {"theta": theta}) for theta in noise["theta"]])
 
-    def step(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
+    def step(
+        self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Any:
         return self._each(self._member.step, state, batches, hyper, problem)
 
-    def _each(self, function: Callable[..., Any], state: Any, batches: Batch, hyper: Hyper, problem: Problem) -> Any:
+    def _each(
+        self,
+        function: Callable[..., Any],
+        state: Any,
+        batches: Batch,
+        hyper: Hyper,
+        problem: Problem,
+    ) -> Any:
         """Apply a member's function to all, each with its minibatch."""
 
         def one(number: int) -> Any:
             part = batches._replace(x=batches.x[number], y=batches.y[number])
             return function(member(state, number), part, hyper, {}, problem)
 
-        # one after the other: side by side, convolutions are slower and all layers in memory together
+        # one after the other: side by side, convolutions are slower and all layers in memory
+        # together
         return _stacked([one(number) for number in range(self.members)])
 
 
@@ -76,7 +87,8 @@ class DeepEnsemble(Ensemble):
 class MultiSwag(Ensemble):
     """MultiSWAG: an equal mixture of SWAG's Gaussians (Wilson and Izmailov 2020, section 4).
 
-    It collects once in so many epochs as there are members, when it has seen as many rows as one SWAG sees in an epoch.
+    It collects once in so many epochs as there are members, when it has seen as many rows as one
+    SWAG sees in an epoch.
 
     Parameters
     ----------
@@ -101,7 +113,9 @@ class MultiSwag(Ensemble):
         whole = counters.ended and counters.epochs % self.members == 0
         return ("collect",) if whole and counters.epochs > self.warmup_epochs else ()
 
-    def collect(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
+    def collect(
+        self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Any:
         """Let each member collect its iterate."""
         return self._each(self._member.collect, state, batches, hyper, problem)
 

@@ -1,19 +1,22 @@
 """The Gaussian with the best ELBO of a generalised linear model: with any covariance, or independent parameters.
 
-At the optimum q = N(m, S), with prior precisions gamma, the log-likelihood l_n of row n as a function of its output
-f_n = x_n theta, and all expectations under q,
+At the optimum q = N(m, S), with prior precisions gamma, the log-likelihood l_n of row n as a
+function of its output f_n = x_n theta, and all expectations under q,
 
-    sum_n x_n E[l_n'(f_n)] = gamma o m,    S^{-1} = H = diag(gamma) - sum_n x_n x_n^T E[l_n''(f_n)],
+    sum_n x_n E[l_n'(f_n)] = gamma o m,    S^{-1} = H = diag(gamma) - sum_n x_n x_n^T
+    E[l_n''(f_n)],
 
-or S_ii^{-1} = H_ii for independent parameters (Opper and Archambeau 2009, Neural Computation 21(3), section 3). For a
-log-concave likelihood the ELBO is concave in m and the Cholesky factor of S (Challis and Barber 2013, JMLR 14, section
-3.2), so that there is one optimum. From anywhere go the share rho of the way to what the conditions say,
+or S_ii^{-1} = H_ii for independent parameters (Opper and Archambeau 2009, Neural Computation
+21(3), section 3). For a log-concave likelihood the ELBO is concave in m and the Cholesky factor of
+S (Challis and Barber 2013, JMLR 14, section 3.2), so that there is one optimum. From anywhere go
+the share rho of the way to what the conditions say,
 
-    S^{-1} <- (1 - rho) S^{-1} + rho H,    m <- m + rho S^{-1} g,    g = sum_n x_n E[l_n'] - gamma o m,
+    S^{-1} <- (1 - rho) S^{-1} + rho H,    m <- m + rho S^{-1} g,    g = sum_n x_n E[l_n'] - gamma
+    o m,
 
-a step of natural gradient ascent (Khan and Lin 2017); independent parameters take 1 / S_ii for S^{-1}, and for the
-mean Newton's step H^{-1} g. Full steps go to and fro where a posterior is wide: rho falls when the ELBO does, or the
-error grows.
+a step of natural gradient ascent (Khan and Lin 2017); independent parameters take 1 / S_ii for
+S^{-1}, and for the mean Newton's step H^{-1} g. Full steps go to and fro where a posterior is
+wide: rho falls when the ELBO does, or the error grows.
 """
 
 from dataclasses import dataclass
@@ -33,7 +36,9 @@ _Family = FullPrecision | DiagonalGaussian
 
 _STEPS = 1000
 _LEAST_SHARE = 1e-4
-"""Least rho: if so little of the way does not help, only rounding is left to gain, or there is no optimum."""
+"""Least rho: if so little of the way does not help, only rounding is left to gain, or there is no
+optimum.
+"""
 _RECOVERY = 1.2
 """Growth of rho after a step that helped."""
 _ROUNDING = 1e-12
@@ -49,7 +54,8 @@ class ExactGaussian(Direct):
     Parameters
     ----------
     structure
-        ``"full"``: any covariance. ``"diagonal"``: independent parameters, as in mean-field variational inference.
+        ``"full"``: any covariance. ``"diagonal"``: independent parameters, as in mean-field
+        variational inference.
     """
 
     structure: Literal["full", "diagonal"] = "full"
@@ -64,8 +70,8 @@ class ExactGaussian(Direct):
     ) -> FullGaussian | DiagonalGaussian:
         """Return the optimum; `InputError` if it has not converged, or the prior has no precision.
 
-        It has if the error, which is the length of the ELBO's gradient with parameters measured in posterior standard
-        deviations, is at most 1e-8 of the ELBO.
+        It has if the error, which is the length of the ELBO's gradient with parameters measured in
+        posterior standard deviations, is at most 1e-8 of the ELBO.
         """
 
         def look(q: _Family) -> _Point:
@@ -120,12 +126,23 @@ def _ahead(now: _Point, share: float) -> _Family | None:
         return None if bool(failed) else FullPrecision(mean + share * step, factor)
     precision = torch.lerp(now.q.var.reciprocal(), curvature.diagonal(), share)
     factor, failed = torch.linalg.cholesky_ex(curvature)
-    step = slope / precision if bool(failed) else torch.cholesky_solve(slope.unsqueeze(1), factor).squeeze(1)
-    return None if bool((precision <= 0).any()) else DiagonalGaussian(mean + share * step, precision.reciprocal())
+    step = (
+        slope / precision
+        if bool(failed)
+        else torch.cholesky_solve(slope.unsqueeze(1), factor).squeeze(1)
+    )
+    return (
+        None
+        if bool((precision <= 0).any())
+        else DiagonalGaussian(mean + share * step, precision.reciprocal())
+    )
 
 
 def _error(q: _Family, bound: Elbo) -> float:
-    """Length of A^T slope and of A^T H A - I, where A is a root of the covariance; of its diagonal if A is diagonal."""
+    """Length of A^T slope and of A^T H A - I, where A is a root of the covariance.
+
+    Of its diagonal if A is diagonal.
+    """
     roots = q._replace(loc=torch.zeros_like(q.loc)).sample(torch.eye(q.dim, dtype=q.loc.dtype))
     curvature = roots @ bound.curvature @ roots.mT - torch.eye(q.dim, dtype=q.loc.dtype)
     if isinstance(q, DiagonalGaussian):

@@ -1,12 +1,12 @@
 """The best factor-analysis posterior of rank K, found directly: what VIFA descends to.
 
-`FactorAnalysisOptimum` starts from the exact posterior p = N(m, P^-1) of a linear regression. KL(q || p) from q = N(m,
-F F^T + diag(psi)) is, but for constants, (tr F^T P F + sum_i P_ii psi_i - log |F F^T + diag(psi)|) / 2. It does not
-change when every parameter i is rescaled by P_ii^1/2, nor does the family, so the search runs on the correlation form
-of P, where it is well conditioned.
+`FactorAnalysisOptimum` starts from the exact posterior p = N(m, P^-1) of a linear regression. KL(q
+|| p) from q = N(m, F F^T + diag(psi)) is, but for constants, (tr F^T P F + sum_i P_ii psi_i - log
+|F F^T + diag(psi)|) / 2. It does not change when every parameter i is rescaled by P_ii^1/2, nor
+does the family, so the search runs on the correlation form of P, where it is well conditioned.
 
-`FactorAnalysisElbo` is for any generalised linear model. Under q = N(m, S), S = F F^T + diag(psi), the output for row
-x_n is N(x_n m, x_n S x_n^T). The negative ELBO
+`FactorAnalysisElbo` is for any generalised linear model. Under q = N(m, S), S = F F^T + diag(psi),
+the output for row x_n is N(x_n m, x_n S x_n^T). The negative ELBO
 
     J = -sum_n E[log p(y_n | f_n)] + (sum_i alpha_i (m_i^2 + S_ii) - log |S|) / 2 + const
 
@@ -59,7 +59,9 @@ class FactorAnalysisOptimum(DirectSearch):
         Conjugate().check(problem)
         super().check(problem)
 
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FactorAnalysis:
+    def fit(
+        self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0
+    ) -> FactorAnalysis:
         exact = Conjugate().fit(problem, x, y, hyper)
         precision = torch.cholesky_inverse(exact.scale_tril)
         return closest(exact.loc, precision, self.latent_dim)
@@ -70,7 +72,10 @@ _STARTS = 5
 
 
 def closest(mean: Tensor, precision: Tensor, latent_dim: int) -> FactorAnalysis:
-    """Minimise KL(q || N(mean, precision^-1)) over factor-analysis q of rank `latent_dim`; float64, (D,) and (D, D)."""
+    """Minimise KL(q || N(mean, precision^-1)) over factor-analysis q of rank `latent_dim`.
+
+    Float64, (D,) and (D, D).
+    """
     unit = precision.diagonal().rsqrt()
     scaled = unit.unsqueeze(1) * precision * unit
     shape = (len(mean), latent_dim)
@@ -88,14 +93,19 @@ def closest(mean: Tensor, precision: Tensor, latent_dim: int) -> FactorAnalysis:
     generator = np.random.default_rng(0)
     starts = [leading, *(generator.normal(size=shape) for _ in range(_STARTS - 1))]
     options = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-13, "gtol": 1e-8}
-    found = [descend(cost, np.concatenate([factors.ravel(), np.zeros(len(mean))]), options) for factors in starts]
+    found = [
+        descend(cost, np.concatenate([factors.ravel(), np.zeros(len(mean))]), options)
+        for factors in starts
+    ]
     best = posterior(torch.from_numpy(min(found, key=lambda result: float(result.fun)).x))
     return FactorAnalysis(mean, unit.unsqueeze(1) * best.factors, unit.square() * best.diag)
 
 
 _ELBO_STARTS, _RESTARTS = 3, 5
 _LOG_PSI = (-40.0, 20.0)
-"""Bounds of log psi in the unit of the descent, far beyond any optimum: a long step must not overflow."""
+"""Bounds of log psi in the unit of the descent, far beyond any optimum: a long step must not
+overflow.
+"""
 _FLAT = 1e-3
 """Largest derivative, nats per unit, at which a descent counts as converged."""
 _OPTIONS = {"maxiter": 20_000, "maxfun": 40_000, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-6}
@@ -109,12 +119,14 @@ class FactorAnalysisElbo(DirectSearch):
         check_glm("fa-elbo", problem)
         super().check(problem)
 
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FactorAnalysis:
+    def fit(
+        self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0
+    ) -> FactorAnalysis:
         """Return the optimum; raises `InputError` if the best descent has not converged.
 
-        J has local optima in F. Of three descents by L-BFGS the best is taken: one starts from the widest directions of
-        a rough posterior, precision P = diag(alpha) + X^T X / 4, the others at random. Parameter i is measured in units
-        of P_ii^-1/2.
+        J has local optima in F. Of three descents by L-BFGS the best is taken: one starts from the
+        widest directions of a rough posterior, precision P = diag(alpha) + X^T X / 4, the others
+        at random. Parameter i is measured in units of P_ii^-1/2.
         """
         design = cast(Linear, problem.model).design(x)
         alpha = problem.prior_precision(hyper).expand(problem.dim)
@@ -132,10 +144,15 @@ class FactorAnalysisElbo(DirectSearch):
             prior = 0.5 * (alpha * (q.mean().square() + q.variance())).sum()
             return prior - likelihood - 0.5 * q.log_det()
 
-        rough = torch.linalg.eigh(unit.unsqueeze(1) * (design.T @ design / 4 + alpha.diag()) * unit)
+        rough = torch.linalg.eigh(
+            unit.unsqueeze(1) * (design.T @ design / 4 + alpha.diag()) * unit
+        )
         generator = torch.Generator().manual_seed(0)
         widest = rough.eigenvectors[:, :rank] * rough.eigenvalues[:rank].rsqrt()
-        others = [0.5 * torch.randn(dim, rank, generator=generator, dtype=x.dtype) for _ in range(_ELBO_STARTS - 1)]
+        others = [
+            0.5 * torch.randn(dim, rank, generator=generator, dtype=x.dtype)
+            for _ in range(_ELBO_STARTS - 1)
+        ]
         zeros = torch.zeros(dim, dtype=x.dtype)
         starts = [torch.cat([zeros, factors.flatten(), zeros]) for factors in (widest, *others)]
         bounds = [(None, None)] * (dim + dim * rank) + [_LOG_PSI] * dim
@@ -143,7 +160,9 @@ class FactorAnalysisElbo(DirectSearch):
 
 
 def lowest(
-    cost: Callable[[Tensor], Tensor], starts: Sequence[Tensor], bounds: Sequence[tuple[float | None, float | None]]
+    cost: Callable[[Tensor], Tensor],
+    starts: Sequence[Tensor],
+    bounds: Sequence[tuple[float | None, float | None]],
 ) -> NDArray[np.float64]:
     """Minimise by L-BFGS from each start, (p,) float64, and return the best point."""
     found = [descend(cost, start.numpy(), _OPTIONS, bounds=bounds) for start in starts]
@@ -152,5 +171,7 @@ def lowest(
         if np.abs(best.jac).max() > _FLAT:
             best = descend(cost, best.x, _OPTIONS, bounds=bounds)
     if not (slope := np.abs(best.jac).max()) <= _FLAT:
-        raise InputError(f"fa-elbo has not converged (a derivative is {slope:.1g}): scale the inputs, or raise alpha")
+        raise InputError(
+            f"fa-elbo has not converged (a derivative is {slope:.1g}): scale the inputs, or raise alpha"
+        )
     return best.x

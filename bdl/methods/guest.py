@@ -24,7 +24,9 @@ from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Predictive, check_fit, is_predictive
 from bdl.runtime import in_time
 
-_distributions = cache(packages_distributions)  # it reads what every installed package says of itself: half a second
+_distributions = cache(
+    packages_distributions
+)  # it reads what every installed package says of itself: half a second
 
 Array = NDArray[np.float64]
 
@@ -35,7 +37,10 @@ class OutOfTime(TimeoutError):
 
 @dataclass(frozen=True, eq=False)
 class Train:
-    """What a guest learns from: standardised inputs, (n, d), and targets, (n,); labels are 0 to C - 1."""
+    """What a guest learns from: standardised inputs, (n, d), and targets, (n,).
+
+    Labels are 0 to C - 1.
+    """
 
     x: Array
     y: Array
@@ -49,9 +54,9 @@ class Train:
     def module(self, seed: int) -> nn.Module:
         """Build the model as a module, float32, which maps (m, d) to (m, d_out).
 
-        Its start has the law that the engine's fits start from. The parameters, one after the other
-        (``torch.nn.utils.parameters_to_vector``), are the vector that a posterior is over. `InputError` if the entry
-        names no model, or one that is no module.
+        Its start has the law that the engine's fits start from. The parameters, one after the
+        other (``torch.nn.utils.parameters_to_vector``), are the vector that a posterior is over.
+        `InputError` if the entry names no model, or one that is no module.
         """
         return torch_module(self.problem, seed)
 
@@ -77,7 +82,9 @@ class Guest(ExternalMethod):
 
     course = False
     needs: ClassVar[Mapping[str, str]] = {}
-    """Modules that have to be there, and what to install for each: ``{"ngboost": "bdl-bench[ngboost]"}``."""
+    """Modules that have to be there, and what to install for each: ``{"ngboost":
+    "bdl-bench[ngboost]"}``.
+    """
     needs_model: ClassVar[bool] = False
     """Whether it fits the model of the entry; one that does not needs none."""
     needs_numbers: ClassVar[bool] = False
@@ -87,7 +94,9 @@ class Guest(ExternalMethod):
     def packages(self) -> str:
         """The packages that it needs, with their versions, which rows keep."""
         names = _distributions()
-        return ", ".join(f"{name} {version(name)}" for module in self.needs for name in names.get(module, ()))
+        return ", ".join(
+            f"{name} {version(name)}" for module in self.needs for name in names.get(module, ())
+        )
 
     @property
     def limit(self) -> float:
@@ -97,28 +106,46 @@ class Guest(ExternalMethod):
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Posterior | Predictive:
         """Return a distribution over the parameters of the model, or a predictive.
 
-        A predictive is a function of inputs, (n, d) float64 tensor, that answers with `MeanVariance`, `Outputs` or
-        `Probabilities`. Hyper-parameters are in the unit of ``train.y``. The generators of torch and NumPy start from
-        the seed, of 31 bits, the trial's own.
+        A predictive is a function of inputs, (n, d) float64 tensor, that answers with
+        `MeanVariance`, `Outputs` or `Probabilities`. Hyper-parameters are in the unit of
+        ``train.y``. The generators of torch and NumPy start from the seed, of 31 bits, the trial's
+        own.
         """
 
     @property
     def missing(self) -> str:
-        lacking = ((module, package) for module, package in self.needs.items() if find_spec(module) is None)
-        return next((f"{type(self).__name__} needs {name}: pip install '{package}'" for name, package in lacking), "")
+        lacking = (
+            (module, package)
+            for module, package in self.needs.items()
+            if find_spec(module) is None
+        )
+        return next(
+            (
+                f"{type(self).__name__} needs {name}: pip install '{package}'"
+                for name, package in lacking
+            ),
+            "",
+        )
 
     def check(self, problem: Problem) -> None:
         if self.missing:
             raise InputError(self.missing)
         if self.needs_model and isinstance(problem.model, NoModel):
-            raise InputError(f"{type(self).__name__} fits the model of the entry: give one, such as {{name: mlp}}")
+            raise InputError(
+                f"{type(self).__name__} fits the model of the entry: give one, such as {{name: mlp}}"
+            )
         if self.needs_numbers and problem.classes:
-            raise InputError(f"{type(self).__name__} is for targets that are numbers: use another method")
+            raise InputError(
+                f"{type(self).__name__} is for targets that are numbers: use another method"
+            )
 
-    def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Any]]:
+    def fits(
+        self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int
+    ) -> Iterator[tuple[int, Any]]:
         """Yield what `fit` returns; `InputError` if it is nothing that can be used.
 
-        `OutOfTime` if it takes longer than it may, what is asked of a predictive before the next turn included.
+        `OutOfTime` if it takes longer than it may, what is asked of a predictive before the next
+        turn included.
         """
         train = Train(x.numpy(), y.numpy(), problem)
         values = {name: float(value) for name, value in hyper.items()}
@@ -128,7 +155,8 @@ class Guest(ExternalMethod):
                 fitted = self.fit(train, values, seed)
             except (Exception, KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException as error:  # what a library in Rust panics with is no Exception, and cannot be pickled
+            # what a library in Rust panics with is no Exception, and cannot be pickled
+            except BaseException as error:
                 raise RuntimeError(in_one_line(error)) from None
             found = check_fit(fitted, problem.dim)
             lacking = [name for name in problem.likelihood.hyper if name not in values]
@@ -150,7 +178,9 @@ def _seeded(seed: int) -> Iterator[None]:
             np.random.set_state(before)  # noqa: NPY002
 
 
-def descend(parameters: Iterable[nn.Parameter], cost: Callable[[], Tensor], steps: int, rate: float) -> None:
+def descend(
+    parameters: Iterable[nn.Parameter], cost: Callable[[], Tensor], steps: int, rate: float
+) -> None:
     """Minimise a cost, which is evaluated anew each time, by Adam, with a rate that falls to 0 along a half cosine."""
     optimizer = torch.optim.Adam(parameters, lr=rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)

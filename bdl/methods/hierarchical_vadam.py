@@ -1,8 +1,8 @@
 """VOGN and Vadam with prior scales that are learnt: automatic relevance determination, and the horseshoe.
 
-Given precisions alpha_i the prior is Gaussian, theta_i ~ N(0, 1 / alpha_i), so that an update is one of `Vadam` under
-the precisions' posterior means. Theirs are in closed form given the weights' q: after each epoch, with E_i = mu_i^2 +
-var_i, coordinate ascent on the ELBO sets
+Given precisions alpha_i the prior is Gaussian, theta_i ~ N(0, 1 / alpha_i), so that an update is
+one of `Vadam` under the precisions' posterior means. Theirs are in closed form given the weights'
+q: after each epoch, with E_i = mu_i^2 + var_i, coordinate ascent on the ELBO sets
 
     ard         alpha_i = 1 / E_i, the means of Gamma posteriors under a flat prior of log alpha_i;
     horseshoe   alpha_i = l_i t with theta_i ~ N(0, lambda_i^2 tau^2), lambda_i ~ C+(0, 1), tau ~ C+(0, kappa): of the
@@ -10,10 +10,11 @@ var_i, coordinate ascent on the ELBO sets
                     l_i = 2 / (2 a_i + t E_i),                  a_i = 1 / (1 + l_i)
                     t   = (D + 1) / (2 b + sum_i l_i E_i),      b   = 1 / (1 / kappa^2 + t).
 
-Mata (2018, chapter 5) differentiates through the scales of a noisy optimiser and reports that it does not work. Here
-scales need no gradients, but they need variances that can be trusted: Vadam's curvature, the square of a mean gradient,
-is too small by the size of the minibatch, its variances are nearly the prior's, and E_i then says that every weight may
-be as large as its scale, which stays. VOGN has the squares of single gradients, and its scales do shrink.
+Mata (2018, chapter 5) differentiates through the scales of a noisy optimiser and reports that it
+does not work. Here scales need no gradients, but they need variances that can be trusted: Vadam's
+curvature, the square of a mean gradient, is too small by the size of the minibatch, its variances
+are nearly the prior's, and E_i then says that every weight may be as large as its scale, which
+stays. VOGN has the squares of single gradients, and its scales do shrink.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,8 @@ class ScaledState(NamedTuple):
     """The state of `Vadam`, and the means of the scales' posteriors."""
 
     weights: MomentsState
-    alpha: Tensor  # Prior precisions, (D,); 0 before the first update, which takes the hyper-parameter
+    # Prior precisions, (D,); 0 before the first update, which takes the hyper-parameter
+    alpha: Tensor
     local: Tensor  # l of each weight, (D,)
     whole: Tensor  # t, a scalar
 
@@ -72,7 +74,9 @@ class HierarchicalVadam(StartedMethod):
 
     def check(self, problem: Problem) -> None:
         if problem.prior != GaussianPrior():
-            raise InputError("hierarchical-vadam learns the precisions of its prior: leave the prior out")
+            raise InputError(
+                "hierarchical-vadam learns the precisions of its prior: leave the prior out"
+            )
 
     def init(self, problem: Problem, noise: Noise) -> ScaledState:
         inner = self._inner.init(problem, noise)
@@ -82,15 +86,21 @@ class HierarchicalVadam(StartedMethod):
     def step_noise(self, problem: Problem) -> Shapes:
         return self._inner.step_noise(problem)
 
-    def step(self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ScaledState:
+    def step(
+        self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> ScaledState:
         alpha = torch.where(state.weights.updates == 0, hyper["prior_precision"], state.alpha)
         given = {**hyper, "prior_precision": alpha}
-        return state._replace(weights=self._inner.step(state.weights, batches, given, noise, problem), alpha=alpha)
+        return state._replace(
+            weights=self._inner.step(state.weights, batches, given, noise, problem), alpha=alpha
+        )
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
         return ("learn",) if counters.ended else ()
 
-    def learn(self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ScaledState:
+    def learn(
+        self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> ScaledState:
         """Set the means of the scales' posteriors; formulas in the module docstring."""
         q, local, whole = self._inner.posterior(state.weights), state.local, state.whole
         E = q.loc.square() + q.var

@@ -1,25 +1,30 @@
 """Online factor analysis of all iterates of SGD: a posterior of any network in O(DK) numbers (Brownlie 2022, ch. 4).
 
-Where SWAG keeps one iterate an epoch and the last K deviations, here every iterate after the warm-up epochs is an
-observation of an online estimator, and its model of their distribution is the posterior.
+Where SWAG keeps one iterate an epoch and the last K deviations, here every iterate after the
+warm-up epochs is an observation of an online estimator, and its model of their distribution is the
+posterior.
 
-Differs from the thesis, whose estimators start at F = Q, psi = 1 and are tried on variances from 1 upwards. Iterates of
-SGD have standard deviations around 1e-3, and some may not vary at all: the weights of a dead ReLU unit, in float32. So
+Differs from the thesis, whose estimators start at F = Q, psi = 1 and are tried on variances from 1
+upwards. Iterates of SGD have standard deviations around 1e-3, and some may not vary at all: the
+weights of a dead ReLU unit, in float32. So
 
 - the first W iterates (W = 100, the warm-up of the estimators) give each parameter an origin, their mean, and a unit,
-  their standard deviation, but at least a hundredth of its root mean square over the parameters: one that stands still
-  has a unit too, in which the start is narrow, and in which it is not far off should it move later;
+  their standard deviation, but at least a hundredth of its root mean square over the parameters:
+  one that stands still has a unit too, in which the start is narrow, and in which it is not far
+  off should it move later;
 - the estimator learns (theta - origin) / unit from the iterates that follow, its own warm-up first, and its estimate is
-  translated back. Online PX-EM finds units of its own as well, which changes nothing but where it starts;
+  translated back. Online PX-EM finds units of its own as well, which changes nothing but where it
+  starts;
 - psi is kept from falling below `_LEAST_NOISE`: published EM has no floor, and divides by a psi of exactly zero as soon
   as one parameter stands still.
 
 Notes
 -----
-Successive iterates are strongly correlated, and a network's drift. On `yacht` (network 6-50-1, minibatches of 10, 1620
-iterates after 60 epochs, five settings) one direction has 95 % to 99.6 % of their variance. Of the total variance of
-the iterates learnt from, the posterior with K = 10 has 0.01 to 0.14 by `OnlineEm`, 0.01 to 0.06 by `OnlineSga` and 0.60
-to 0.94 by `OnlinePxEm`: EM by itself hardly changes the size of F, whatever the unit.
+Successive iterates are strongly correlated, and a network's drift. On `yacht` (network 6-50-1,
+minibatches of 10, 1620 iterates after 60 epochs, five settings) one direction has 95 % to 99.6 %
+of their variance. Of the total variance of the iterates learnt from, the posterior with K = 10 has
+0.01 to 0.14 by `OnlineEm`, 0.01 to 0.06 by `OnlineSga` and 0.60 to 0.94 by `OnlinePxEm`: EM by
+itself hardly changes the size of F, whatever the unit.
 """
 
 from collections.abc import Mapping
@@ -43,7 +48,9 @@ _Estimator = OnlineEm | OnlineSga | OnlinePxEm
 _ESTIMATORS: dict[str, type[_Estimator]] = {"em": OnlineEm, "sga": OnlineSga, "px-em": OnlinePxEm}
 
 _LEAST_SHARE, _LEAST_NOISE = 1e-4, 1e-6
-"""Least squared unit relative to the mean over parameters, and least psi in squared units, above float32's rounding."""
+"""Least squared unit relative to the mean over parameters, and least psi in squared units, above
+float32's rounding.
+"""
 
 
 class State(NamedTuple):
@@ -63,7 +70,8 @@ class IteratesFa(ConstantSgd):
     Parameters
     ----------
     estimator
-        ``"em"`` (thesis, Algorithm 2), ``"sga"`` (Algorithm 1) or ``"px-em"``, each with its default settings.
+        ``"em"`` (thesis, Algorithm 2), ``"sga"`` (Algorithm 1) or ``"px-em"``, each with its
+        default settings.
     latent_dim
         Factors, K.
     """
@@ -94,7 +102,9 @@ class IteratesFa(ConstantSgd):
             return ()
         return ("measure",) if kept <= self._estimator.warmup else ("learn",)
 
-    def measure(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def measure(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Take the iterate into the units."""
         measured = state.measured + 1
         weight, gain = welford_weights(measured)
@@ -105,7 +115,9 @@ class IteratesFa(ConstantSgd):
             scatter=state.scatter + gain * delta.square(),
         )
 
-    def learn(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def learn(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Learn from the iterate."""
         own = (state.theta - state.origin) / self._unit(state.scatter)
         learnt = self._estimator.update(state.estimate, own)
@@ -114,10 +126,14 @@ class IteratesFa(ConstantSgd):
     def posterior(self, state: State) -> FactorAnalysis:
         """Return the estimate in the unit of the parameters, psi at least `VARIANCE_FLOOR`.
 
-        While the estimator has seen no more than its warm-up it is a narrow Gaussian at the last iterate.
+        While the estimator has seen no more than its warm-up it is a narrow Gaussian at the last
+        iterate.
         """
         estimator, unit = self._estimator, self._unit(state.scatter)
-        ready, estimate = state.estimate.seen > estimator.warmup, estimator.posterior(state.estimate)
+        ready, estimate = (
+            state.estimate.seen > estimator.warmup,
+            estimator.posterior(state.estimate),
+        )
         return FactorAnalysis(
             torch.where(ready, state.origin + unit * estimate.loc, state.theta),
             torch.where(ready, unit.unsqueeze(-1) * estimate.factors, 0),
@@ -126,4 +142,8 @@ class IteratesFa(ConstantSgd):
 
     def _unit(self, scatter: Tensor) -> Tensor:
         variance = scatter / self._estimator.warmup
-        return torch.maximum(variance, _LEAST_SHARE * variance.mean()).clamp(min=VARIANCE_FLOOR).sqrt()
+        return (
+            torch.maximum(variance, _LEAST_SHARE * variance.mean())
+            .clamp(min=VARIANCE_FLOOR)
+            .sqrt()
+        )

@@ -1,25 +1,27 @@
 """Stochastic-gradient MCMC: SGLD, SGHMC and cyclical SG-MCMC, whose posterior is a set of kept iterates.
 
-They move theta by minibatch gradients of E(theta) = -(1/N) log p(D, theta), the cost that `bdl.methods.sgd_iterates`
-descends. With the learning rate l, the friction a and standard normals z, an update is
+They move theta by minibatch gradients of E(theta) = -(1/N) log p(D, theta), the cost that
+`bdl.methods.sgd_iterates` descends. With the learning rate l, the friction a and standard normals
+z, an update is
 
     v     <- (1 - a) v - l grad E(theta) + (2 a l / N)^1/2 z
     theta <- theta + v.
 
-That is SGHMC in the form of Chen, Fox and Guestrin (2014, eq. 15), their eta being l / N and their estimate of the
-noise of gradients 0. With a = 1 it is SGLD with the step eps = 2 l / N (Welling and Teh 2011, eq. 4). A schedule of the
-rate makes the step decay; draws weigh the same, whatever it is.
+That is SGHMC in the form of Chen, Fox and Guestrin (2014, eq. 15), their eta being l / N and their
+estimate of the noise of gradients 0. With a = 1 it is SGLD with the step eps = 2 l / N (Welling
+and Teh 2011, eq. 4). A schedule of the rate makes the step decay; draws weigh the same, whatever
+it is.
 
 Notes
 -----
-With gradients of all rows and a Gaussian posterior of precision P the stationary law is known. Along an eigenvector of
-P with the eigenvalue N c, theta is an autoregression of order 2 with the coefficients 2 - a - l c and -(1 - a), whose
-variance is
+With gradients of all rows and a Gaussian posterior of precision P the stationary law is known.
+Along an eigenvector of P with the eigenvalue N c, theta is an autoregression of order 2 with the
+coefficients 2 - a - l c and -(1 - a), whose variance is
 
     1 / (N c) / (1 - l c / (2 (2 - a))),
 
-finite for l c < 2 (2 - a). For SGLD it is too large by the factor 1 / (1 - l c / 2). Noise of minibatches adds to it,
-and only a smaller step makes that less.
+finite for l c < 2 (2 - a). For SGLD it is too large by the factor 1 / (1 - l c / 2). Noise of
+minibatches adds to it, and only a smaller step makes that less.
 """
 
 from dataclasses import dataclass
@@ -45,7 +47,9 @@ class ChainState(NamedTuple):
     velocity: Tensor  # Their last change v, (D,)
     kept: Tensor  # The last S draws, a ring: draw t, from 0, is row t mod S; (S, D)
     seen: Tensor  # Draws kept so far, those included that were replaced, a scalar
-    epochs: Tensor  # Epochs since the start, the part of the last one included, for rates that come in cycles; a scalar
+    # Epochs since the start, the part of the last one included, for rates that come in cycles; a
+    # scalar
+    epochs: Tensor
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class Sgld(StartedMethod):
     draws
         Draws kept, S, one at the end of an epoch; the last ones.
     warmup_epochs
-        Epochs in which none is kept; train for more than these. Until one is kept the last iterate stands for it.
+        Epochs in which none is kept; train for more than these. Until one is kept the last iterate
+        stands for it.
     thinning
         Epochs from one draw to the next.
     """
@@ -78,7 +83,9 @@ class Sgld(StartedMethod):
     def step_noise(self, problem: Problem) -> Shapes:
         return {"z": (problem.dim,)}
 
-    def step(self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ChainState:
+    def step(
+        self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> ChainState:
         rate = self._rate(state, hyper)
         spread = (2 * self._friction * rate / batch.n).sqrt()
         return self._moved(state, batch, hyper, problem, rate, spread * noise["z"])
@@ -87,14 +94,20 @@ class Sgld(StartedMethod):
         kept = counters.epochs - self.warmup_epochs
         return ("keep",) if counters.ended and kept > 0 and (kept - 1) % self.thinning == 0 else ()
 
-    def keep(self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ChainState:
+    def keep(
+        self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> ChainState:
         """Take the iterate among the draws, in place of the oldest."""
         row = (state.seen % self.draws).long().expand(1, len(state.theta))
-        return state._replace(kept=state.kept.scatter(0, row, state.theta.unsqueeze(0)), seen=state.seen + 1)
+        return state._replace(
+            kept=state.kept.scatter(0, row, state.theta.unsqueeze(0)), seen=state.seen + 1
+        )
 
     def posterior(self, state: ChainState) -> Empirical:
         """Return the draws; while fewer than S are kept, they are repeated in turn."""
-        rows = torch.arange(self.draws, device=state.theta.device) % state.seen.clamp(1, self.draws)
+        rows = torch.arange(self.draws, device=state.theta.device) % state.seen.clamp(
+            1, self.draws
+        )
         draws = state.kept.gather(0, rows.long().unsqueeze(1).expand(state.kept.shape))
         return Empirical(torch.where(state.seen > 0, draws, state.theta))
 
@@ -103,7 +116,13 @@ class Sgld(StartedMethod):
         return hyper["learning_rate"]
 
     def _moved(
-        self, state: ChainState, batch: Batch, hyper: Hyper, problem: Problem, rate: Tensor, kick: Tensor | float
+        self,
+        state: ChainState,
+        batch: Batch,
+        hyper: Hyper,
+        problem: Problem,
+        rate: Tensor,
+        kick: Tensor | float,
     ) -> ChainState:
         """Move by the gradient and by random changes of the velocity."""
         slope = mean_gradient(state.theta, batch, hyper, problem)
@@ -134,9 +153,9 @@ class Sghmc(Sgld):
 class CyclicalSgmcmc(Sghmc):
     """Settings of cyclical SG-MCMC (Zhang et al. 2020, Algorithm 1).
 
-    The rate falls in each cycle from l to 0, as l (cos(pi r) + 1) / 2 at the share r of the cycle. The first epochs of
-    a cycle explore, without noise; the others are sampled from. With a friction of 1 it is their cSGLD, else their
-    cSGHMC.
+    The rate falls in each cycle from l to 0, as l (cos(pi r) + 1) / 2 at the share r of the cycle.
+    The first epochs of a cycle explore, without noise; the others are sampled from. With a
+    friction of 1 it is their cSGLD, else their cSGHMC.
 
     Parameters
     ----------
@@ -151,12 +170,16 @@ class CyclicalSgmcmc(Sghmc):
 
     def check(self, problem: Problem) -> None:
         if self.warmup_epochs >= self.cycle_epochs:
-            raise InputError(f"warmup_epochs {self.warmup_epochs} leave no draws in cycle_epochs: lower them")
+            raise InputError(
+                f"warmup_epochs {self.warmup_epochs} leave no draws in cycle_epochs: lower them"
+            )
 
     def phase(self, counters: StepCounters) -> str:
         return "explore" if counters.epoch % self.cycle_epochs < self.warmup_epochs else "step"
 
-    def explore(self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ChainState:
+    def explore(
+        self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> ChainState:
         """Descend, without noise."""
         return self._moved(state, batch, hyper, problem, self._rate(state, hyper), 0.0)
 
@@ -166,7 +189,9 @@ class CyclicalSgmcmc(Sghmc):
         kept = (counters.epochs - 1) % self.cycle_epochs - self.warmup_epochs
         return ("turn", "keep") if kept >= 0 and kept % self.thinning == 0 else ("turn",)
 
-    def turn(self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ChainState:
+    def turn(
+        self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> ChainState:
         """End an epoch, from which rows may have been left out."""
         return state._replace(epochs=state.epochs.round())
 

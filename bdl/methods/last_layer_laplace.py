@@ -1,13 +1,15 @@
 """Laplace's approximation of the last layer (Kristiadi, Hein and Hennig 2020; Daxberger et al. 2021).
 
-Adam descends the cost of `bdl.methods.point_estimate`. After `descent_epochs` it stands still, and the epoch that
-follows adds up the generalised Gauss-Newton matrix of the last layer's k parameters,
+Adam descends the cost of `bdl.methods.point_estimate`. After `descent_epochs` it stands still, and
+the epoch that follows adds up the generalised Gauss-Newton matrix of the last layer's k
+parameters,
 
     H = sum_i J_i^T Lambda_i J_i + diag(prior precision),
 
-J_i being the derivative of the outputs of row i and Lambda_i the Fisher information of its likelihood. Outputs are
-linear in the last layer, so that H has a block sum_i (Lambda_i)_cd phi_i phi_i^T for each pair of outputs c, d, with
-phi_i what enters the layer. Under batch normalisation that is what enters in training minibatches.
+J_i being the derivative of the outputs of row i and Lambda_i the Fisher information of its
+likelihood. Outputs are linear in the last layer, so that H has a block sum_i (Lambda_i)_cd phi_i
+phi_i^T for each pair of outputs c, d, with phi_i what enters the layer. Under batch normalisation
+that is what enters in training minibatches.
 """
 
 from dataclasses import dataclass
@@ -46,7 +48,8 @@ class LastLayerLaplace(StartedMethod):
     Parameters
     ----------
     descent_epochs
-        Epochs of descent; train for one more. Until the matrix is there the precision is that of the prior.
+        Epochs of descent; train for one more. Until the matrix is there the precision is that of
+        the prior.
     """
 
     descent_epochs: Annotated[int, Ge(1)] = 1
@@ -62,7 +65,9 @@ class LastLayerLaplace(StartedMethod):
 
     def check(self, problem: Problem) -> None:
         if (size := _size(problem)) > _MOST:
-            raise InputError(f"the last layer has {size} parameters: its matrix is formed for {_MOST} at most")
+            raise InputError(
+                f"the last layer has {size} parameters: its matrix is formed for {_MOST} at most"
+            )
 
     def init(self, problem: Problem, noise: Noise) -> State:
         point = self._adam.init(problem, noise)
@@ -78,25 +83,40 @@ class LastLayerLaplace(StartedMethod):
     def phase(self, counters: StepCounters) -> str:
         return "step" if counters.epoch < self.descent_epochs else "look"
 
-    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def step(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         point = self._adam.step(state.point, batches, hyper, noise, problem)
-        prior = (torch.zeros_like(point.params["theta"]) + problem.prior_precision(hyper))[-len(state.prior) :]
+        prior = (torch.zeros_like(point.params["theta"]) + problem.prior_precision(hyper))[
+            -len(state.prior) :
+        ]
         return state._replace(point=point, prior=prior, rows=batches.n)
 
-    def look(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def look(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Add the matrix of a minibatch."""
         inputs = _inputs(problem, state.point.params["theta"], batches.x)
         n_in, n_out, bias = problem.layout.last_layer
-        weight, *shift = torch.split(state.point.params["theta"][-len(state.prior) :], [n_in * n_out, *[n_out] * bias])
+        weight, *shift = torch.split(
+            state.point.params["theta"][-len(state.prior) :], [n_in * n_out, *[n_out] * bias]
+        )
         f = inputs[:, :n_in] @ weight.view(n_out, n_in).T + sum(shift)
         root = problem.likelihood.root_fisher(f, hyper, batches.y_unit)
-        factors = root.mT.unsqueeze(-1) * inputs[:, None, None]  # (M, r, out, in), with r columns of the root
+        factors = (
+            root.mT.unsqueeze(-1) * inputs[:, None, None]
+        )  # (M, r, out, in), with r columns of the root
         parts = (factors[..., :n_in], factors[..., n_in:])  # biases come last
         rows = torch.cat([part.flatten(2) for part in parts], 2).flatten(0, 1)
-        return state._replace(curvature=state.curvature + rows.T @ rows, seen=state.seen + len(inputs))
+        return state._replace(
+            curvature=state.curvature + rows.T @ rows, seen=state.seen + len(inputs)
+        )
 
     def posterior(self, state: State) -> LastLayer:
-        """Return N(theta, H^-1) in the last layer; the sum over rows that were left out is made up for."""
+        """Return N(theta, H^-1) in the last layer.
+
+        The sum over rows that were left out is made up for.
+        """
         share = state.rows / state.seen.clamp(min=1)
         precision = share * state.curvature + state.prior.diag_embed()
         root: Tensor = torch.linalg.cholesky_ex(precision).L
@@ -115,5 +135,7 @@ def _inputs(problem: Problem, theta: Tensor, x: Tensor) -> Tensor:
     """
     n_in, _, bias = problem.layout.last_layer
     layer = [torch.eye(n_in).flatten(), *[torch.zeros(n_in)] * bias]
-    inputs = problem.model(torch.cat([theta[: -_size(problem)], *(part.to(theta) for part in layer)]), x, n_in)
+    inputs = problem.model(
+        torch.cat([theta[: -_size(problem)], *(part.to(theta) for part in layer)]), x, n_in
+    )
     return torch.cat([inputs, *[torch.ones_like(inputs[:, :1])] * bias], 1)

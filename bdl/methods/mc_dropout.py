@@ -2,13 +2,13 @@
 
 Of a network that is not dense throughout, the inputs of its last layer alone are dropped.
 
-The posterior draws m o theta, where the mask m zeroes all weights that leave a dropped unit and is 1 / (1 - p) on
-the others, 1 on biases; p is ``dropout_rate``. Adam descends E_m[-log p(D | m o theta)] + (1/2) sum_i lambda_i
-theta_i^2. With the prior precision alpha (the square of their prior length-scale) and the standard deviation s of
-the training targets, the decay lambda is
+The posterior draws m o theta, where the mask m zeroes all weights that leave a dropped unit and is
+1 / (1 - p) on the others, 1 on biases; p is ``dropout_rate``. Adam descends E_m[-log p(D | m o
+theta)] + (1/2) sum_i lambda_i theta_i^2. With the prior precision alpha (the square of their prior
+length-scale) and the standard deviation s of the training targets, the decay lambda is
 
-    corrected: alpha / (1 - p) for weights, alpha for biases, since E_m[alpha (m o theta)^2] / 2 is the prior's part;
-    published: alpha (1 - p) s^2 / 2 for weights, 0 for biases.
+    corrected: alpha / (1 - p) for weights, alpha for biases, since E_m[alpha (m o theta)^2] / 2 is
+    the prior's part; published: alpha (1 - p) s^2 / 2 for weights, 0 for biases.
 
 docs/errata.md says how the second comes about. The noise precision tau is that of the likelihood.
 """
@@ -43,8 +43,9 @@ class McDropout(Descent):
     Parameters
     ----------
     gradients_per_update
-        Minibatches L in an update, each under a mask of its own. The published code has a mask for each row of
-        batches of 128: that is 128 minibatches of one row; fewer and larger ones are as unbiased, and faster.
+        Minibatches L in an update, each under a mask of its own. The published code has a mask for
+        each row of batches of 128: that is 128 minibatches of one row; fewer and larger ones are
+        as unbiased, and faster.
     decay
         ``"corrected"`` or ``"published"``; module docstring.
     """
@@ -72,11 +73,15 @@ class McDropout(Descent):
     def step_noise(self, problem: Problem) -> Shapes:
         return {"units": (self.gradients_per_update, problem.layout.n_units)}
 
-    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def step(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         state = state._replace(rate=torch.zeros_like(state.rate) + hyper["dropout_rate"])
         return super().step(state, batches, hyper, noise, problem)
 
-    def gradients(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+    def gradients(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Params:
         theta, q = state.params["theta"], self.posterior(state)
         masks = q.masks(noise["units"])
         G = batch_gradients(masks * theta, batches, hyper, problem)

@@ -1,19 +1,20 @@
 """Natural-gradient variational inference with a Gaussian of full or diagonal precision (Khan and Lin 2017).
 
-q(theta) = N(mu, P^-1). With S samples from q, a minibatch of M of the N examples, log-likelihoods l and the prior
-precision lambda,
+q(theta) = N(mu, P^-1). With S samples from q, a minibatch of M of the N examples, log-likelihoods
+l and the prior precision lambda,
 
     C   = (N / (M S)) sum_{s,i} grad l (grad l)^T                        empirical Fisher, or
     C   = -(N / (M S)) sum_{s,i} grad^2 l                                Hessian
     P  <- (1 - beta) P + beta (C + diag(lambda))
     mu <- mu - alpha P^-1 (lambda mu - (N / (M S)) sum_{s,i} grad l)
 
-of which the diagonal structure keeps the diagonal of C alone: the methods called VOGN and VON. With all examples and
-exact expectations, the Hessian's fixed point is the optimum of the ELBO.
+of which the diagonal structure keeps the diagonal of C alone: the methods called VOGN and VON.
+With all examples and exact expectations, the Hessian's fixed point is the optimum of the ELBO.
 
-Under q = N(mu, P^-1) the natural gradient of the ELBO by the natural parameters is its gradient by the expectation
-parameters (Khan and Rue 2023): so that an update averages the curvature of samples into P, and moves mu by P^-1 times
-the mean gradient. Methods differ in the form of P and in the curvature that they take.
+Under q = N(mu, P^-1) the natural gradient of the ELBO by the natural parameters is its gradient by
+the expectation parameters (Khan and Rue 2023): so that an update averages the curvature of samples
+into P, and moves mu by P^-1 times the mean gradient. Methods differ in the form of P and in the
+curvature that they take.
 """
 
 from collections.abc import Mapping
@@ -42,8 +43,8 @@ class NaturalGradientMethod(StartedMethod):
     samples
         Samples S from q in an update; each sees the whole minibatch.
     lr_factors
-        Learning rates alpha of the mean and beta of the precision, as multiples of the hyper-parameter
-        ``learning_rate``; beta has to stay below 1.
+        Learning rates alpha of the mean and beta of the precision, as multiples of the
+        hyper-parameter ``learning_rate``; beta has to stay below 1.
     """
 
     samples: Annotated[int, Ge(1)] = 4
@@ -79,7 +80,8 @@ class NaturalGradient(NaturalGradientMethod):
     Parameters
     ----------
     curvature
-        ``"fisher"``, the empirical Fisher matrix, or ``"hessian"``, for linear models with one output.
+        ``"fisher"``, the empirical Fisher matrix, or ``"hessian"``, for linear models with one
+        output.
     structure
         Of the precision, ``"full"`` or ``"diagonal"``.
     initial_precision
@@ -93,14 +95,18 @@ class NaturalGradient(NaturalGradientMethod):
 
     def check(self, problem: Problem) -> None:
         if self.curvature == "hessian" and not one_output(problem):
-            raise InputError("curvature hessian needs a linear model with one output: use curvature fisher")
+            raise InputError(
+                "curvature hessian needs a linear model with one output: use curvature fisher"
+            )
 
     def init(self, problem: Problem, noise: Noise) -> State:
         mu = self.start(problem, noise["theta"])
         P = torch.full_like(mu, self.initial_precision)
         return self._state(mu, P.diag() if self.structure == "full" else P)
 
-    def step(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def step(
+        self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         alpha, beta = self.steps(hyper)
         prior = problem.prior_precision(hyper).expand(problem.dim)
 

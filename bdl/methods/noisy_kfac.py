@@ -1,7 +1,8 @@
 """Noisy K-FAC: natural-gradient variational inference with Kronecker factors (Zhang et al. 2018; Mata 2018).
 
-A dense layer with weights W, (out, in), whose last column is the bias if there is one, has inputs a with a 1 appended
-for it, and e are an example's derivatives of log p(y | x, theta) by what the layer puts out. With minibatch means E,
+A dense layer with weights W, (out, in), whose last column is the bias if there is one, has inputs
+a with a 1 appended for it, and e are an example's derivatives of log p(y | x, theta) by what the
+layer puts out. With minibatch means E,
 
     A  <- (1 - b) A + b E[a a^T]
     S  <- (1 - b) S + b E[e e^T]
@@ -10,18 +11,21 @@ and with damping g split by pi^2 = (tr A / dim A) / (tr S / dim S)
 
     A^g = A + pi g^(1/2) I,    S^g = S + g^(1/2) / pi I.
 
-With the weight lam of the divergence, the prior precision alpha, gin = lam alpha / N and gam = gin + damping,
+With the weight lam of the divergence, the prior precision alpha, gin = lam alpha / N and gam = gin
++ damping,
 
     q(W) = matrix normal with mean M and covariance (lam / N) (S^gin)^-1 (x) (A^gin)^-1
     V    = E[e a^T] - gin W
     M   <- M + learning_rate (S^gam)^-1 V (A^gam)^-1
 
-An update draws W from q, differentiates, updates the statistics A and S every T1-th time, the inverses every T2-th
-time, and moves M. The first update takes its factors from the first minibatch at M: until then there is no covariance
-to draw from. This is the transpose of Mata's notation; Table 2.2 there drops the inverse on A.
+An update draws W from q, differentiates, updates the statistics A and S every T1-th time, the
+inverses every T2-th time, and moves M. The first update takes its factors from the first minibatch
+at M: until then there is no covariance to draw from. This is the transpose of Mata's notation;
+Table 2.2 there drops the inverse on A.
 
-With eigenvectors U of A and V of S, both kinds of damping are diagonal in the coordinates V^T W U, in which the mean is
-kept: draws and steps are products of single numbers there, and only the inputs of a minibatch need turning, to U^T a.
+With eigenvectors U of A and V of S, both kinds of damping are diagonal in the coordinates V^T W U,
+in which the mean is kept: draws and steps are products of single numbers there, and only the
+inputs of a minibatch need turning, to U^T a.
 """
 
 from collections.abc import Sequence
@@ -60,8 +64,15 @@ class Axes(NamedTuple):
 
 def axes_of(A: Tensor, S: Tensor, gin: Tensor, gam: Tensor, share: Tensor) -> Axes:
     """Find the eigenvectors of a layer's factors, and what the two dampings make of their eigenvalues."""
-    (a, U), (s, V), (a_in, s_in), (a_gam, s_gam) = _eigen(A), _eigen(S), split(A, S, gin), split(A, S, gam)
-    return Axes(U, V, (a + a_in).rsqrt(), (share / (s + s_in)).sqrt(), 1 / (a + a_gam), 1 / (s + s_gam))
+    (a, U), (s, V), (a_in, s_in), (a_gam, s_gam) = (
+        _eigen(A),
+        _eigen(S),
+        split(A, S, gin),
+        split(A, S, gam),
+    )
+    return Axes(
+        U, V, (a + a_in).rsqrt(), (share / (s + s_in)).sqrt(), 1 / (a + a_gam), 1 / (s + s_gam)
+    )
 
 
 def split(A: Tensor, S: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,11 +125,13 @@ class NoisyKfac(WeightedDivergence):
     Parameters
     ----------
     statistics_every, inverses_every
-        Updates from one update of the statistics, T1, and of the inverses, T2, to the next; T2 is a multiple of T1.
+        Updates from one update of the statistics, T1, and of the inverses, T2, to the next; T2 is
+        a multiple of T1.
     statistics_weight
         Weight b of a minibatch in the statistics.
     damping
-        Extrinsic damping, beyond that of the prior; None makes it a hyper-parameter, which can be searched.
+        Extrinsic damping, beyond that of the prior; None makes it a hyper-parameter, which can be
+        searched.
     """
 
     statistics_every: Annotated[int, Ge(1)] = 10
@@ -138,7 +151,9 @@ class NoisyKfac(WeightedDivergence):
                 "inverses are only updated together with statistics"
             )
         if problem.prior_precision({name: torch.ones(()) for name in problem.hyper}).ndim:
-            raise InputError("noisy-kfac needs one prior precision for all parameters: leave out bias_precision")
+            raise InputError(
+                "noisy-kfac needs one prior precision for all parameters: leave out bias_precision"
+            )
 
     def init(self, problem: Problem, noise: Noise) -> State:
         mu = self.start(problem, noise["theta"])
@@ -157,31 +172,49 @@ class NoisyKfac(WeightedDivergence):
             return "invert"
         return "step" if counters.updates % self.statistics_every else "observe"
 
-    def begin(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def begin(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Take the factors from the first minibatch at the mean, then move it."""
         return self._inverted(state, state.means, 1.0, batches, hyper, problem)
 
-    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def step(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         W = _drawn(state, noise)
-        return _moved(state, W, _seen(state, W, batches, hyper, problem), batches.n, hyper, problem)
+        return _moved(
+            state, W, _seen(state, W, batches, hyper, problem), batches.n, hyper, problem
+        )
 
-    def observe(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def observe(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Update the statistics, then the mean."""
         W = _drawn(state, noise)
         seen = _seen(state, W, batches, hyper, problem)
-        return _moved(_observed(state, seen, self.statistics_weight), W, seen, batches.n, hyper, problem)
+        return _moved(
+            _observed(state, seen, self.statistics_weight), W, seen, batches.n, hyper, problem
+        )
 
-    def invert(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def invert(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Update the statistics, the inverses, then the mean."""
-        return self._inverted(state, _drawn(state, noise), self.statistics_weight, batches, hyper, problem)
+        return self._inverted(
+            state, _drawn(state, noise), self.statistics_weight, batches, hyper, problem
+        )
 
     def posterior(self, state: State) -> KroneckerGaussian:
         means = [V @ M @ U.mT for M, (U, V, *_) in zip(state.means, state.axes, strict=True)]
         inner = torch.cat([triangular(U * root).flatten() for U, _, root, *_ in state.axes])
         outer = torch.cat([triangular(V * root).flatten() for _, V, _, root, *_ in state.axes])
-        return KroneckerGaussian(from_blocks(means, state.widths.shape[1:]), inner, outer, state.widths)
+        return KroneckerGaussian(
+            from_blocks(means, state.widths.shape[1:]), inner, outer, state.widths
+        )
 
-    def _inverted(self, state: State, W: Blocks, b: float, batches: Batch, hyper: Hyper, problem: Problem) -> State:
+    def _inverted(
+        self, state: State, W: Blocks, b: float, batches: Batch, hyper: Hyper, problem: Problem
+    ) -> State:
         """Update everything, with weight b of the minibatch in the statistics."""
         seen = _seen(state, W, batches, hyper, problem)
         state = _observed(state, seen, b)
@@ -190,9 +223,16 @@ class NoisyKfac(WeightedDivergence):
         damping = hyper["damping"] if self.damping is None else self.damping
         axes = tuple(axes_of(A, S, gin, gin + damping, share) for A, S in state.factors)
         both = tuple(zip(state.axes, axes, strict=True))
-        W, means = ([turned(M, *pair) for M, pair in zip(blocks, both, strict=True)] for blocks in (W, state.means))
-        seen = [layer._replace(turned=layer.a @ own.U) for layer, own in zip(seen, axes, strict=True)]
-        return _moved(state._replace(means=tuple(means), axes=axes), W, seen, batches.n, hyper, problem)
+        W, means = (
+            [turned(M, *pair) for M, pair in zip(blocks, both, strict=True)]
+            for blocks in (W, state.means)
+        )
+        seen = [
+            layer._replace(turned=layer.a @ own.U) for layer, own in zip(seen, axes, strict=True)
+        ]
+        return _moved(
+            state._replace(means=tuple(means), axes=axes), W, seen, batches.n, hyper, problem
+        )
 
 
 def _drawn(state: State, noise: Noise) -> list[Tensor]:
@@ -204,7 +244,8 @@ def _drawn(state: State, noise: Noise) -> list[Tensor]:
 def _seen(state: State, W: Blocks, batches: Batch, hyper: Hyper, problem: Problem) -> list[_Seen]:
     """Run a minibatch through layers that are given along the eigenvectors.
 
-    The first layer gets turned inputs and weights, its bias among the weights. The others are turned back.
+    The first layer gets turned inputs and weights, its bias among the weights. The others are
+    turned back.
     """
     bias, (first, *others) = problem.layout.layered.bias, state.axes
     a = with_ones(batches.x, bias)
@@ -227,11 +268,16 @@ def _observed(state: State, seen: Sequence[_Seen], b: float) -> State:
     return state._replace(factors=factors)
 
 
-def _moved(state: State, W: Blocks, seen: Sequence[_Seen], n: Tensor, hyper: Hyper, problem: Problem) -> State:
+def _moved(
+    state: State, W: Blocks, seen: Sequence[_Seen], n: Tensor, hyper: Hyper, problem: Problem
+) -> State:
     """Move the mean by the gradient at W."""
     gin, rate = hyper["kl_weight"] / n * problem.prior_precision(hyper), hyper["learning_rate"]
     means = tuple(
-        M + (rate * axes.outer_step).unsqueeze(-1) * ((e @ axes.V).mT @ turned / len(e) - gin * block) * axes.inner_step
+        M
+        + (rate * axes.outer_step).unsqueeze(-1)
+        * ((e @ axes.V).mT @ turned / len(e) - gin * block)
+        * axes.inner_step
         for M, axes, block, (_, turned, e) in zip(state.means, state.axes, W, seen, strict=True)
     )
     return state._replace(means=means)
@@ -239,16 +285,24 @@ def _moved(state: State, W: Blocks, seen: Sequence[_Seen], n: Tensor, hyper: Hyp
 
 def _sizes(problem: Problem) -> list[tuple[int, int]]:
     """Count outputs and inputs of each layer, a bias as an input."""
-    return [(n_out, n_in + problem.layout.layered.bias) for n_in, n_out in pairwise(problem.layout.widths)]
+    return [
+        (n_out, n_in + problem.layout.layered.bias)
+        for n_in, n_out in pairwise(problem.layout.widths)
+    ]
 
 
 def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues, which rounding leaves no less than 0, and eigenvectors; NaN for what is not finite.
+    """Return eigenvalues, which rounding leaves no less than 0, and eigenvectors.
 
-    In float64: with inputs that are always 0, as pixels at a border are, LAPACK's float32 gives NaN at times, or fails.
+    NaN for what is not finite.
+
+    In float64: with inputs that are always 0, as pixels at a border are, LAPACK's float32 gives
+    NaN at times, or fails.
     """
     finite = factor.isfinite().all()
-    values, vectors = torch.linalg.eigh(torch.where(finite, factor, eye(factor, len(factor))).double())
+    values, vectors = torch.linalg.eigh(
+        torch.where(finite, factor, eye(factor, len(factor))).double()
+    )
     found = (part.to(factor) for part in (values.clamp(min=0), vectors))
     values, vectors = (torch.where(finite, part, torch.nan) for part in found)
     return values, vectors

@@ -1,11 +1,13 @@
 """Online factor analysis by expectation maximisation (Brownlie 2022, Algorithm 2).
 
-The complete-data statistics are running means over all observations, each made with the F and psi of its time,
+The complete-data statistics are running means over all observations, each made with the F and psi
+of its time,
 
     A = mean(d m^T),  B = mean(m m^T),  s = mean(d o d),
 
-and after each observation, with H = B + Sigma, F = A H^{-1} and psi = s - rowsum(F o A). This psi is the print's
-s + rowsum((F H) o F - 2 F o A) for the new F. Published as it is: Sigma is the latest, not averaged; psi has no floor.
+and after each observation, with H = B + Sigma, F = A H^{-1} and psi = s - rowsum(F o A). This psi
+is the print's s + rowsum((F H) o F - 2 F o A) for the new F. Published as it is: Sigma is the
+latest, not averaged; psi has no floor.
 """
 
 from dataclasses import dataclass
@@ -41,7 +43,10 @@ class EmState(NamedTuple):
 
 @dataclass(frozen=True)
 class OnlineEm(OnlineEstimator):
-    """Settings of online expectation maximisation; the warm-up moves the mean and the statistics."""
+    """Settings of online expectation maximisation.
+
+    The warm-up moves the mean and the statistics.
+    """
 
     def init(self, noise: Noise) -> EmState:
         seen, zero, loadings, diag = start(noise)
@@ -55,11 +60,18 @@ class OnlineEm(OnlineEstimator):
         second = torch.lerp(state.second, product(latent.means, latent.means), gain)
         solve, learning = inverse(second + latent.covariance), seen > self.warmup
 
-        def learn(cross: Tensor, square: Tensor, loadings: Tensor, diag: Tensor, d: Tensor) -> tuple[Tensor, ...]:
+        def learn(
+            cross: Tensor, square: Tensor, loadings: Tensor, diag: Tensor, d: Tensor
+        ) -> tuple[Tensor, ...]:
             cross, square = blend(cross, square, latent.means, d, gain)
             new = solve @ cross
             new_diag = square - (new * cross).sum(-2)
-            return cross, square, torch.where(learning, new, loadings), torch.where(learning, new_diag, diag)
+            return (
+                cross,
+                square,
+                torch.where(learning, new, loadings),
+                torch.where(learning, new_diag, diag),
+            )
 
         old = state.cross, state.square, state.loadings, state.diag
         cross, square, loadings, diag = by_coordinate(learn, *old, deviations)

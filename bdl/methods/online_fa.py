@@ -1,17 +1,18 @@
 """Online factor analysis: what its estimators share (Brownlie 2022, section 4.3).
 
-Observations theta = c + F h + psi^{1/2} o z, with h and z standard normal, come one by one. After t of them the
-estimate of c is their mean, and with d = theta - mean the latent variable h has the posterior N(m, Sigma),
+Observations theta = c + F h + psi^{1/2} o z, with h and z standard normal, come one by one. After
+t of them the estimate of c is their mean, and with d = theta - mean the latent variable h has the
+posterior N(m, Sigma),
 
     Sigma = (I + F^T diag(psi)^{-1} F)^{-1},  m = Sigma F^T diag(psi)^{-1} d.
 
-The estimators are written for ONE stream. Every tensor but the number seen may also have the streams as leading
-dimensions, written (..., D) below; that is several times faster than `torch.func.vmap`, which works as well.
-Time and memory are O(D K^2) and O(D K) an observation. F is kept transposed: K rows of D neighbouring values halve
-the time.
+The estimators are written for ONE stream. Every tensor but the number seen may also have the
+streams as leading dimensions, written (..., D) below; that is several times faster than
+`torch.func.vmap`, which works as well. Time and memory are O(D K^2) and O(D K) an observation. F
+is kept transposed: K rows of D neighbouring values halve the time.
 
-Correction to the print: line 5 of Algorithms 1 and 2 has the new mean on both sides; the old one belongs inside the
-bracket, mean_t = mean_{t-1} + (theta_t - mean_{t-1}) / t.
+Correction to the print: line 5 of Algorithms 1 and 2 has the new mean on both sides; the old one
+belongs inside the bracket, mean_t = mean_{t-1} + (theta_t - mean_{t-1}) / t.
 """
 
 from abc import abstractmethod
@@ -45,7 +46,9 @@ class FactorEstimator(StreamMethod):
 
     def check_dim(self, dim: int) -> None:
         if not 1 <= self.latent_dim < dim:
-            raise InputError(f"latent_dim {self.latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}")
+            raise InputError(
+                f"latent_dim {self.latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}"
+            )
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class OnlineEstimator(FactorEstimator):
     Parameters
     ----------
     warmup
-        First observations, in which F and psi do not learn: until they are over the estimate says nothing of these.
+        First observations, in which F and psi do not learn: until they are over the estimate says
+        nothing of these.
     """
 
     warmup: Annotated[int, Ge(0)] = 100
@@ -90,13 +94,19 @@ def start(noise: Noise) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """
     loadings = torch.linalg.qr(noise["F"]).Q.mT.contiguous()
     zero = torch.zeros_like(loadings[..., 0, :])
-    return torch.zeros((), dtype=torch.int64, device=zero.device), zero, loadings, torch.ones_like(zero)
+    return (
+        torch.zeros((), dtype=torch.int64, device=zero.device),
+        zero,
+        loadings,
+        torch.ones_like(zero),
+    )
 
 
 def centre(seen: Tensor, mean: Tensor, observations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Move the running mean (..., D) of `seen` observations on by B observations (..., B, D).
 
-    Returns the new number, the new mean, and the observations' deviations from the new mean, (..., B, D).
+    Returns the new number, the new mean, and the observations' deviations from the new mean, (...,
+    B, D).
     """
     seen = seen + observations.shape[-2]
     mean = mean + (observations - mean.unsqueeze(-2)).sum(-2) / seen
@@ -115,26 +125,36 @@ def latent_posterior(loadings: Tensor, diag: Tensor, deviations: Tensor) -> Late
     return Latent(projected @ covariance, covariance)
 
 
-def blend(cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+def blend(
+    cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain: Tensor
+) -> tuple[Tensor, Tensor]:
     """Move statistics a fraction `gain` of the way to those of B observations alone.
 
-    `cross` is that of m d^T, (..., K, D), and `square` that of d o d, (..., D); `means` are m, (..., B, K), and
-    `deviations` d, (..., B, D).
+    `cross` is that of m d^T, (..., K, D), and `square` that of d o d, (..., D); `means` are m,
+    (..., B, K), and `deviations` d, (..., B, D).
     """
     new = product(means / deviations.shape[-2], deviations)
     return torch.lerp(cross, new, gain), torch.lerp(square, deviations.square().mean(-2), gain)
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return A^T B for matrices (..., B, K) and (..., B, D); of one row without a matrix product, which is slower."""
+    """Return A^T B for matrices (..., B, K) and (..., B, D).
+
+    Of one row without a matrix product, which is slower.
+    """
     return left.mT * right if left.shape[-2] == 1 else left.mT @ right
 
 
 def inverse(matrix: Tensor) -> Tensor:
-    """Invert positive definite matrices, (..., K, K); one that is not gives NaN or nonsense, never an error."""
+    """Invert positive definite matrices, (..., K, K).
+
+    One that is not gives NaN or nonsense, never an error.
+    """
     factor: Tensor = torch.linalg.cholesky_ex(matrix).L
     pivots = factor.diagonal(dim1=-2, dim2=-1)
-    pivots.masked_fill_(pivots == 0, torch.nan)  # a zero in one of them is an error for the whole batch
+    pivots.masked_fill_(
+        pivots == 0, torch.nan
+    )  # a zero in one of them is an error for the whole batch
     return torch.cholesky_inverse(factor)
 
 
@@ -143,7 +163,9 @@ def slices(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return zip(*(torch.split(tensor, _SLICE, -1) for tensor in tensors), strict=True)
 
 
-def by_coordinate(function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> tuple[Tensor, ...]:
+def by_coordinate(
+    function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor
+) -> tuple[Tensor, ...]:
     """Apply a function that treats coordinates apart, tensors (..., D) to tensors (..., D), slice by slice."""
     dim = tensors[0].shape[-1]
     if dim <= _SLICE:

@@ -1,13 +1,13 @@
 """Online factor analysis by stochastic gradient ascent (Brownlie 2022, Algorithm 1).
 
-Each observation makes one step of plain gradient ascent on its own log-likelihood, in F and gamma = log psi. With
-r = d - F m,
+Each observation makes one step of plain gradient ascent on its own log-likelihood, in F and gamma
+= log psi. With r = d - F m,
 
     dL/dF     = diag(psi)^{-1} (r m^T - F Sigma)
     dL/dgamma = (psi^{-1} o (r o r + rowsum(F Sigma o F)) - 1) / 2.
 
-This is the print's d m^T - F (Sigma + m m^T) and d o d - 2 d o (F m) + rowsum((F (Sigma + m m^T)) o F), in which less
-cancels. Correction: equation 4.26 has exp(beta) where exp(gamma) is meant.
+This is the print's d m^T - F (Sigma + m m^T) and d o d - 2 d o (F m) + rowsum((F (Sigma + m m^T))
+o F), in which less cancels. Correction: equation 4.26 has exp(beta) where exp(gamma) is meant.
 """
 
 from dataclasses import dataclass

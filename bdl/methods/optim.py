@@ -1,8 +1,9 @@
 """Optimisers of torch.optim as pure functions, and the method that descends by one.
 
-Variational methods descend the negative ELBO J = E_q[-log p(D | theta)] + KL(q || prior). Theta is a function of the
-variational parameters and of standard normals, so that J is differentiated through samples of theta
-(reparametrisation; Kingma and Welling 2014), while the divergence is in closed form.
+Variational methods descend the negative ELBO J = E_q[-log p(D | theta)] + KL(q || prior). Theta is
+a function of the variational parameters and of standard normals, so that J is differentiated
+through samples of theta (reparametrisation; Kingma and Welling 2014), while the divergence is in
+closed form.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,8 @@ Decay = Annotated[float, Ge(0), Lt(1)]
 def clip_by_norm(gradient: Tensor, max_norm: float) -> Tensor:
     """Rescale a gradient to Frobenius norm `max_norm` if it is longer; the shape stays.
 
-    A zero gradient stays zero and a non-finite one non-finite; a finite one whose norm overflows becomes zero.
+    A zero gradient stays zero and a non-finite one non-finite; a finite one whose norm overflows
+    becomes zero.
     """
     norm = gradient.square().sum().sqrt()
     return gradient * (max_norm / norm).clamp(max=1.0)
@@ -49,7 +51,9 @@ class Optimizer:
         """Turn gradients (to be descended) into steps, one learning rate a parameter group."""
         raise NotImplementedError
 
-    def move(self, params: Params, grads: Params, state: OptimState, rates: Params) -> tuple[Params, OptimState]:
+    def move(
+        self, params: Params, grads: Params, state: OptimState, rates: Params
+    ) -> tuple[Params, OptimState]:
         """Return parameters after an update, those that have a gradient, and the new state."""
         steps, state = self.update(grads, state, rates)
         return {name: params[name] + steps[name] for name in steps}, state
@@ -96,11 +100,19 @@ class RmsProp(Optimizer):
     eps: float = 1e-8
 
     def init(self, params: Params) -> OptimState:
-        return OptimState({}, {name: torch.zeros_like(value) for name, value in params.items()}, _zero(params))
+        return OptimState(
+            {}, {name: torch.zeros_like(value) for name, value in params.items()}, _zero(params)
+        )
 
     def update(self, grads: Params, state: OptimState, rates: Params) -> tuple[Params, OptimState]:
-        second = {name: torch.lerp(grad.square(), state.second[name], self.decay) for name, grad in grads.items()}
-        steps = {name: -rates[name] * grad / (second[name].sqrt() + self.eps) for name, grad in grads.items()}
+        second = {
+            name: torch.lerp(grad.square(), state.second[name], self.decay)
+            for name, grad in grads.items()
+        }
+        steps = {
+            name: -rates[name] * grad / (second[name].sqrt() + self.eps)
+            for name, grad in grads.items()
+        }
         return steps, OptimState({}, second, state.updates + 1)
 
 
@@ -127,13 +139,22 @@ class Descent(StartedMethod):
     def _optimizer(self) -> Optimizer:
         return Adam()
 
-    def gradients(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
-        """Return the gradients of the cost by the parameters, by name; arguments as those of `step`."""
+    def gradients(
+        self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Params:
+        """Return the gradients of the cost by the parameters, by name.
+
+        Arguments as those of `step`.
+        """
         raise NotImplementedError
 
-    def step(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
+    def step(
+        self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Any:
         grads = self.gradients(state, batches, hyper, noise, problem)
-        params, optim = self._optimizer.move(state.params, grads, state.optim, self._rates(grads, hyper))
+        params, optim = self._optimizer.move(
+            state.params, grads, state.optim, self._rates(grads, hyper)
+        )
         return state._replace(params=params, optim=optim)
 
     def _rates(self, grads: Params, hyper: Hyper) -> Params:
@@ -148,7 +169,8 @@ class SampledDescent(Descent):
     Parameters
     ----------
     initial_scale
-        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
+        Standard deviation of the initial means, which are normal with mean 0; null for the model's
+        own start.
     samples
         Samples S from q in an update; each sees the whole minibatch.
     betas

@@ -1,11 +1,12 @@
 """Point estimates: Adam (Kingma and Ba 2015), RMSprop and plain gradient descent on the negative log-joint.
 
-They descend, from minibatches of M of the N examples with log-likelihoods l and the prior precision lambda,
+They descend, from minibatches of M of the N examples with log-likelihoods l and the prior
+precision lambda,
 
     E(theta) = -(1/M) sum_i l_i(theta) + prior_share (lambda / (2 N)) ||theta||^2,
 
-which is -log p(D | theta) - prior_share log p(theta) by example, so that learning rates do not depend on N. A share of
-1 leads to the posterior's mode, a share of 0 to the largest likelihood.
+which is -log p(D | theta) - prior_share log p(theta) by example, so that learning rates do not
+depend on N. A share of 1 leads to the posterior's mode, a share of 0 to the largest likelihood.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,15 @@ from annotated_types import Ge, Gt
 
 from bdl.methods import optim
 from bdl.methods.base import Noise, stacked
-from bdl.methods.optim import Decay, Descent, DescentState, Optimizer, Params, clip_by_norm, mean_gradient
+from bdl.methods.optim import (
+    Decay,
+    Descent,
+    DescentState,
+    Optimizer,
+    Params,
+    clip_by_norm,
+    mean_gradient,
+)
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Point
 
@@ -33,7 +42,8 @@ class Sgd(Descent):
     gradients_per_update
         Minibatches whose gradients are averaged in an update.
     max_grad_norm
-        The gradient of N E is clipped to this norm and descended in place of that of E; null descends E.
+        The gradient of N E is clipped to this norm and descended in place of that of E; null
+        descends E.
     """
 
     prior_share: Annotated[float, Ge(0)] = 1.0
@@ -52,13 +62,22 @@ class Sgd(Descent):
         params = {"theta": self.start(problem, noise["theta"])}
         return DescentState(params, self._optimizer.init(params))
 
-    def gradients(self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+    def gradients(
+        self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Params:
         theta, batches = state.params["theta"], stacked(batches, self.batches_per_step)
         # one by one: the layers of one are in memory
-        parts = [batches._replace(x=x, y=y) for x, y in zip(batches.x.unbind(), batches.y.unbind(), strict=True)]
-        gradient = reduce(torch.add, (mean_gradient(theta, part, hyper, problem) for part in parts)) / len(parts)
+        parts = [
+            batches._replace(x=x, y=y)
+            for x, y in zip(batches.x.unbind(), batches.y.unbind(), strict=True)
+        ]
+        gradient = reduce(
+            torch.add, (mean_gradient(theta, part, hyper, problem) for part in parts)
+        ) / len(parts)
         if self.prior_share:
-            gradient = gradient + self.prior_share * problem.prior_precision(hyper) / batches.n * theta
+            gradient = (
+                gradient + self.prior_share * problem.prior_precision(hyper) / batches.n * theta
+            )
         if self.max_grad_norm is not None:
             gradient = clip_by_norm(batches.n * gradient, self.max_grad_norm)
         return {"theta": gradient}

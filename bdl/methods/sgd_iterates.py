@@ -1,14 +1,16 @@
 """Iterates of constant-rate SGD as posterior samples (Brownlie 2022, section 4.4.2; Mandt et al. 2017).
 
-SGD descends E(theta) = -(1/N) log p(D | theta) + (lambda / 2) ||theta||^2, whose minimum is the mode of the
-posterior when lambda = alpha / N. With a constant learning rate the iterates never settle; their mean is
-stochastic weight averaging (Izmailov et al. 2018), and their covariance is taken for that of the posterior.
+SGD descends E(theta) = -(1/N) log p(D | theta) + (lambda / 2) ||theta||^2, whose minimum is the
+mode of the posterior when lambda = alpha / N. With a constant learning rate the iterates never
+settle; their mean is stochastic weight averaging (Izmailov et al. 2018), and their covariance is
+taken for that of the posterior.
 
-Brownlie (2022, section 4.4.2) descends the mean of squared errors instead, which is 2 / beta times the mean negative
-log-likelihood of a Gaussian likelihood with noise precision beta (in the unit of the targets that the model
-sees). Its learning rate eta and weight decay lambda are ``learning_rate`` = 2 eta / beta and ``weight_decay``
-= lambda beta / 2 here, and the decay that agrees with the prior is lambda = 2 alpha / (beta N): the thesis
-says alpha / beta, because its equation 4.42 has a sum of squares where its code has a mean.
+Brownlie (2022, section 4.4.2) descends the mean of squared errors instead, which is 2 / beta times
+the mean negative log-likelihood of a Gaussian likelihood with noise precision beta (in the unit of
+the targets that the model sees). Its learning rate eta and weight decay lambda are
+``learning_rate`` = 2 eta / beta and ``weight_decay`` = lambda beta / 2 here, and the decay that
+agrees with the prior is lambda = 2 alpha / (beta N): the thesis says alpha / beta, because its
+equation 4.42 has a sum of squares where its code has a mean.
 """
 
 from dataclasses import dataclass
@@ -36,12 +38,12 @@ class ConstantSgd(StartedMethod):
     Parameters
     ----------
     warmup_epochs
-        Epochs of phase 1, in which nothing is collected; train for more epochs than these. Until something
-        is collected the posterior is a narrow Gaussian at the last iterate.
+        Epochs of phase 1, in which nothing is collected; train for more epochs than these. Until
+        something is collected the posterior is a narrow Gaussian at the last iterate.
     initial_scale
-        Standard deviation of the initial parameters, which are normal with mean 0; null for the model's own start. The
-        published start is uniform on +-1 / sqrt(fan_in), of standard deviation 1 / sqrt(3 fan_in); phase 1 forgets the
-        difference.
+        Standard deviation of the initial parameters, which are normal with mean 0; null for the
+        model's own start. The published start is uniform on +-1 / sqrt(fan_in), of standard
+        deviation 1 / sqrt(3 fan_in); phase 1 forgets the difference.
     """
 
     initial_scale: Annotated[float, Gt(0)] | None = 0.1
@@ -52,7 +54,9 @@ class ConstantSgd(StartedMethod):
         return problem.prior_precision(hyper) / n
 
     def step(self, state: Any, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
-        return state._replace(theta=descend(state.theta, hyper, self.decay(hyper, batch.n, problem), batch, problem))
+        return state._replace(
+            theta=descend(state.theta, hyper, self.decay(hyper, batch.n, problem), batch, problem)
+        )
 
 
 def descend(theta: Tensor, hyper: Hyper, decay: Tensor, batch: Batch, problem: Problem) -> Tensor:
@@ -64,8 +68,9 @@ def descend(theta: Tensor, hyper: Hyper, decay: Tensor, batch: Batch, problem: P
 def welford_weights(count: Tensor) -> tuple[Tensor, Tensor]:
     """Return the weights of a new value, the `count`-th, in running moments, by Welford's (1962) recurrence.
 
-    With delta = value - mean, ``mean + weight * delta`` is the new mean and ``scatter + gain * delta delta^T``
-    the new sum of outer products of deviations. Unlike the difference of two raw moments, nothing cancels.
+    With delta = value - mean, ``mean + weight * delta`` is the new mean and ``scatter + gain *
+    delta delta^T`` the new sum of outer products of deviations. Unlike the difference of two raw
+    moments, nothing cancels.
     """
     weight = 1 / count
     return weight, weight * (count - 1)
@@ -83,7 +88,8 @@ class SgdState(NamedTuple):
     window: Tensor  # Their mean, (D,)
     collected: Tensor  # Windows completed in phase 2, T, a scalar
     mean: Tensor  # Mean of the completed windows, (D,)
-    scatter: Tensor  # Sum of outer products of the completed windows' deviations from their mean, (D, D)
+    # Sum of outer products of the completed windows' deviations from their mean, (D, D)
+    scatter: Tensor
     start: Tensor  # The iterate at the end of phase 1, (D,)
     path: Tensor  # The first windows completed, (kept, D)
 
@@ -97,11 +103,11 @@ class SgdIterates(ConstantSgd):
     window
         Iterates averaged into one sample; windows are consecutive and disjoint (thesis B.2).
     separate_warmup
-        True gives phase 1 a learning rate of its own, the hyper-parameter ``warmup_learning_rate``, and no
-        decay, as published. False makes it the same as phase 2.
+        True gives phase 1 a learning rate of its own, the hyper-parameter
+        ``warmup_learning_rate``, and no decay, as published. False makes it the same as phase 2.
     prior_decay
-        True takes the decay alpha / N of the prior (the biases' own where they have one). False takes the
-        hyper-parameter ``weight_decay`` for every parameter.
+        True takes the decay alpha / N of the prior (the biases' own where they have one). False
+        takes the hyper-parameter ``weight_decay`` for every parameter.
     kept
         Windows that the posterior keeps beside their moments, the first of phase 2, for a figure.
     """
@@ -129,7 +135,9 @@ class SgdIterates(ConstantSgd):
         theta = self.start(problem, noise["theta"])
         zero = torch.zeros_like(theta[0])
         path = theta.new_zeros(self.kept, problem.dim)
-        return SgdState(theta, zero, theta, zero, theta, torch.zeros_like(theta).diag_embed(), theta, path)
+        return SgdState(
+            theta, zero, theta, zero, theta, torch.zeros_like(theta).diag_embed(), theta, path
+        )
 
     def _looked_at(self, counters: StepCounters) -> int:
         """Count the iterates of phase 2."""
@@ -144,22 +152,32 @@ class SgdIterates(ConstantSgd):
             return () if seen or not self.kept else ("begin",)
         return ("average",) if seen % self.window else ("average", "collect")
 
-    def warm_up(self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SgdState:
+    def warm_up(
+        self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> SgdState:
         """Descend once in phase 1, without decay."""
         rates = {**hyper, "learning_rate": hyper["warmup_learning_rate"]}
         theta = descend(state.theta, rates, torch.zeros_like(batches.n), batches, problem)
         return state._replace(theta=theta)
 
-    def begin(self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SgdState:
+    def begin(
+        self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> SgdState:
         """Remember where phase 2 starts."""
         return state._replace(start=state.theta)
 
-    def average(self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SgdState:
+    def average(
+        self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> SgdState:
         """Take the iterate into the mean of its window."""
         filled = state.filled + 1
-        return state._replace(filled=filled, window=torch.lerp(state.window, state.theta, 1 / filled))
+        return state._replace(
+            filled=filled, window=torch.lerp(state.window, state.theta, 1 / filled)
+        )
 
-    def collect(self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SgdState:
+    def collect(
+        self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> SgdState:
         """Take the window into the moments, and begin another."""
         collected = state.collected + 1
         weight, gain = welford_weights(collected)
@@ -176,17 +194,20 @@ class SgdIterates(ConstantSgd):
     def posterior(self, state: SgdState) -> FullGaussian | Traced:
         """Return the Gaussian with mean and covariance (divisor T - 1) of the T completed windows.
 
-        Each variance is raised by 4 (D + sqrt(T)) rounding units, the size of the rounding errors, and by
-        `VARIANCE_FLOOR`: where the windows span fewer than D dimensions a Cholesky factor exists all the same.
-        A covariance that has none even so, of a diverged trial say, gives NaN throughout. Before a window is completed
-        the mean is that of the iterates in it, or else the iterate.
+        Each variance is raised by 4 (D + sqrt(T)) rounding units, the size of the rounding errors,
+        and by `VARIANCE_FLOOR`: where the windows span fewer than D dimensions a Cholesky factor
+        exists all the same. A covariance that has none even so, of a diverged trial say, gives NaN
+        throughout. Before a window is completed the mean is that of the iterates in it, or else
+        the iterate.
         """
         latest = torch.where(state.filled > 0, state.window, state.theta)
         mean = torch.where(state.collected > 0, state.mean, latest)
         covariance = state.scatter / (state.collected - 1).clamp(min=1)
         variance = covariance.diagonal()
         slack = 4 * torch.finfo(variance.dtype).eps * (len(variance) + state.collected.sqrt())
-        factor, info = torch.linalg.cholesky_ex(covariance + (slack * variance + VARIANCE_FLOOR).diag_embed())
+        factor, info = torch.linalg.cholesky_ex(
+            covariance + (slack * variance + VARIANCE_FLOOR).diag_embed()
+        )
         factor = torch.where(info == 0, factor, torch.nan)
         if not self.kept:
             return FullGaussian(mean, factor)

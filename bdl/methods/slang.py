@@ -1,7 +1,8 @@
 """SLANG: natural-gradient variational inference with a low-rank plus diagonal precision (Mishkin et al. 2018, Alg. 1).
 
-q(theta) = N(mu, P^-1), P = U U^T + diag(d). With g_i the gradients of the n = M S log-likelihoods of a minibatch
-of M examples under S samples from q, G their matrix, N the size of the training set and lambda the prior precision,
+q(theta) = N(mu, P^-1), P = U U^T + diag(d). With g_i the gradients of the n = M S log-likelihoods
+of a minibatch of M examples under S samples from q, G their matrix, N the size of the training set
+and lambda the prior precision,
 
     A     = (1 - beta) U U^T + beta (N / n) G^T G
     U    <- the best approximation of A of rank L, U U^T
@@ -9,8 +10,8 @@ of M examples under S samples from q, G their matrix, N the size of the training
     gbar <- m gbar - (1 - m) (N / n) sum_i g_i
     mu   <- mu - alpha P^-1 (gbar / (1 - m^t) + lambda mu)
 
-so that the diagonal of P is that of the full natural-gradient update with the empirical Fisher matrix. The print
-lacks several factors; docs/errata.md lists them.
+so that the diagonal of P is that of the full natural-gradient update with the empirical Fisher
+matrix. The print lacks several factors; docs/errata.md lists them.
 """
 
 from collections.abc import Mapping
@@ -50,11 +51,13 @@ class Slang(NaturalGradientMethod):
     momentum
         Weight m of the past in the running mean of gradients.
     initial_precision
-        The precision starts as this multiple of the identity; null makes it a hyper-parameter, which may be searched.
+        The precision starts as this multiple of the identity; null makes it a hyper-parameter,
+        which may be searched.
     doubled_mean
-        True does as the published code for networks does: it evaluates the model at 2 mu + e, where e is noise of
-        precision P (docs/errata.md). In terms of m = 2 mu, the mean of what it trains, that is twice the learning
-        rate and half the prior precision in the update of the mean, and twice the initial scale.
+        True does as the published code for networks does: it evaluates the model at 2 mu + e,
+        where e is noise of precision P (docs/errata.md). In terms of m = 2 mu, the mean of what it
+        trains, that is twice the learning rate and half the prior precision in the update of the
+        mean, and twice the initial scale.
     """
 
     initial_scale: Annotated[float, Ge(0)] | None = 0.1
@@ -67,7 +70,11 @@ class Slang(NaturalGradientMethod):
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        return ("learning_rate",) if self.initial_precision is not None else ("learning_rate", "initial_precision")
+        return (
+            ("learning_rate",)
+            if self.initial_precision is not None
+            else ("learning_rate", "initial_precision")
+        )
 
     @property
     def _doubling(self) -> int:
@@ -82,11 +89,15 @@ class Slang(NaturalGradientMethod):
         d = zero + (1.0 if self.initial_precision is None else self.initial_precision)
         return SlangState(mu, zero.unsqueeze(1).repeat(1, self.rank), d, zero, zero[0])
 
-    def step(self, state: SlangState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
+    def step(
+        self, state: SlangState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> SlangState:
         alpha, beta = self.steps(hyper)
         prior = problem.prior_precision(hyper)
         if self.initial_precision is None:
-            state = state._replace(d=torch.where(state.updates == 0, hyper["initial_precision"], state.d))
+            state = state._replace(
+                d=torch.where(state.updates == 0, hyper["initial_precision"], state.d)
+            )
 
         G = example_gradients(problem, self.posterior(state).sample(noise["theta"]), batch, hyper)
         scale = batch.n / (self.samples * len(batch.x))
@@ -125,24 +136,28 @@ class Slang(NaturalGradientMethod):
 
 
 _DEPTH = 5
-"""Blocks of the Krylov basis. Along trainings of SLANG on boston and yacht, 5 miss no more of the leading eigenvalues
-than float32 rounds, 5e-7 (4 up to 7e-6, 3 up to 2e-3); `eigh` of 150 matrices 41 x 41 takes 40 times as long."""
+"""Blocks of the Krylov basis. Along trainings of SLANG on boston and yacht, 5 miss no more of the
+leading eigenvalues than float32 rounds, 5e-7 (4 up to 7e-6, 3 up to 2e-3); `eigh` of 150
+matrices 41 x 41 takes 40
+times as long."""
 
 
 def top_eigenvectors(matrix: Tensor, count: int) -> Tensor:
     """Find orthonormal columns Q, (n, L), that maximise tr(Q^T C Q), C being positive semidefinite.
 
-    The leading eigenvector is the last column; without meaning if C is not finite. They are exact if the Krylov basis
-    would be no smaller than the matrix. Otherwise they are the best that the space of C V, ..., C^k V has
-    (Rayleigh-Ritz), V being a block of `count` fixed columns in general position (Musco and Musco 2015, Randomized
-    block Krylov methods, Algorithm 2). The part they miss falls as the Chebyshev polynomial of degree k - 1 of the gap
-    between the eigenvalues wanted and the others: it is large only where there is no gap, and any Q is then nearly as
+    The leading eigenvector is the last column; without meaning if C is not finite. They are exact
+    if the Krylov basis would be no smaller than the matrix. Otherwise they are the best that the
+    space of C V, ..., C^k V has (Rayleigh-Ritz), V being a block of `count` fixed columns in
+    general position (Musco and Musco 2015, Randomized block Krylov methods, Algorithm 2). The part
+    they miss falls as the Chebyshev polynomial of degree k - 1 of the gap between the eigenvalues
+    wanted and the others: it is large only where there is no gap, and any Q is then nearly as
     good.
     """
     if _DEPTH * count >= len(matrix):
         return _eigenvectors(matrix)[:, -count:]
     index = torch.arange(1, len(matrix) + 1, dtype=matrix.dtype, device=matrix.device)
-    # divided by its trace, C has a leading eigenvalue from 1 / n to 1, whose powers neither over- nor underflow
+    # divided by its trace, C has a leading eigenvalue from 1 / n to 1, whose powers neither over-
+    # nor underflow
     trace = matrix.trace().clamp(min=torch.finfo(matrix.dtype).tiny)
     block, blocks = torch.cos(torch.outer(index, index[:count])), []
     for _ in range(_DEPTH):
@@ -155,7 +170,8 @@ def top_eigenvectors(matrix: Tensor, count: int) -> Tensor:
 def _eigenvectors(matrix: Tensor) -> Tensor:
     """Eigenvectors of a symmetric matrix, as columns.
 
-    LAPACK refuses what is not finite, which would end a whole batch of models because of one: it gets zeros.
+    LAPACK refuses what is not finite, which would end a whole batch of models because of one: it
+    gets zeros.
     """
     return torch.linalg.eigh(torch.where(matrix.isfinite().all(), matrix, 0.0)).eigenvectors
 
@@ -164,17 +180,19 @@ def _eigenvectors(matrix: Tensor) -> Tensor:
 class SlangOnlineEig(Slang):
     """SLANG-OnlineEig: averages eigenvectors of minibatches instead of refactoring (Mishkin et al. 2018, appendix B).
 
-    With Ghat = (N / n) G^T G the empirical Fisher matrix of one minibatch, and Q Lambda Q^T its best approximation of
-    rank L,
+    With Ghat = (N / n) G^T G the empirical Fisher matrix of one minibatch, and Q Lambda Q^T its
+    best approximation of rank L,
 
         U <- (1 - beta) U + beta Q Lambda^1/2
         d <- (1 - beta) d + beta (diag(Ghat) - diag(Q Lambda Q^T) + lambda)
 
-    and the mean moves as in SLANG; a parenthesis of equation 19 is misplaced in print. Eigenvectors have no sign and no
-    order, which the paper leaves open: here the columns of Q Lambda^1/2 are `matched` to those of U.
+    and the mean moves as in SLANG; a parenthesis of equation 19 is misplaced in print.
+    Eigenvectors have no sign and no order, which the paper leaves open: here the columns of Q
+    Lambda^1/2 are `matched` to those of U.
 
-    U U^T is no running mean of the approximations, since a mean of factors is not the factor of a mean; the
-    diagonal of the precision is therefore not that of the empirical Fisher matrix, as it is in SLANG.
+    U U^T is no running mean of the approximations, since a mean of factors is not the factor of a
+    mean; the diagonal of the precision is therefore not that of the empirical Fisher matrix, as it
+    is in SLANG.
     """
 
     def precision(
@@ -197,7 +215,8 @@ class SlangOnlineEig(Slang):
 def matched(columns: Tensor, reference: Tensor) -> Tensor:
     """Reorder columns (D, L) and choose their signs so that they are like those of a reference (D, L).
 
-    The pair with the largest absolute inner product is matched first, then the largest of the other columns, and so on.
+    The pair with the largest absolute inner product is matched first, then the largest of the
+    other columns, and so on.
     """
     products = reference.T @ columns
     sizes, assignment = products.abs(), torch.zeros_like(products)

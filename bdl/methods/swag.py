@@ -1,11 +1,13 @@
 """SWAG: a Gaussian from the iterates of SGD, one an epoch (Maddox et al. 2019; Brownlie 2022, eq. 3.1-3.5).
 
-Of the T iterates theta_t collected at the ends of epochs, thetabar_t is the running mean up to theta_t, and the
-columns of Dhat are the last K deviations theta_t - thetabar_t. The posterior is
+Of the T iterates theta_t collected at the ends of epochs, thetabar_t is the running mean up to
+theta_t, and the columns of Dhat are the last K deviations theta_t - thetabar_t. The posterior is
 
-    N(thetabar_T, (diag(s) + Dhat Dhat^T / (K - 1)) / 2),  s = (1/T) sum_t theta_t^2 - thetabar_T^2.
+    N(thetabar_T, (diag(s) + Dhat Dhat^T / (K - 1)) / 2),  s = (1/T) sum_t theta_t^2 -
+    thetabar_T^2.
 
-Here s comes from a running sum of squared deviations, which is the same and does not cancel in float32.
+Here s comes from a running sum of squared deviations, which is the same and does not cancel in
+float32.
 """
 
 from collections.abc import Mapping
@@ -31,7 +33,9 @@ class SwagState(NamedTuple):
     mean: Tensor  # Their mean, (D,)
     scatter: Tensor  # Sum of their squared deviations from it, (D,)
     deviations: Tensor
-    """The last K deviations from the running mean, a ring: that of theta_t is column (t - 1) mod K; (D, K)."""
+    """The last K deviations from the running mean, a ring: that of theta_t is column (t - 1) mod
+    K; (D, K).
+    """
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ class Swag(ConstantSgd):
     def due(self, counters: StepCounters) -> tuple[str, ...]:
         return ("collect",) if counters.ended and counters.epochs > self.warmup_epochs else ()
 
-    def collect(self, state: SwagState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SwagState:
+    def collect(
+        self, state: SwagState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> SwagState:
         """Take the iterate into the moments, and its deviation into one column of the ring."""
         collected = state.collected + 1
         weight, gain = welford_weights(collected)
@@ -76,9 +82,9 @@ class Swag(ConstantSgd):
     def posterior(self, state: SwagState) -> FactorAnalysis:
         """Return the Gaussian of the module docstring, s at least `VARIANCE_FLOOR`.
 
-        While fewer than K deviations are collected the other columns of Dhat are zero, and the number
-        collected stands for K in the divisor K - 1, which is at least 1. While nothing is collected it is a narrow
-        Gaussian at the iterate.
+        While fewer than K deviations are collected the other columns of Dhat are zero, and the
+        number collected stands for K in the divisor K - 1, which is at least 1. While nothing is
+        collected it is a narrow Gaussian at the iterate.
         """
         mean = torch.where(state.collected > 0, state.mean, state.theta)
         columns = state.collected.clamp(max=self.rank)

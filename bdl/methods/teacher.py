@@ -1,7 +1,7 @@
 """The weights that the targets were made with, where a data set has a known teacher: nothing is learnt.
 
-It stands in a table beside what methods learn, as the "true weights" of Tables 4.4 and 4.5 of the thesis on noisy
-optimisers (Mata 2018).
+It stands in a table beside what methods learn, as the "true weights" of Tables 4.4 and 4.5 of the
+thesis on noisy optimisers (Mata 2018).
 """
 
 from collections.abc import Callable
@@ -27,7 +27,9 @@ TEACHERS: dict[str, Callable[[], SparseLinear | SparseNetwork]] = {
     "sparse_network": SparseNetwork,
 }
 _SAME = 1e-9
-"""Largest difference of targets, in standard deviations, that rounding may leave between a draw and its rows."""
+"""Largest difference of targets, in standard deviations, that rounding may leave between a draw
+and its rows.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,14 @@ class Teacher(Direct):
         layers = self._layers(0)
         widths = (layers[0].shape[1], *(len(layer) for layer in layers))
         model = problem.model
-        if not isinstance(model, LayeredModel) or model.widths(problem.d_in, problem.d_out) != widths:
+        if (
+            not isinstance(model, LayeredModel)
+            or model.widths(problem.d_in, problem.d_out) != widths
+        ):
             shown = "-".join(map(str, widths))
-            raise InputError(f"the teacher of {self.data} has the layers {shown}: give a linear or mlp model of them")
+            raise InputError(
+                f"the teacher of {self.data} has the layers {shown}: give a linear or mlp model of them"
+            )
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> Point:
         """Return the weights, in the scale in which the model sees inputs and targets.
@@ -63,14 +70,22 @@ class Teacher(Direct):
             raw_x, raw_y = (torch.from_numpy(part[rows]).to(x) for part in (data.x, data.y))
             if len(rows) == len(y) and (_standard(raw_y) - _standard(y)).abs().max() < _SAME:
                 return Point(self._seen(index, problem, (raw_x, raw_y), (x, y)))
-        raise InputError(f"teacher: the training rows are no draw of {self.data}; use it on that data set, uncut")
+        raise InputError(
+            f"teacher: the training rows are no draw of {self.data}; use it on that data set, uncut"
+        )
 
     def _layers(self, index: int) -> list[Array]:
         """Return the weights of a draw, layer by layer, (out, in)."""
         weights = TEACHERS[self.data]().weights(index)
         return [weights[None]] if isinstance(weights, np.ndarray) else list(weights)
 
-    def _seen(self, index: int, problem: Problem, raw: tuple[Tensor, Tensor], scaled: tuple[Tensor, Tensor]) -> Tensor:
+    def _seen(
+        self,
+        index: int,
+        problem: Problem,
+        raw: tuple[Tensor, Tensor],
+        scaled: tuple[Tensor, Tensor],
+    ) -> Tensor:
         """Make parameters of a draw's weights: raw inputs are a x + b of those that the model sees, targets c y + d."""
         (a, b), (c, d) = (_affine(*pair) for pair in zip(raw, scaled, strict=True))
         layers = [torch.from_numpy(layer).to(a) for layer in self._layers(index)]
@@ -79,7 +94,11 @@ class Teacher(Direct):
         layers[-1], biases[-1] = layers[-1] / c, (biases[-1] - d) / c
         model = problem.model
         assert isinstance(model, LayeredModel), "checked"
-        shares = [bias.unsqueeze(1) for bias in biases] if model.bias else [layer[:, :0] for layer in layers]
+        shares = (
+            [bias.unsqueeze(1) for bias in biases]
+            if model.bias
+            else [layer[:, :0] for layer in layers]
+        )
         blocks = [torch.cat(pair, 1) for pair in zip(layers, shares, strict=True)]
         return from_blocks(blocks, model.widths(problem.d_in, problem.d_out))
 

@@ -1,7 +1,8 @@
 """Vadam, Vprop and VOGN: natural-gradient variational inference by perturbed weights (Khan et al. 2017, 2018).
 
-q(theta) = N(mu, diag(1 / (c s + lambda))) with the prior precision lambda. An update t = 1, 2, ... draws S samples from
-q and has, with g_si minus the gradient of the log-likelihood of example i of M at sample s,
+q(theta) = N(mu, diag(1 / (c s + lambda))) with the prior precision lambda. An update t = 1, 2, ...
+draws S samples from q and has, with g_si minus the gradient of the log-likelihood of example i of
+M at sample s,
 
     g   = (N / c) mean_si g_si
     h   = mean_s ((N / c) mean_i g_si)^2, or mean_si g_si^2 for the curvature of single examples
@@ -9,8 +10,8 @@ q and has, with g_si minus the gradient of the log-likelihood of example i of M 
     s  <- b2 s + (1 - b2) h
     mu <- mu - learning_rate m' / (r(s') + lambda / c)
 
-where r is the root or nothing, and m' = m / (1 - b1^t), s' = s / (1 - b2^t) if the bias is corrected; q has s itself.
-c is N, but 1 where gradients are those of all data ("total").
+where r is the root or nothing, and m' = m / (1 - b1^t), s' = s / (1 - b2^t) if the bias is
+corrected; q has s itself. c is N, but 1 where gradients are those of all data ("total").
 
 ========== ========= ======== ================ ==========
 Method     curvature r        momentum b1      corrected
@@ -72,8 +73,8 @@ class Vadam(MomentsMethod):
     Parameters
     ----------
     curvature
-        ``"mean"`` squares mean gradients of a minibatch, ``"total"`` those of all data, ``"examples"`` those of single
-        examples.
+        ``"mean"`` squares mean gradients of a minibatch, ``"total"`` those of all data,
+        ``"examples"`` those of single examples.
     denominator
         ``"root"`` divides by the root of s, ``"plain"`` by s.
     betas
@@ -100,14 +101,24 @@ class Vadam(MomentsMethod):
     def step_noise(self, problem: Problem) -> Shapes:
         return {"theta": (self.samples, problem.dim)}
 
-    def step(self, state: MomentsState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> MomentsState:
+    def step(
+        self, state: MomentsState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> MomentsState:
         b1, b2 = self.betas
         prior = problem.prior_precision(hyper)
         c = torch.ones_like(batch.n) if self.curvature == "total" else batch.n
-        s = torch.where(state.updates == 0, (self.initial_precision - prior).clamp(min=0) / c, state.s)
+        s = torch.where(
+            state.updates == 0, (self.initial_precision - prior).clamp(min=0) / c, state.s
+        )
 
-        g, h = self._gradients(state.mu + (c * s + prior).rsqrt() * noise["theta"], batch, hyper, problem)
-        m, s, updates = torch.lerp(g + prior / c * state.mu, state.m, b1), torch.lerp(h, s, b2), state.updates + 1
+        g, h = self._gradients(
+            state.mu + (c * s + prior).rsqrt() * noise["theta"], batch, hyper, problem
+        )
+        m, s, updates = (
+            torch.lerp(g + prior / c * state.mu, state.m, b1),
+            torch.lerp(h, s, b2),
+            state.updates + 1,
+        )
         force, curvature = m, s
         if self.bias_correction:
             force, curvature = m / (1 - b1**updates), s / (1 - b2**updates)
@@ -115,7 +126,9 @@ class Vadam(MomentsMethod):
         mu = state.mu - hyper["learning_rate"] * force / (r + prior / c)
         return MomentsState(mu, m, s, 1 / (c * s + prior), updates)
 
-    def _gradients(self, theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> tuple[Tensor, Tensor]:
+    def _gradients(
+        self, theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem
+    ) -> tuple[Tensor, Tensor]:
         """Return g and h, (D,), of samples (S, D)."""
         if self.curvature == "examples":
             G, count = example_gradients(problem, theta, batch, hyper), self.samples * len(batch.x)
@@ -139,9 +152,9 @@ class VpropRoot(Vadam):
 class Vprop(VpropRoot):
     """Vprop as published first: gradients of all data, and no root.
 
-    Squares of total gradients are far above the curvature until the mean is reached, so that steps are too short to get
-    there: on the conjugate regressions of ``posterior-methods-plane`` the mean is still 37 to 99 % off after 5,000
-    updates, and the variances are too small.
+    Squares of total gradients are far above the curvature until the mean is reached, so that steps
+    are too short to get there: on the conjugate regressions of ``posterior-methods-plane`` the
+    mean is still 37 to 99 % off after 5,000 updates, and the variances are too small.
     """
 
     curvature: Literal["mean", "total", "examples"] = "total"

@@ -7,10 +7,10 @@ S^-1 F = C = A (I + B)^-1, the cost J = E_q[log q - log p(theta) - log p(D | the
     dJ/dF     = alpha F - C + mean_l G_l h_l^T
     dJ/dgamma = (alpha psi + rowsum(C o F) - 1 + mean_l G_l o psi^1/2 o z_l) / 2
 
-where theta_l = c + F h_l + psi^1/2 o z_l is drawn once per minibatch l and G_l is the gradient of minus
-N times the mean log-likelihood of that minibatch. Corrections to the print: the thesis writes g-hat where
-N g-hat is meant and z for z_l; the entropy part of dJ/dF is printed -A + C B^T, equal to -C but cancelling
-in floating point; the paper uses the letter C for the mean as well.
+where theta_l = c + F h_l + psi^1/2 o z_l is drawn once per minibatch l and G_l is the gradient of
+minus N times the mean log-likelihood of that minibatch. Corrections to the print: the thesis
+writes g-hat where N g-hat is meant and z for z_l; the entropy part of dJ/dF is printed -A + C B^T,
+equal to -C but cancelling in floating point; the paper uses the letter C for the mean as well.
 """
 
 import math
@@ -22,14 +22,24 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes, check_rank
-from bdl.methods.optim import OPTIMIZERS, Descent, DescentState, Optimizer, Params, batch_gradients, clip_by_norm
+from bdl.methods.optim import (
+    OPTIMIZERS,
+    Descent,
+    DescentState,
+    Optimizer,
+    Params,
+    batch_gradients,
+    clip_by_norm,
+)
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 
 
 @dataclass(frozen=True)
 class Vifa(Descent):
-    """Settings of VIFA; the parameters in its state are ``c`` (D,), ``F`` (D, K) and ``gamma`` (D,).
+    """Settings of VIFA.
+
+    The parameters in its state are ``c`` (D,), ``F`` (D, K) and ``gamma`` (D,).
 
     Parameters
     ----------
@@ -44,7 +54,8 @@ class Vifa(Descent):
     lr_factors
         Learning rates of c, F and gamma as multiples of the hyper-parameter ``learning_rate``.
     initial_scale
-        Standard deviation of the initial c, which is normal with mean 0; null for the model's own start.
+        Standard deviation of the initial c, which is normal with mean 0; null for the model's own
+        start.
     initial_std
         Start of every psi^1/2. F starts with columns of norm 1.
     """
@@ -77,14 +88,20 @@ class Vifa(Descent):
     def init(self, problem: Problem, noise: Noise) -> DescentState:
         zero = torch.zeros_like(noise["F"][:, 0])
         c = zero if self.initial_scale == 0 else self.start(problem, noise["c"])
-        params = {"c": c, "F": torch.linalg.qr(noise["F"]).Q, "gamma": zero + 2 * math.log(self.initial_std)}
+        params = {
+            "c": c,
+            "F": torch.linalg.qr(noise["F"]).Q,
+            "gamma": zero + 2 * math.log(self.initial_std),
+        }
         return DescentState(params, self._optimizer.init(params))
 
     def step_noise(self, problem: Problem) -> Shapes:
         n = self.gradients_per_update
         return {"h": (n, self.latent_dim), "z": (n, problem.dim)}
 
-    def gradients(self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+    def gradients(
+        self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> Params:
         grads = elbo_gradients(state.params, batches, hyper, noise, problem)
         return {name: clip_by_norm(grad, self.max_grad_norm) for name, grad in grads.items()}
 
@@ -97,8 +114,13 @@ class Vifa(Descent):
         return FactorAnalysis(params["c"], params["F"], params["gamma"].exp())
 
 
-def elbo_gradients(params: Params, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
-    """Estimate the gradients of J by ``c``, ``F`` and ``gamma`` from L minibatches; arguments as in `Vifa.step`."""
+def elbo_gradients(
+    params: Params, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+) -> Params:
+    """Estimate the gradients of J by ``c``, ``F`` and ``gamma`` from L minibatches.
+
+    Arguments as in `Vifa.step`.
+    """
     h, z, scale = noise["h"], noise["z"], (0.5 * params["gamma"]).exp()
     G = batch_gradients(params["c"] + h @ params["F"].T + scale * z, batches, hyper, problem)
     fit = {"c": G.mean(0), "F": G.T @ h / len(h), "gamma": scale * (G * z).mean(0)}
@@ -108,7 +130,8 @@ def elbo_gradients(params: Params, batches: Batch, hyper: Hyper, noise: Noise, p
 def with_divergence(params: Params, fit: Params, alpha: Tensor) -> Params:
     """Add the gradients of the divergence under prior precision alpha, a scalar or (D,), to those of the fit.
 
-    `fit` has the means over minibatches of G_l, G_l h_l^T and G_l o psi^1/2 o z_l, under the keys of `params`.
+    `fit` has the means over minibatches of G_l, G_l h_l^T and G_l o psi^1/2 o z_l, under the keys
+    of `params`.
     """
     c, F, psi = params["c"], params["F"], params["gamma"].exp()
     C = FactorAnalysis(c, F, psi).gain()

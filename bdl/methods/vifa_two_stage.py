@@ -1,17 +1,18 @@
 """VIFA in two stages, for networks with millions of parameters (VIFA paper 2023, section 4.3 and its code).
 
-The posterior, the cost J and its gradients are those of `bdl.methods.vifa`. In the first epochs only the mean c moves,
-while theta is drawn from the narrow N(c, F F^T + diag(psi)) of the start. Then c, F and gamma move together, by
-optimisers of their own, with rates in epoch e (from 0) of
+The posterior, the cost J and its gradients are those of `bdl.methods.vifa`. In the first epochs
+only the mean c moves, while theta is drawn from the narrow N(c, F F^T + diag(psi)) of the start.
+Then c, F and gamma move together, by optimisers of their own, with rates in epoch e (from 0) of
 
     c: eta b^e,    F and gamma: eta sigmoid(e - e_1)    printed,
                                 eta^2 sigmoid(e - e_1)  as the published code runs,
 
-where e_1 is the number of epochs of the first stage. As published eta is at most 5e-4, so that with the second F and
-gamma stay where they start (docs/errata.md).
+where e_1 is the number of epochs of the first stage. As published eta is at most 5e-4, so that
+with the second F and gamma stay where they start (docs/errata.md).
 
-An update here is one minibatch, whose gradients are added to sums; every L-th moves the parameters. So the L draws of
-theta and their gradients are never in memory together, and the L minibatches may come from two epochs.
+An update here is one minibatch, whose gradients are added to sums; every L-th moves the
+parameters. So the L draws of theta and their gradients are never in memory together, and the L
+minibatches may come from two epochs.
 """
 
 import math
@@ -38,7 +39,8 @@ class State(NamedTuple):
 
     params: Params  # ``c`` (D,), ``F`` (D, K) and ``gamma`` (D,)
     sums: Params
-    """Of G_l, G_l h_l^T and G_l o z_l, with the names and shapes of `params`; they stay after a move until the next
+    """Of G_l, G_l h_l^T and G_l o z_l, with the names and shapes of `params`; they stay after a
+    move until the next
     minibatch, since zeros would be as large as they are."""
     fresh: Tensor  # 1 where a sum begins with the next minibatch, else 0; a scalar
     mean_optim: OptimState  # Adam's state of c
@@ -89,7 +91,9 @@ class TwoStageVifa(StartedMethod):
             "F": variance * torch.linalg.qr(noise["F"]).Q,
             "gamma": torch.full_like(c, math.log(variance)),
         }
-        mean, spread = (_ADAM.init({name: params[name] for name in group}) for group in (("c",), _SPREAD))
+        mean, spread = (
+            _ADAM.init({name: params[name] for name in group}) for group in (("c",), _SPREAD)
+        )
         sums = {name: torch.zeros_like(value) for name, value in params.items()}
         return State(params, sums, torch.ones_like(c[0]), mean, spread, torch.zeros_like(c[0]))
 
@@ -101,36 +105,54 @@ class TwoStageVifa(StartedMethod):
         moves = (stage,) if counters.updates % self.gradients_per_update == 0 else ()
         return (*moves, "next_epoch") if counters.ended else moves
 
-    def step(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def step(
+        self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         params, h, z, keep = state.params, noise["h"], noise["z"], 1 - state.fresh
         theta = params["c"] + params["F"] @ h + (0.5 * params["gamma"]).exp() * z
         G = torch.func.grad(lambda theta: -problem.log_likelihood(theta, batch, hyper))(theta)
         terms = {"c": G, "F": G.unsqueeze(1) * h, "gamma": G * z}
-        sums = {name: torch.addcmul(terms.pop(name), keep, value) for name, value in state.sums.items()}
+        sums = {
+            name: torch.addcmul(terms.pop(name), keep, value) for name, value in state.sums.items()
+        }
         return state._replace(sums=sums, fresh=torch.zeros_like(keep))
 
-    def move_mean(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def move_mean(
+        self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Move c by the averaged gradients, and let the sums begin anew."""
         c = state.params["c"]
         gradient = problem.prior_precision(hyper) * c + state.sums["c"] / self.gradients_per_update
         rates = {"c": hyper["learning_rate"] * self.decay**state.epoch}
         clipped = {"c": clip_by_norm(gradient, self.max_grad_norm)}
         moved, optim = _ADAM.move(state.params, clipped, state.mean_optim, rates)
-        return state._replace(params=state.params | moved, fresh=torch.ones_like(state.fresh), mean_optim=optim)
+        return state._replace(
+            params=state.params | moved, fresh=torch.ones_like(state.fresh), mean_optim=optim
+        )
 
-    def move(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def move(
+        self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Move c, F and gamma."""
         fit = {name: value / self.gradients_per_update for name, value in state.sums.items()}
-        fit["gamma"] = (0.5 * state.params["gamma"]).exp() * state.sums["gamma"] / self.gradients_per_update
+        fit["gamma"] = (
+            (0.5 * state.params["gamma"]).exp() * state.sums["gamma"] / self.gradients_per_update
+        )
         gradients = with_divergence(state.params, fit, problem.prior_precision(hyper))
         clipped = {name: clip_by_norm(gradients[name], self.max_grad_norm) for name in _SPREAD}
         eta = hyper["learning_rate"]
-        rate = (eta if self.ramp == "printed" else eta.square()) * torch.sigmoid(state.epoch - self.mean_epochs)
-        spread, optim = _ADAM.move(state.params, clipped, state.spread_optim, dict.fromkeys(_SPREAD, rate))
+        rate = (eta if self.ramp == "printed" else eta.square()) * torch.sigmoid(
+            state.epoch - self.mean_epochs
+        )
+        spread, optim = _ADAM.move(
+            state.params, clipped, state.spread_optim, dict.fromkeys(_SPREAD, rate)
+        )
         moved = self.move_mean(state, batch, hyper, noise, problem)
         return moved._replace(params=moved.params | spread, spread_optim=optim)
 
-    def next_epoch(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def next_epoch(
+        self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Count an epoch."""
         return state._replace(epoch=state.epoch + 1)
 

@@ -1,4 +1,7 @@
-"""Numbers from a posterior or its predictions: every metric is a function of one `Evaluation`; what they mean."""
+"""Numbers from a posterior or its predictions: every metric is a function of one `Evaluation`.
+
+What they mean.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,7 +78,9 @@ METRICS = Registry(
 
 
 RELATIVE = 0.1
-"""Share of the printed number by which errors, distances and counts may differ and still match it."""
+"""Share of the printed number by which errors, distances and counts may differ and still match
+it.
+"""
 
 
 @dataclass(frozen=True)
@@ -89,15 +94,16 @@ class MetricInfo:
     unit
         Unit of the values.
     direction
-        ``"lower"`` or ``"higher"`` is better; ``"none"`` if neither is; ``"ratio"`` marks a duration, compared as
-        paper / ours.
+        ``"lower"`` or ``"higher"`` is better; ``"none"`` if neither is; ``"ratio"`` marks a
+        duration, compared as paper / ours.
     kind
-        What it is computed from: predictions, the posterior, posterior and reference posterior, or the counters.
+        What it is computed from: predictions, the posterior, posterior and reference posterior, or
+        the counters.
     task
         What the data set must ask for; None if anything will do.
     margin
-        Largest difference from a printed number that does not matter, in the unit; None if it is the share `RELATIVE`
-        of the printed number. ``docs/verdicts.md`` has the reasons.
+        Largest difference from a printed number that does not matter, in the unit; None if it is
+        the share `RELATIVE` of the printed number. ``docs/verdicts.md`` has the reasons.
     """
 
     label: str
@@ -113,7 +119,10 @@ class MetricInfo:
 
 
 class Score(Protocol):
-    """What a metric must say about itself; a frozen dataclass whose fields are its YAML settings."""
+    """What a metric must say about itself.
+
+    A frozen dataclass whose fields are its YAML settings.
+    """
 
     @property
     def info(self) -> MetricInfo:
@@ -130,7 +139,10 @@ class Score(Protocol):
 
 @dataclass(frozen=True)
 class Runtime:
-    """Wall time of a split, search included, in minutes; a share where splits are fitted together."""
+    """Wall time of a split, search included, in minutes.
+
+    A share where splits are fitted together.
+    """
 
     info = MetricInfo("Runtime", "minutes per split", "ratio", "time")
 
@@ -142,16 +154,19 @@ class Runtime:
 def info(label: str) -> MetricInfo:
     """Describe what the numbers of a result column mean; `InputError` if no metric is called so.
 
-    `label` is what a benchmark calls a metric, which knows its name; or plain text: a name, or a registered name
-    followed by ``_`` and settings or a suffix, such as ``ece_20`` or ``scaled_w2_mcse``. The longest name that fits
-    counts.
+    `label` is what a benchmark calls a metric, which knows its name; or plain text: a name, or a
+    registered name followed by ``_`` and settings or a suffix, such as ``ece_20`` or
+    ``scaled_w2_mcse``. The longest name that fits counts.
     """
     found: MetricInfo = METRICS.get(_name(label)).info
     return found
 
 
 def settings(label: str) -> list[str]:
-    """List what a label says behind the metric's name: ``["20"]`` for ``ece_20``; arguments and errors as in `info`."""
+    """List what a label says behind the metric's name: ``["20"]`` for ``ece_20``.
+
+    Arguments and errors as in `info`.
+    """
     name = _name(label)
     return label[len(name) + 1 :].split("_") if label.startswith(f"{name}_") else []
 
@@ -159,7 +174,11 @@ def settings(label: str) -> list[str]:
 def _name(label: str) -> str:
     if isinstance(label, Label):
         return label.name
-    name = max((name for name in METRICS.names() if f"{label}_".startswith(f"{name}_")), key=len, default="")
+    name = max(
+        (name for name in METRICS.names() if f"{label}_".startswith(f"{name}_")),
+        key=len,
+        default="",
+    )
     if not name and ":" not in label:
         raise unknown("metric", label, METRICS.names())
     return name or label

@@ -1,8 +1,11 @@
-"""Scores of labels, from the probabilities of classes averaged over posterior samples; and rows that are equally
+"""Scores of labels, from the probabilities of classes averaged over posterior samples.
+
+And rows that are equally
 certain.
 
-Of g tied rows r are kept, each set of r as probable as the others. The number of marked rows among those is then
-hypergeometric, so that scores which are ratios of such numbers have finite sums as their expectations.
+Of g tied rows r are kept, each set of r as probable as the others. The number of marked rows among
+those is then hypergeometric, so that scores which are ratios of such numbers have finite sums as
+their expectations.
 """
 
 import math
@@ -23,7 +26,9 @@ from bdl.metrics.likelihoods import Nll
 
 @dataclass(frozen=True)
 class Error:
-    """Fraction of the test rows whose most probable class is not the label; the first class wins a tie.
+    """Fraction of the test rows whose most probable class is not the label.
+
+    The first class wins a tie.
 
     Parameters
     ----------
@@ -53,9 +58,9 @@ class ErrorPercent(Error):
 class Ece:
     """Expected calibration error: how far confidence is from accuracy (Guo et al. 2017, equation 3).
 
-    The confidence of a row is the probability of its most probable class. Rows fall into bins of equal width by
-    confidence, each without its lower bound; the score is the mean over rows of |accuracy - mean confidence| of their
-    bin.
+    The confidence of a row is the probability of its most probable class. Rows fall into bins of
+    equal width by confidence, each without its lower bound; the score is the mean over rows of
+    |accuracy - mean confidence| of their bin.
 
     Parameters
     ----------
@@ -81,7 +86,9 @@ class Brier:
     For two classes it is twice the mean of (p_1 - y)^2.
     """
 
-    info = MetricInfo("Brier score", "squared probability", "lower", "predictive", "classification")
+    info = MetricInfo(
+        "Brier score", "squared probability", "lower", "predictive", "classification"
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(_differences(evaluation).square().sum(-1).mean())
@@ -91,8 +98,8 @@ class Brier:
 class Rps:
     """Ranked probability score of ordered classes (Epstein 1969), averaged over test rows, from 0 to C - 1.
 
-    It is sum_c (P(class <= c) - [y <= c])^2: probability far from the label costs more than beside it. For two classes
-    it is half of the Brier score.
+    It is sum_c (P(class <= c) - [y <= c])^2: probability far from the label costs more than beside
+    it. For two classes it is half of the Brier score.
     """
 
     info = MetricInfo("RPS", "squared probability", "lower", "predictive", "classification")
@@ -105,10 +112,18 @@ class Rps:
 class Entropy:
     """Mean over rows of the entropy of the averaged probabilities, nats: what is left uncertain.
 
-    It does not look at labels: read it beside the error. Of two fits that err equally, the lower is the more certain.
+    It does not look at labels: read it beside the error. Of two fits that err equally, the lower
+    is the more certain.
     """
 
-    info = MetricInfo("Predictive entropy", "nats per test point", "lower", "predictive", "classification", margin=0.02)
+    info = MetricInfo(
+        "Predictive entropy",
+        "nats per test point",
+        "lower",
+        "predictive",
+        "classification",
+        margin=0.02,
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         probabilities = evaluation.predictions.probabilities
@@ -133,7 +148,8 @@ class _OfTraining:
     Parameters
     ----------
     rows
-        Rows that are predicted, drawn once and the same for every fit of the data; all of them if there are no more.
+        Rows that are predicted, drawn once and the same for every fit of the data; all of them if
+        there are no more.
     """
 
     rows: Annotated[int, Ge(1)] = 1000
@@ -141,10 +157,15 @@ class _OfTraining:
     def seen(self, evaluation: Evaluation) -> Evaluation:
         """Put training rows in the place of the test rows.
 
-        Drawn, not at regular distances: MNIST has two sources in turn, and its even rows err almost twice as often.
+        Drawn, not at regular distances: MNIST has two sources in turn, and its even rows err
+        almost twice as often.
         """
         rows = evaluation.trained
-        drawn = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))[: self.rows].sort().values
+        drawn = (
+            torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))[: self.rows]
+            .sort()
+            .values
+        )
         some = rows.take(drawn) if self.rows < len(rows.y) else rows
         return replace(evaluation, test=lambda: some, predicted=None)
 
@@ -163,7 +184,14 @@ class TrainingErrorPercent(_OfTraining):
 class TrainingNll(_OfTraining):
     """`Nll` of training rows."""
 
-    info = MetricInfo("Training NLL", "nats per training point", "lower", "predictive", "classification", margin=0.02)
+    info = MetricInfo(
+        "Training NLL",
+        "nats per training point",
+        "lower",
+        "predictive",
+        "classification",
+        margin=0.02,
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         return Nll()(self.seen(evaluation))
@@ -172,9 +200,12 @@ class TrainingNll(_OfTraining):
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-12
-"""Relative difference up to which neighbours count as tied: what is computed of equal rows differs by less."""
+"""Relative difference up to which neighbours count as tied: what is computed of equal rows
+differs by less.
+"""
 _REACH = 4.5
-"""Times sqrt(r), the distance of a count from its mean beyond which it is left out. By Hoeffding's inequality the
+"""Times sqrt(r), the distance of a count from its mean beyond which it is left out. By
+Hoeffding's inequality the
 probability of all of that is at most 2 exp(-2 * 4.5^2), about 5e-18."""
 
 
@@ -186,7 +217,8 @@ def groups(ordered: Tensor) -> Tensor:
 def counts(tied: int, marked: int, drawn: int) -> tuple[Array, Array]:
     """Compute the law of the number of marked rows among those drawn without replacement.
 
-    Returns numbers of marked rows that have a probability worth counting, and these probabilities, whose sum is 1.
+    Returns numbers of marked rows that have a probability worth counting, and these probabilities,
+    whose sum is 1.
     """
     least, most = max(0, drawn - (tied - marked)), min(marked, drawn)
     if least == most:

@@ -1,8 +1,8 @@
 """Distances of a posterior to a reference, from their means (D,) and dense covariances (D, D).
 
-All work in float64 and give scalars unless said otherwise. They check their input, so they are not for use
-under `vmap`: each raises `InputError` if shapes disagree, a value is not finite, or a covariance is not symmetric (to
-the root of its precision).
+All work in float64 and give scalars unless said otherwise. They check their input, so they are not
+for use under `vmap`: each raises `InputError` if shapes disagree, a value is not finite, or a
+covariance is not symmetric (to the root of its precision).
 """
 
 import math
@@ -23,11 +23,14 @@ Moments = tuple[Tensor, Tensor]
 def relative(value: Tensor, reference: Tensor) -> Tensor:
     """Relative distance of two means |m_ref - m|_2 / |m_ref|_2, or covariances |S_ref - S|_F / |S_ref|_F.
 
-    VIFA paper 2023, Table 4. `InputError` also if the reference is zero; an indefinite matrix passes.
+    VIFA paper 2023, Table 4. `InputError` also if the reference is zero; an indefinite matrix
+    passes.
     """
     _check(value, reference)
     if not bool(reference.any()):
-        raise InputError("the reference is zero, so no distance is relative to it: leave this metric out")
+        raise InputError(
+            "the reference is zero, so no distance is relative to it: leave this metric out"
+        )
     difference = reference.double() - value.double()
     return difference.square().sum().sqrt() / reference.double().square().sum().sqrt()
 
@@ -35,24 +38,31 @@ def relative(value: Tensor, reference: Tensor) -> Tensor:
 def wasserstein2(ours: Moments, reference: Moments) -> Tensor:
     """2-Wasserstein distance of two Gaussians, in the units of the parameters (not squared).
 
-    The usual form |m1 - m2|^2 + tr(S1 + S2 - 2 (S2^{1/2} S1 S2^{1/2})^{1/2}) subtracts nearly equal traces and squares
-    the condition number. With factors S_i = A_i A_i^T the trace of the root is the nuclear norm of A2^T A1, which is
-    the maximum of tr(A1^T A2 U) over orthogonal U, so that
+    The usual form |m1 - m2|^2 + tr(S1 + S2 - 2 (S2^{1/2} S1 S2^{1/2})^{1/2}) subtracts nearly
+    equal traces and squares the condition number. With factors S_i = A_i A_i^T the trace of the
+    root is the nuclear norm of A2^T A1, which is the maximum of tr(A1^T A2 U) over orthogonal U,
+    so that
 
         W2^2 = |m1 - m2|^2 + min_U |A1 - A2 U|_F^2.
 
-    The minimum lies at the polar factor U = P V^T of A2^T A1 = P diag(s) V^T (Bhatia, Jain and Lim 2019, theorem 1): a
-    sum of squares, in which nothing cancels. The A_i come from eigendecompositions, so a covariance may be singular;
-    eigenvalues that rounding made negative count as zero. The error left is that of rounding the covariances to
-    float64: of order eps lmax / sqrt(lmin) with the extreme eigenvalues, and at most of order sqrt(D eps lmax). Time
-    O(D^3), memory O(D^2). `InputError` also if the smallest eigenvalue is negative beyond the root of the precision
-    times the largest.
+    The minimum lies at the polar factor U = P V^T of A2^T A1 = P diag(s) V^T (Bhatia, Jain and Lim
+    2019, theorem 1): a sum of squares, in which nothing cancels. The A_i come from
+    eigendecompositions, so a covariance may be singular; eigenvalues that rounding made negative
+    count as zero. The error left is that of rounding the covariances to float64: of order eps lmax
+    / sqrt(lmin) with the extreme eigenvalues, and at most of order sqrt(D eps lmax). Time O(D^3),
+    memory O(D^2). `InputError` also if the smallest eigenvalue is negative beyond the root of the
+    precision times the largest.
     """
     (mean, cov), (reference_mean, reference_cov) = _checked(ours, reference)
-    factor, reference_factor = _factor("the covariance", cov), _factor("the reference covariance", reference_cov)
+    factor, reference_factor = (
+        _factor("the covariance", cov),
+        _factor("the reference covariance", reference_cov),
+    )
     left, _, right = torch.linalg.svd(reference_factor.mT @ factor)
     residual = factor - reference_factor @ (left @ right)
-    squared: Tensor = (mean.double() - reference_mean.double()).square().sum() + residual.square().sum()
+    squared: Tensor = (
+        mean.double() - reference_mean.double()
+    ).square().sum() + residual.square().sum()
     return squared.sqrt()
 
 
@@ -76,14 +86,15 @@ def sym_kl(ours: Moments, reference: Moments) -> Tensor:
 def monte_carlo_se(distance: Callable[[Moments], Tensor], chains: Tensor) -> Tensor:
     """Standard error of a distance to the moments of a sample, by the jackknife over half-chains.
 
-    `distance` maps moments of the reference to a scalar; `chains` are C >= 2 chains of S >= 4 draws, (C, S, D), the
-    last of an odd S not being used.
+    `distance` maps moments of the reference to a scalar; `chains` are C >= 2 chains of S >= 4
+    draws, (C, S, D), the last of an odd S not being used.
 
-    A noisier reference is farther away, so distances to pieces of the sample say little of the distance to the whole.
-    Instead each of the P = 2C half-chains is left out in turn: with d_p the distance to the pooled moments of the
-    others, the error is sqrt((P - 1) / P sum_p (d_p - mean d)^2) (Efron and Tibshirani 1993, equation 11.5). It holds
-    for half-chains much longer than their autocorrelation time and for distances well above zero, where they are
-    smooth; it does not tell the upward bias. Its own relative error is about 1 / sqrt(2 (P - 1)).
+    A noisier reference is farther away, so distances to pieces of the sample say little of the
+    distance to the whole. Instead each of the P = 2C half-chains is left out in turn: with d_p the
+    distance to the pooled moments of the others, the error is sqrt((P - 1) / P sum_p (d_p - mean
+    d)^2) (Efron and Tibshirani 1993, equation 11.5). It holds for half-chains much longer than
+    their autocorrelation time and for distances well above zero, where they are smooth; it does
+    not tell the upward bias. Its own relative error is about 1 / sqrt(2 (P - 1)).
     """
     length = chains.shape[1] // 2
     halves = chains[:, : 2 * length].reshape(2 * len(chains), length, -1)
@@ -93,17 +104,20 @@ def monte_carlo_se(distance: Callable[[Moments], Tensor], chains: Tensor) -> Ten
 def jackknife(measure: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
     """Square of the standard error of a measure of samples in groups, (G, T, n), by leaving out each group in turn."""
     count = len(groups)
-    found = torch.stack([measure(groups[torch.arange(count) != left_out]) for left_out in range(count)])
+    found = torch.stack(
+        [measure(groups[torch.arange(count) != left_out]) for left_out in range(count)]
+    )
     return (count - 1) * found.var(correction=0)
 
 
 def noise_floor(distance: Callable[[Moments, Moments], Tensor], chains: Tensor) -> Tensor:
     """Distance that the sampled distribution itself is expected to have to the moments of its sample.
 
-    Small distances are linear in the errors of the moments. The errors of two halves of the sample are independent,
-    each sqrt(2) times that of the whole, so the halves are twice as far apart as the truth and the whole sample: the
-    floor is half the root mean square over the ways to halve the chains, (C, S, D) with an even C. `distance` maps two
-    pairs of moments to a scalar, the second being the reference.
+    Small distances are linear in the errors of the moments. The errors of two halves of the sample
+    are independent, each sqrt(2) times that of the whole, so the halves are twice as far apart as
+    the truth and the whole sample: the floor is half the root mean square over the ways to halve
+    the chains, (C, S, D) with an even C. `distance` maps two pairs of moments to a scalar, the
+    second being the reference.
     """
     count = len(chains)
     halves = [half for half in combinations(range(count), count // 2) if 0 in half]
@@ -123,7 +137,9 @@ def _factor(name: str, cov: Tensor) -> Tensor:
     """A with A A^T = cov, shape (D, D): eigenvectors times roots of eigenvalues."""
     values, vectors = torch.linalg.eigh(cov.double())
     if bool(values[0] < -_tolerance(cov) * values.abs().max()):
-        raise InputError(f"{name} has the eigenvalue {values[0]:.3g}: give a positive semi-definite matrix")
+        raise InputError(
+            f"{name} has the eigenvalue {values[0]:.3g}: give a positive semi-definite matrix"
+        )
     factor: Tensor = vectors * values.clamp(min=0).sqrt()
     return factor
 
@@ -147,5 +163,7 @@ def _check(value: Tensor, reference: Tensor) -> None:
         )
     for name, tensor in ((f"the {what}", value), (f"the reference {what}", reference)):
         check_finite(name, tensor)
-        if tensor.ndim == 2 and bool((tensor - tensor.mT).abs().max() > _tolerance(tensor) * tensor.abs().max()):
+        if tensor.ndim == 2 and bool(
+            (tensor - tensor.mT).abs().max() > _tolerance(tensor) * tensor.abs().max()
+        ):
             raise InputError(f"{name} is not symmetric: give (C + C^T) / 2")

@@ -22,14 +22,24 @@ _CPU = torch.device("cpu")
 
 
 def gaussian(name: str, evaluation: Evaluation) -> Gaussian:
-    """Return the posterior, float64 on the CPU, for the metric of that name; `InputError` if it is not Gaussian."""
+    """Return the posterior, float64 on the CPU, for the metric of that name.
+
+    `InputError` if it is not Gaussian.
+    """
     if not isinstance(evaluation.precise, Gaussian):
-        raise InputError(f"{name}: {type(evaluation.precise).__name__} is not Gaussian: leave the metric out")
+        raise InputError(
+            f"{name}: {type(evaluation.precise).__name__} is not Gaussian: leave the metric out"
+        )
     return evaluation.precise
 
 
-def expected(evaluation: Evaluation, examples: Examples, values: Callable[[Tensor], Tensor]) -> Tensor:
-    """Expect a function of the targets' log-densities, (n,) -> (n,), in original units: (n,); for a GLM."""
+def expected(
+    evaluation: Evaluation, examples: Examples, values: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Expect a function of the targets' log-densities, (n,) -> (n,), in original units: (n,).
+
+    For a GLM.
+    """
     likelihood, hyper = evaluation.model.likelihood, tensors_of(evaluation.hyper)
     y = examples.y.to(_CPU, torch.float64)
 
@@ -41,7 +51,10 @@ def expected(evaluation: Evaluation, examples: Examples, values: Callable[[Tenso
 
 
 def _outputs(evaluation: Evaluation, examples: Examples) -> tuple[Tensor, Tensor]:
-    """Means and standard deviations of the outputs, (n,) each, as the model sees them; for a GLM."""
+    """Means and standard deviations of the outputs, (n,) each, as the model sees them.
+
+    For a GLM.
+    """
     posterior = evaluation.precise
     assert isinstance(posterior, Gaussian), "whoever asks has checked it"
     return outputs(evaluation.model, posterior, examples.x.to(_CPU, torch.float64))
@@ -55,10 +68,10 @@ _STEP = 1
 class NegElbo:
     """Negative evidence lower bound, nats per training point.
 
-    (KL(q || prior) - E_q log p(D | theta)) / N with all N training rows, targets in original units; q and prior have to
-    be Gaussian. The divergence is exact and summed over all parameters. So is the expectation for a linear model with
-    one output, by quadrature; for others it is a mean over draws from q, and ``neg_elbo_mcse`` is the standard error of
-    the score, same unit.
+    (KL(q || prior) - E_q log p(D | theta)) / N with all N training rows, targets in original
+    units; q and prior have to be Gaussian. The divergence is exact and summed over all parameters.
+    So is the expectation for a linear model with one output, by quadrature; for others it is a
+    mean over draws from q, and ``neg_elbo_mcse`` is the standard error of the score, same unit.
 
     Parameters
     ----------
@@ -66,7 +79,9 @@ class NegElbo:
         Draws from q, where they are needed.
     """
 
-    info = MetricInfo("Negative ELBO", "nats per training point", "lower", "posterior", margin=0.02)
+    info = MetricInfo(
+        "Negative ELBO", "nats per training point", "lower", "posterior", margin=0.02
+    )
 
     samples: Annotated[int, Ge(2)] = 100
 
@@ -75,7 +90,9 @@ class NegElbo:
         if is_glm(evaluation.model):
             likelihood = expected(evaluation, evaluation.trained, lambda log_prob: log_prob).sum()
             return {"": float(divergence - likelihood) / n}
-        predicted = evaluation.predict(evaluation.trained, Draws(self.samples, evaluation.key, _STEP))
+        predicted = evaluation.predict(
+            evaluation.trained, Draws(self.samples, evaluation.key, _STEP)
+        )
         drawn = predicted.sample_log_likelihood
         error = drawn.std() / math.sqrt(self.samples)
         return {"": float(divergence - drawn.mean().cpu()) / n, "mcse": float(error) / n}
@@ -98,16 +115,21 @@ class PriorKl:
 class NegElboPrinted(NegElbo):
     """`NegElbo` without the constant of the biases' prior, as the SLANG paper (2018) prints it in Tables 1 and 4.
 
-    Its authors' code sums log gamma, of the prior precisions, over the weights alone, so that KL(q || prior) lacks
-    -(1/2) sum log gamma over the biases: 5.76 nats for the bias precision 1e-5, by which the printed values are too
-    low. They are too high, by about 1e-4 nats per training point, by the bound that stands for the expectation there.
+    Its authors' code sums log gamma, of the prior precisions, over the weights alone, so that KL(q
+    || prior) lacks -(1/2) sum log gamma over the biases: 5.76 nats for the bias precision 1e-5, by
+    which the printed values are too low. They are too high, by about 1e-4 nats per training point,
+    by the bound that stands for the expectation there.
     """
 
-    info = MetricInfo("Negative ELBO as printed", "nats per training point", "lower", "posterior", margin=0.02)
+    info = MetricInfo(
+        "Negative ELBO as printed", "nats per training point", "lower", "posterior", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         found = super().__call__(evaluation)
-        constant = -0.5 * float(_prior_precision(evaluation)[evaluation.model.layout.biases].log().sum())
+        constant = -0.5 * float(
+            _prior_precision(evaluation)[evaluation.model.layout.biases].log().sum()
+        )
         return {**found, "": found[""] - constant / len(evaluation.trained.y)}
 
 
@@ -130,17 +152,22 @@ _SHARES = (
     -1.356294962039222e03,
     7.543285642111850e01,
 )
-"""sigmoid(f) is about the sum of shares times Phi(sqrt(2) width f): the constants of `likLogistic`."""
+"""sigmoid(f) is about the sum of shares times Phi(sqrt(2) width f): the constants of
+`likLogistic`.
+"""
 
 
 @dataclass(frozen=True)
 class NllByQuadrature:
     """Negative log-probability of the test labels, nats per test point: the mean of -log E_q p(y_i | theta).
 
-    For logistic regression and a Gaussian q, E_q is exact, by quadrature. Unlike `Nll`, it draws nothing.
+    For logistic regression and a Gaussian q, E_q is exact, by quadrature. Unlike `Nll`, it draws
+    nothing.
     """
 
-    info = MetricInfo("Test NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
+    info = MetricInfo(
+        "Test NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         _check("test_nll", evaluation)
@@ -155,13 +182,20 @@ class NllPrinted:
     """
 
     info = MetricInfo(
-        "Test NLL as printed", "nats per test point", "lower", "predictive", "classification", margin=0.02
+        "Test NLL as printed",
+        "nats per test point",
+        "lower",
+        "predictive",
+        "classification",
+        margin=0.02,
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
         _check("test_nll_printed", evaluation)
         epsilon = torch.finfo(torch.float64).eps
-        p = probability_of_one(*_outputs(evaluation, evaluation.tested)).clamp(epsilon, 1 - epsilon)
+        p = probability_of_one(*_outputs(evaluation, evaluation.tested)).clamp(
+            epsilon, 1 - epsilon
+        )
         y = evaluation.tested.y.to(p)
         return -float(torch.where(y == 1, p.log(), (-p).log1p()).mean())
 
@@ -169,13 +203,15 @@ class NllPrinted:
 def probability_of_one(centre: Tensor, spread: Tensor) -> Tensor:
     """E[sigmoid(f)] with f ~ N(centre, spread^2), float64, (n,) -> (n,), as GPML's `likLogistic` approximates it.
 
-    A mixture of five normal distribution functions stands for the sigmoid. Where |centre| is far above 0.98 spread^2 +
-    4, all the mass is in the tail, and the smaller of both probabilities is exp(spread^2 / 2 - |centre|), at most
-    exp(-0.1). In between, logarithms are interpolated (Rasmussen and Nickisch 2010, GPML toolbox, JMLR 11).
+    A mixture of five normal distribution functions stands for the sigmoid. Where |centre| is far
+    above 0.98 spread^2 + 4, all the mass is in the tail, and the smaller of both probabilities is
+    exp(spread^2 / 2 - |centre|), at most exp(-0.1). In between, logarithms are interpolated
+    (Rasmussen and Nickisch 2010, GPML toolbox, JMLR 11).
     """
     variance, size = spread.square(), centre.abs()
     parts = (
-        share * torch.special.ndtr(math.sqrt(2) * width * centre / (1 + 2 * width**2 * variance).sqrt())
+        share
+        * torch.special.ndtr(math.sqrt(2) * width * centre / (1 + 2 * width**2 * variance).sqrt())
         for width, share in zip(_WIDTHS, _SHARES, strict=True)
     )
     mixture = torch.stack(list(parts)).sum(0)
@@ -188,5 +224,7 @@ def probability_of_one(centre: Tensor, spread: Tensor) -> Tensor:
 def _check(name: str, evaluation: Evaluation) -> None:
     problem = evaluation.model
     if not (is_glm(problem) and isinstance(problem.likelihood, Bernoulli)):
-        raise InputError(f"{name} needs a linear model and the likelihood 'bernoulli' of two classes: use nll")
+        raise InputError(
+            f"{name} needs a linear model and the likelihood 'bernoulli' of two classes: use nll"
+        )
     gaussian(name, evaluation)

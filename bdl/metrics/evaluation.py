@@ -27,12 +27,17 @@ At = Literal["samples", "mean"]
 
 
 class Functions(NamedTuple):
-    """Samples of outputs at rows, original units, float64, on the CPU; n counts every output of every row."""
+    """Samples of outputs at rows, original units, float64, on the CPU.
+
+    N counts every output of every row.
+    """
 
     ours: Tensor
     """Of the posterior, (S, n)."""
     truth: Tensor
-    """Of the reference, in independent groups: its chains, or draws of a Gaussian in closed form, (G, T, n)."""
+    """Of the reference, in independent groups: its chains, or draws of a Gaussian in closed form,
+    (G, T, n).
+    """
     drawn: bool
     """Whether other samples of the posterior were possible: it is no set of S vectors at most."""
 
@@ -93,13 +98,19 @@ class Evaluation:
 
     @cached_property
     def predictions(self) -> Predictions:
-        """Predictions of the test rows, on the CPU; `InputError` if observations come from a stream."""
+        """Predictions of the test rows, on the CPU.
+
+        `InputError` if observations come from a stream.
+        """
         found = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
         return as_type(found, torch.float64, _CPU)
 
     @cached_property
     def components(self) -> Distribution:
-        """Distributions of the test targets under each of the samples that `predictions` averages; as `members`."""
+        """Distributions of the test targets under each of the samples that `predictions` averages.
+
+        As `members`.
+        """
         return self.members(self.tested, Draws(self.samples, self.key))
 
     def at(self, where: At) -> "Evaluation":
@@ -108,7 +119,9 @@ class Evaluation:
 
     @cached_property
     def _at_mean(self) -> "Evaluation":
-        return replace(self, posterior=Point(as_type(self.posterior, torch.float32).mean()), predicted=None)
+        return replace(
+            self, posterior=Point(as_type(self.posterior, torch.float32).mean()), predicted=None
+        )
 
     @cached_property
     def precise(self) -> Posterior:
@@ -125,14 +138,19 @@ class Evaluation:
         """The reference posterior; `InputError` if there is none."""
         truth = self.truth()
         if truth is None:
-            raise InputError("distances need the true posterior: give the entry a reference, or leave the metric out")
+            raise InputError(
+                "distances need the true posterior: give the entry a reference, or leave the metric out"
+            )
         return truth
 
     @cached_property
     def functions(self) -> Functions:
-        """Outputs under the posterior and under the reference, by samples; at training rows where none test.
+        """Outputs under the posterior and under the reference, by samples.
 
-        `InputError` if there is no reference, it does not know all parameters, or observations come from a stream.
+        At training rows where none test.
+
+        `InputError` if there is no reference, it does not know all parameters, or observations
+        come from a stream.
         """
         truth, rows = self.reference, self.tested if len(self.tested.y) else self.trained
         if truth.chains is not None:
@@ -143,7 +161,9 @@ class Evaluation:
             groups, draws = _GROUPS, Draws(_GROUPS * self.samples, self.key, step=1)
             exact = FullGaussian.from_covariance(truth.mean, truth.covariance)
         else:
-            raise InputError("the reference knows no covariance of some parameters: leave out distances of functions")
+            raise InputError(
+                "the reference knows no covariance of some parameters: leave out distances of functions"
+            )
         ours = self.outputs(rows, Draws(self.samples, self.key)).flatten(1)
         atoms: Tensor | None = getattr(self.posterior, "atoms", None)
         drawn = atoms is None or len(atoms) > self.samples
@@ -154,12 +174,22 @@ class Evaluation:
     def model(self) -> Problem:
         """The problem; `InputError` if observations come from a stream."""
         if self.problem is None:
-            raise InputError("a stream has no rows to predict: leave out metrics of predictions, or use a data set")
+            raise InputError(
+                "a stream has no rows to predict: leave out metrics of predictions, or use a data set"
+            )
         return self.problem
 
     def predict(self, examples: Examples, draws: Draws) -> Predictions:
         """Predict any rows, on the device of the posterior; errors as in `predictions`."""
-        return predict(self.model, self.posterior, examples, tensors_of(self.hyper), self.buffers, draws, self._seen)
+        return predict(
+            self.model,
+            self.posterior,
+            examples,
+            tensors_of(self.hyper),
+            self.buffers,
+            draws,
+            self._seen,
+        )
 
     def members(self, examples: Examples, draws: Draws) -> Distribution:
         """Return the distributions of targets under each sample, original units, on the CPU, (n, S).
@@ -169,20 +199,27 @@ class Evaluation:
         problem, hyper = self.model, tensors_of(self.hyper)
         if is_predictive(self.posterior):
             found = answer(problem, self.posterior, examples)
-            return targets(problem, found.mapped(lambda value: value.transpose(0, 1)), examples, hyper)
+            return targets(
+                problem, found.mapped(lambda value: value.transpose(0, 1)), examples, hyper
+            )
         return at_outputs(problem, self.outputs(examples, draws).movedim(0, 1), hyper)
 
-    def outputs(self, examples: Examples, draws: Draws, posterior: Posterior | None = None) -> Tensor:
+    def outputs(
+        self, examples: Examples, draws: Draws, posterior: Posterior | None = None
+    ) -> Tensor:
         """Evaluate the model at S samples of the posterior of the fit, or of another one, for n rows.
 
-        Outputs are in original units, float64, on the CPU, (S, n, d_out). `InputError` as from `predictions`, or if the
-        posterior has several modes that share running statistics, or predicts by itself, and not by outputs.
+        Outputs are in original units, float64, on the CPU, (S, n, d_out). `InputError` as from
+        `predictions`, or if the posterior has several modes that share running statistics, or
+        predicts by itself, and not by outputs.
         """
         chosen = self.posterior if posterior is None else posterior
         if is_predictive(chosen):
             found = answer(self.model, chosen, examples)
             if not isinstance(found, Outputs):
-                raise InputError("the method left predictions, and no outputs of the model: leave the metric out")
+                raise InputError(
+                    "the method left predictions, and no outputs of the model: leave the metric out"
+                )
             return restored(self.model, found, examples)
         drawn = outputs(self.model, chosen, examples, self.buffers, draws, self._seen)
         return torch.cat([torch.cat([part for _, part in pieces], 1) for pieces in drawn]).to(_CPU)

@@ -1,8 +1,9 @@
 """Distances of a posterior to the true one as distributions of functions, by samples of both at the test rows.
 
-The truth comes in groups of samples, (G, T, n): the chains of a sampled reference. The suffix ``floor`` is the distance
-between the odd groups and the even ones, about what an exact posterior would have; ``mcse`` is the jackknife's standard
-error (Efron & Tibshirani 1993, equation 11.5) over groups, and over blocks of the posterior's own samples.
+The truth comes in groups of samples, (G, T, n): the chains of a sampled reference. The suffix
+``floor`` is the distance between the odd groups and the even ones, about what an exact posterior
+would have; ``mcse`` is the jackknife's standard error (Efron & Tibshirani 1993, equation 11.5)
+over groups, and over blocks of the posterior's own samples.
 """
 
 import math
@@ -65,7 +66,8 @@ def sd_error(f: Tensor, truth: Tensor) -> Tensor:
 def sliced_w2(f: Tensor, truth: Tensor, slices: int) -> Tensor:
     """`scaled_marginal_w2` of random combinations of all rows, standard-normal weights: a scalar.
 
-    It sees correlations (Bonneel, Rabin, Peyre & Pfister 2015, J. of Mathematical Imaging and Vision 51).
+    It sees correlations (Bonneel, Rabin, Peyre & Pfister 2015, J. of Mathematical Imaging and
+    Vision 51).
     """
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(f.shape[1], slices, generator=generator, dtype=torch.float64)
@@ -75,15 +77,20 @@ def sliced_w2(f: Tensor, truth: Tensor, slices: int) -> Tensor:
 def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) -> Tensor:
     """KL(truth || posterior) of the targets at random sets of rows, as Gaussians, averaged over sets: nats, a scalar.
 
-    Functions are (S, n) and (T, n), and `noise` is the variance of the targets about them, (n,). A set has `inputs`
-    rows, or all of them where there are fewer.
+    Functions are (S, n) and (T, n), and `noise` is the variance of the targets about them, (n,). A
+    set has `inputs` rows, or all of them where there are fewer.
     """
     generator = torch.Generator().manual_seed(0)
-    ours, exact = ((part.mean(0), torch.cov(part.T, correction=0) + noise.diag()) for part in (f, truth))
+    ours, exact = (
+        (part.mean(0), torch.cov(part.T, correction=0) + noise.diag()) for part in (f, truth)
+    )
     divergences = []
     for _ in range(sets):
         rows = torch.randperm(f.shape[1], generator=generator)[:inputs]
-        pair = [FullGaussian.from_covariance(mean[rows], cov[rows][:, rows]) for mean, cov in (exact, ours)]
+        pair = [
+            FullGaussian.from_covariance(mean[rows], cov[rows][:, rows])
+            for mean, cov in (exact, ours)
+        ]
         divergences.append(kl_divergence(*pair))
     return torch.stack(divergences).mean()
 
@@ -141,11 +148,15 @@ class FunctionSlicedW2:
     slices: Annotated[int, Ge(1)] = 100
 
     version: ClassVar[int] = 2
-    info = MetricInfo("Sliced W2 of functions", "standard deviations of the truth", "lower", "distance")
+    info = MetricInfo(
+        "Sliced W2 of functions", "standard deviations of the truth", "lower", "distance"
+    )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         order = _order(evaluation)
-        return _score(evaluation, lambda f, truth: sliced_w2(f[:, order], truth[:, order], self.slices))
+        return _score(
+            evaluation, lambda f, truth: sliced_w2(f[:, order], truth[:, order], self.slices)
+        )
 
 
 @dataclass(frozen=True)
@@ -168,7 +179,9 @@ class FunctionJointKl:
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         f = evaluation.functions.truth.flatten(0, 1)
-        predictive = evaluation.model.likelihood.predictive(f.unsqueeze(-1), tensors_of(evaluation.hyper))
+        predictive = evaluation.model.likelihood.predictive(
+            f.unsqueeze(-1), tensors_of(evaluation.hyper)
+        )
         noise, order = predictive.variance.expand(f.shape).mean(0), _order(evaluation)
 
         def measure(f: Tensor, truth: Tensor) -> Tensor:
@@ -184,7 +197,10 @@ class FunctionTv:
     info = MetricInfo("Total variation", "probability", "lower", "distance", task="classification")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _score(evaluation, _of_probabilities(evaluation, lambda p, q: 0.5 * (p - q).abs().sum(-1).mean()))
+        return _score(
+            evaluation,
+            _of_probabilities(evaluation, lambda p, q: 0.5 * (p - q).abs().sum(-1).mean()),
+        )
 
 
 @dataclass(frozen=True)

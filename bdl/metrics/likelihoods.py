@@ -20,8 +20,8 @@ from bdl.posteriors import Empirical
 class Nmll:
     """Negative mean marginal log-likelihood, nats per test point.
 
-    The mean over points of -log (1/S) sum_s p(y_i | theta_s), a mixture for each point on its own (VIFA paper 2023,
-    section 4.2.1).
+    The mean over points of -log (1/S) sum_s p(y_i | theta_s), a mixture for each point on its own
+    (VIFA paper 2023, section 4.2.1).
 
     Parameters
     ----------
@@ -31,7 +31,9 @@ class Nmll:
 
     at: At = "samples"
 
-    info = MetricInfo("NMLL", "nats per test point", "lower", "predictive", "regression", margin=0.05)
+    info = MetricInfo(
+        "NMLL", "nats per test point", "lower", "predictive", "regression", margin=0.05
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         return -float(evaluation.at(self.at).predictions.log_likelihood.mean())
@@ -41,34 +43,41 @@ class Nmll:
 class JointNll:
     """Negative joint predictive log-density, nats per test point.
 
-    -(1/n) log (1/S) sum_s prod_i p(y_i | theta_s), one mixture for all n points together, as the published code of
-    SLANG evaluates it (Mishkin et al. 2018). It is between the mean negative log-likelihood of the best sample and
-    log(S) / n more.
+    -(1/n) log (1/S) sum_s prod_i p(y_i | theta_s), one mixture for all n points together, as the
+    published code of SLANG evaluates it (Mishkin et al. 2018). It is between the mean negative
+    log-likelihood of the best sample and log(S) / n more.
     """
 
-    info = MetricInfo("Joint NLL", "nats per test point", "lower", "predictive", "regression", margin=0.05)
+    info = MetricInfo(
+        "Joint NLL", "nats per test point", "lower", "predictive", "regression", margin=0.05
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         joint = evaluation.predictions.sample_log_likelihood
-        return float(math.log(len(joint)) - joint.logsumexp(0)) / len(evaluation.predictions.log_likelihood)
+        return float(math.log(len(joint)) - joint.logsumexp(0)) / len(
+            evaluation.predictions.log_likelihood
+        )
 
 
 @dataclass(frozen=True)
 class Nll(Nmll):
     """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability."""
 
-    info = MetricInfo("NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
+    info = MetricInfo(
+        "NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02
+    )
 
 
 @dataclass(frozen=True)
 class DyadicNll:
     """Negative joint log-likelihood of small batches of test rows, nats per row.
 
-    A batch has two rows of the test set, each repeated: `rows` times one of the two is drawn (dyadic sampling; Osband
-    et al. 2022, "The Neural Testbed: Evaluating Joint Predictions", section 3). With counts k and m of rows a and b the
-    score is the mean over batches of -log (1/S) sum_s p(y_a | theta_s)^k p(y_b | theta_s)^m / `rows`. Random batches of
-    distinct rows hardly tell it from the marginal score, since few of them are related. A repeated row keeps its one
-    target. The batches of a split are the same for all fits.
+    A batch has two rows of the test set, each repeated: `rows` times one of the two is drawn
+    (dyadic sampling; Osband et al. 2022, "The Neural Testbed: Evaluating Joint Predictions",
+    section 3). With counts k and m of rows a and b the score is the mean over batches of -log
+    (1/S) sum_s p(y_a | theta_s)^k p(y_b | theta_s)^m / `rows`. Random batches of distinct rows
+    hardly tell it from the marginal score, since few of them are related. A repeated row keeps its
+    one target. The batches of a split are the same for all fits.
 
     Parameters
     ----------
@@ -85,7 +94,9 @@ class DyadicNll:
 
     def __call__(self, evaluation: Evaluation) -> float:
         rows = evaluation.tested
-        densities = evaluation.components.log_prob(rows.y.double().unsqueeze(-1)).T[:, row_order(rows)]
+        densities = evaluation.components.log_prob(rows.y.double().unsqueeze(-1)).T[
+            :, row_order(rows)
+        ]
         first, second, count = self._drawn(len(rows.y))
         joint = densities[:, first] * count + densities[:, second] * (self.rows - count)
         return float(math.log(len(joint)) - joint.logsumexp(0).mean()) / self.rows
@@ -103,9 +114,13 @@ FIRST = "first"
 """Suffix of the score of an ensemble's first members, followed by their number."""
 
 _MEMBERS = 20
-"""Most vectors of a posterior that is scored by its first one, two and so on: of an ensemble, rather than a sampler."""
+"""Most vectors of a posterior that is scored by its first one, two and so on: of an ensemble,
+rather than a sampler.
+"""
 _SEARCHED = torch.linspace(-4, 6, 21, dtype=torch.float64)
-"""Logarithms of factors among which the best is taken, and refined; about that of `Family.squares`."""
+"""Logarithms of factors among which the best is taken, and refined; about that of
+`Family.squares`.
+"""
 _TINY = 1e-300
 """Least probability, whose logarithm is finite."""
 
@@ -123,15 +138,17 @@ class Family(NamedTuple):
 class CalibratedNll:
     """Negative log-likelihood after calibration on held-out rows, nats per test point.
 
-    Fits differ in sharpness, which a factor mends; what is left is compared (Ashukha, Lyzhov, Molchanov and Vetrov
-    2020, "Pitfalls of in-domain uncertainty estimation and ensembling in deep learning"). Of classes, the
-    log predictive probabilities are divided by a temperature T: p_T(c) is proportional to p(c)^(1 / T). Of numbers,
-    the predictive distribution of each row is widened about its mean m by a factor T, which leaves its form: the
-    density is p(m + (y - m) / T) / T, and the variance T^2 times as large.
+    Fits differ in sharpness, which a factor mends; what is left is compared (Ashukha, Lyzhov,
+    Molchanov and Vetrov 2020, "Pitfalls of in-domain uncertainty estimation and ensembling in deep
+    learning"). Of classes, the log predictive probabilities are divided by a temperature T: p_T(c)
+    is proportional to p(c)^(1 / T). Of numbers, the predictive distribution of each row is widened
+    about its mean m by a factor T, which leaves its form: the density is p(m + (y - m) / T) / T,
+    and the variance T^2 times as large.
 
-    A random half of the test rows chooses the T of least score, the other half is scored, and the other way round;
-    the score is the mean over `halvings`. Halves are the same for all fits of a split. For a set of at most 20
-    parameter vectors, an ensemble, the score of the first m of them is the suffix ``first_<m>``.
+    A random half of the test rows chooses the T of least score, the other half is scored, and the
+    other way round; the score is the mean over `halvings`. Halves are the same for all fits of a
+    split. For a set of at most 20 parameter vectors, an ensemble, the score of the first m of them
+    is the suffix ``first_<m>``.
 
     Parameters
     ----------
@@ -152,7 +169,11 @@ class CalibratedNll:
         count = len(posterior.draws) if isinstance(posterior, Empirical) else 0
         members = range(1, count) if count <= min(_MEMBERS, evaluation.samples) else range(0)
 
-        whole = _tempered(evaluation.predictions.probabilities, y) if labels else _widened(evaluation.components, y)
+        whole = (
+            _tempered(evaluation.predictions.probabilities, y)
+            if labels
+            else _widened(evaluation.components, y)
+        )
         found = {"": self._score(whole, order)}
         for number in members:
             law = evaluation.components
@@ -181,7 +202,9 @@ def best(family: Family, rows: Tensor) -> Tensor:
 
     It is the best of a grid, then the zero of the derivative next to it.
     """
-    from scipy.optimize import brentq  # takes a tenth of the time of a command that only shows numbers
+    from scipy.optimize import (
+        brentq,
+    )  # takes a tenth of the time of a command that only shows numbers
 
     if not len(rows):
         return torch.zeros((), dtype=torch.float64)
@@ -189,7 +212,10 @@ def best(family: Family, rows: Tensor) -> Tensor:
     def loss(at: Tensor) -> Tensor:
         return -family.densities(at)[rows].mean()
 
-    slope, grid = torch.func.grad(loss), _SEARCHED + family.squares[rows].mean().clamp(min=_TINY).log() / 2
+    slope, grid = (
+        torch.func.grad(loss),
+        _SEARCHED + family.squares[rows].mean().clamp(min=_TINY).log() / 2,
+    )
     place = int(torch.stack([loss(at) for at in grid]).argmin())
     low, high = (grid[min(max(place + side, 0), len(grid) - 1)] for side in (-1, 1))
     if not slope(low) < 0 < slope(high):  # at an end, or where the loss is not convex
@@ -198,7 +224,9 @@ def best(family: Family, rows: Tensor) -> Tensor:
     def at(value: float) -> float:
         return float(slope(torch.tensor(value, dtype=torch.float64)))
 
-    return torch.tensor(brentq(at, float(low), float(high), xtol=1e-13, rtol=1e-14), dtype=torch.float64)
+    return torch.tensor(
+        brentq(at, float(low), float(high), xtol=1e-13, rtol=1e-14), dtype=torch.float64
+    )
 
 
 def _tempered(probabilities: Tensor, y: Tensor) -> Family:

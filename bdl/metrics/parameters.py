@@ -1,8 +1,8 @@
 """Scores of the parameters: distances of their posterior to the true one, the bias, small weights, ranks of the truth.
 
-Where the truth has covariances of d < D parameters only, those alone are compared; a distance that looks at means only
-looks at all D. To a sampled truth, the suffix ``mcse`` is the Monte-Carlo standard error of the distance, and ``floor``
-what `bdl.metrics.distances.noise_floor` says.
+Where the truth has covariances of d < D parameters only, those alone are compared; a distance that
+looks at means only looks at all D. To a sampled truth, the suffix ``mcse`` is the Monte-Carlo
+standard error of the distance, and ``floor`` what `bdl.metrics.distances.noise_floor` says.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,17 +31,24 @@ class RelMeanDist:
     info = MetricInfo("Distance of means", "relative to the reference's norm", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _distance(evaluation, lambda ours, reference: distances.relative(ours[0], reference[0]))
+        return _distance(
+            evaluation, lambda ours, reference: distances.relative(ours[0], reference[0])
+        )
 
 
 @dataclass(frozen=True)
 class RelCovDist:
     """Relative distance of the covariances (`bdl.metrics.distances.relative`)."""
 
-    info = MetricInfo("Distance of covariances", "relative to the reference's norm", "lower", "distance")
+    info = MetricInfo(
+        "Distance of covariances", "relative to the reference's norm", "lower", "distance"
+    )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _distance(evaluation, _on_shared(lambda ours, reference: distances.relative(ours[1], reference[1])))
+        return _distance(
+            evaluation,
+            _on_shared(lambda ours, reference: distances.relative(ours[1], reference[1])),
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,9 @@ class ScaledW2:
     info = MetricInfo("2-Wasserstein", "per parameter", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        measure = _on_shared(lambda ours, reference: distances.wasserstein2(ours, reference) / len(ours[0]))
+        measure = _on_shared(
+            lambda ours, reference: distances.wasserstein2(ours, reference) / len(ours[0])
+        )
         return _distance(evaluation, measure)
 
 
@@ -70,11 +79,16 @@ def _distance(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
     """Measure the distance to the truth, and how well it is known."""
     truth, ours = evaluation.reference, evaluation.moments
     if not len(truth.mean):
-        raise InputError("the truth is known as functions only: measure their distance, by function_w2")
+        raise InputError(
+            "the truth is known as functions only: measure their distance, by function_w2"
+        )
     found = {"": float(measure(ours, (truth.mean, truth.covariance)))}
     if truth.chains is not None:
         error = distances.monte_carlo_se(lambda reference: measure(ours, reference), truth.chains)
-        found |= {"mcse": float(error), "floor": float(distances.noise_floor(measure, truth.chains))}
+        found |= {
+            "mcse": float(error),
+            "floor": float(distances.noise_floor(measure, truth.chains)),
+        }
     return found
 
 
@@ -111,7 +125,9 @@ class BiasVariance:
 def _bias(name: str, evaluation: Evaluation) -> int:
     places = evaluation.model.layout.biases.nonzero().flatten().tolist()
     if len(places) != 1:
-        raise InputError(f"{name}: the model has {len(places)} biases, not one: leave the metric out")
+        raise InputError(
+            f"{name}: the model has {len(places)} biases, not one: leave the metric out"
+        )
     return int(places[0])
 
 
@@ -131,16 +147,24 @@ class _Counted:
     layer: Annotated[int, Ge(0)] = 0
 
     def sizes(self, name: str, evaluation: Evaluation) -> Tensor:
-        """Return how large each weight is, for the metric of that name; `InputError` if there is no such layer."""
+        """Return how large each weight is, for the metric of that name.
+
+        `InputError` if there is no such layer.
+        """
         layout = evaluation.model.layout
         if self.layer >= (n := layout.n_layers):
-            raise InputError(f"{name}: the model has {n} layers, counted from 0: there is no layer {self.layer}")
+            raise InputError(
+                f"{name}: the model has {n} layers, counted from 0: there is no layer {self.layer}"
+            )
         return evaluation.precise.mean()[layout.layers == self.layer].abs()
 
 
 @dataclass(frozen=True)
 class WeightsBelow(_Counted):
-    """Weights whose posterior mean is below a limit in size; the thesis prints "# w < limit" and means this."""
+    """Weights whose posterior mean is below a limit in size.
+
+    The thesis prints "# w < limit" and means this.
+    """
 
     info = MetricInfo("Weights below", "weights", "none", "posterior")
 
@@ -166,14 +190,16 @@ _STEP = 5
 class TruthRank:
     """Number of posterior draws below the true value, where the true parameters are drawn from the prior.
 
-    Over data sets drawn from the model, ranks of the exact posterior are uniform on 0 to `draws` (Cook, Gelman & Rubin
-    2006; Talts, Betancourt, Simpson, Vehtari & Gelman 2018). Too narrow a posterior has too many at both ends, and a
-    shifted one at one end (Yao, Vehtari, Simpson & Gelman 2018, section 3).
+    Over data sets drawn from the model, ranks of the exact posterior are uniform on 0 to `draws`
+    (Cook, Gelman & Rubin 2006; Talts, Betancourt, Simpson, Vehtari & Gelman 2018). Too narrow a
+    posterior has too many at both ends, and a shifted one at one end (Yao, Vehtari, Simpson &
+    Gelman 2018, section 3).
 
     Parameters
     ----------
     of
-        ``"parameter"``, or ``"function"``: the first output of the model for a test row, without noise.
+        ``"parameter"``, or ``"function"``: the first output of the model for a test row, without
+        noise.
     index
         Number of the parameter, or of the test row.
     draws
@@ -190,15 +216,21 @@ class TruthRank:
         truth, draws = _truth(evaluation), Draws(self.draws, evaluation.key, _STEP)
         atoms: Tensor | None = getattr(evaluation.posterior, "atoms", None)
         if atoms is not None and len(atoms) < self.draws:
-            raise InputError(f"truth_rank: the posterior has {len(atoms)} vectors: set draws to {len(atoms)} or less")
+            raise InputError(
+                f"truth_rank: the posterior has {len(atoms)} vectors: set draws to {len(atoms)} or less"
+            )
         known = len(truth) if self.of == "parameter" else len(evaluation.tested.y)
         if self.index >= known:
-            raise InputError(f"truth_rank: there is no {self.of} {self.index}: choose an index below {known}")
+            raise InputError(
+                f"truth_rank: there is no {self.of} {self.index}: choose an index below {known}"
+            )
         if self.of == "parameter":
             drawn = torch.cat(list(sampled(evaluation.precise, draws)))[:, self.index]
             return float((drawn < truth[self.index]).sum())
         row = evaluation.tested.take(torch.arange(len(evaluation.tested.y)) == self.index)
-        drawn, exact = (evaluation.outputs(row, draws, own)[:, 0, 0] for own in (None, Point(truth)))
+        drawn, exact = (
+            evaluation.outputs(row, draws, own)[:, 0, 0] for own in (None, Point(truth))
+        )
         return float((drawn < exact[0]).sum())
 
 

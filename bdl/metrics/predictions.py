@@ -20,15 +20,17 @@ from bdl.rng import normal_slice
 
 _CPU = torch.device("cpu")
 _PARAMETERS_AT_ONCE = 1 << 22
-"""Parameters sampled together; their noise takes about ten times as many bytes as they do, 160 MB."""
+"""Parameters sampled together; their noise takes about ten times as many bytes as they do, 160
+MB.
+"""
 
 VALUES_AT_ONCE = 1 << 22
-"""Values of the widest layer evaluated together; a few layers of them take some 64 MB and stay near the cache."""
+"""Values of the widest layer evaluated together; a few layers of them take some 64 MB and stay
+near the cache.
+"""
 
 
-SHARED_STATISTICS = (
-    "batch_norm: running keeps one set of statistics, and the posterior has several modes: use batch_norm: recompute"
-)
+SHARED_STATISTICS = "batch_norm: running keeps one set of statistics, and the posterior has several modes: use batch_norm: recompute"
 """Why predictions are refused that would give all modes the running statistics of one of them."""
 
 
@@ -70,23 +72,34 @@ def predict(
     draws: Draws,
     training: Callable[[], Tensor] | None = None,
 ) -> Predictions:
-    """Predict rows by samples of the posterior; float32 outputs of the model, float64 from their restoration on.
+    """Predict rows by samples of the posterior.
 
-    Samples and rows are handled in pieces, so that memory does not grow with S or with the activations of n rows. The
-    pieces change nothing but rounding. It works under `vmap`, over one trial each, on the device of the posterior.
+    Float32 outputs of the model, float64 from their restoration on.
 
-    Hyper-parameters are those of the likelihood, original units, scalars. Sample s takes the normals s * noise_dim to
-    (s + 1) * noise_dim of the flat stream of ceil(S * noise_dim / 2) pairs; a posterior that has no more vectors than S
-    gives each of them once. `training` gives training inputs, (n, d), to models that recompute statistics from them.
+    Samples and rows are handled in pieces, so that memory does not grow with S or with the
+    activations of n rows. The pieces change nothing but rounding. It works under `vmap`, over one
+    trial each, on the device of the posterior.
+
+    Hyper-parameters are those of the likelihood, original units, scalars. Sample s takes the
+    normals s * noise_dim to (s + 1) * noise_dim of the flat stream of ceil(S * noise_dim / 2)
+    pairs; a posterior that has no more vectors than S gives each of them once. `training` gives
+    training inputs, (n, d), to models that recompute statistics from them.
     """
     if is_predictive(posterior):
         target = targets(problem, answer(problem, posterior, examples), examples, hyper)
-        return _averages(_sums(target, examples.y.to(_CPU, torch.float64), problem), target.batch_shape[0])
+        return _averages(
+            _sums(target, examples.y.to(_CPU, torch.float64), problem), target.batch_shape[0]
+        )
     device = tree_leaves(posterior)[0].device
-    y, values = examples.y.to(device, torch.float64), {name: value.to(device) for name, value in hyper.items()}
+    y, values = (
+        examples.y.to(device, torch.float64),
+        {name: value.to(device) for name, value in hyper.items()},
+    )
     total: Predictions | None = None
     for pieces in outputs(problem, posterior, examples, buffers, draws, training):
-        piece = _beside([_sums(at_outputs(problem, f, values), y[rows], problem) for rows, f in pieces])
+        piece = _beside(
+            [_sums(at_outputs(problem, f, values), y[rows], problem) for rows, f in pieces]
+        )
         total = piece if total is None else _together(total, piece)
     assert total is not None
     return _averages(total, len(total.sample_log_likelihood))
@@ -102,8 +115,9 @@ def outputs(
 ) -> Iterator[Iterator[tuple[slice, Tensor]]]:
     """Evaluate the model at samples of the posterior, in pieces; arguments as in `predict`.
 
-    Yields, for some S of the samples, an iterator of successive rows and the outputs there in original units, float64,
-    (S, rows, d_out). `InputError` if the posterior has several modes, and the model running statistics of one of them.
+    Yields, for some S of the samples, an iterator of successive rows and the outputs there in
+    original units, float64, (S, rows, d_out). `InputError` if the posterior has several modes, and
+    the model running statistics of one of them.
     """
     if buffers and multimodal(posterior):
         raise InputError(SHARED_STATISTICS)
@@ -113,18 +127,27 @@ def outputs(
     state = as_type(dict(buffers), torch.float32, device)
     seen = training().to(device, torch.float32) if problem.recomputes and training else None
 
-    evaluate = partial(problem.linearised, posterior.mean()) if linearised(posterior) else problem.predict
+    evaluate = (
+        partial(problem.linearised, posterior.mean()) if linearised(posterior) else problem.predict
+    )
 
     def at(theta: Tensor, rows: slice, own: Buffers, mapped: int | None) -> Tensor:
-        f = torch.func.vmap(lambda sample, one: evaluate(sample, x[rows], one), (0, mapped))(theta, own)
+        f = torch.func.vmap(lambda sample, one: evaluate(sample, x[rows], one), (0, mapped))(
+            theta, own
+        )
         # float32 has no digits left for a spread of 1 about an origin of 1e8
         return problem.likelihood.restore(f.double(), unit, origin)
 
     def pieces(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
-        fresh = None if seen is None else torch.func.vmap(problem.recomputed, (0, None))(theta, seen)
+        fresh = (
+            None if seen is None else torch.func.vmap(problem.recomputed, (0, None))(theta, seen)
+        )
         for rows in (slice(start, start + size) for start in range(0, len(x), size)):
-            yield rows, at(theta, rows, state, None) if fresh is None else at(theta, rows, fresh, 0)
+            yield (
+                rows,
+                at(theta, rows, state, None) if fresh is None else at(theta, rows, fresh, 0),
+            )
 
     return (pieces(theta) for theta in vectors(posterior, draws))
 
@@ -144,7 +167,10 @@ def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
 
 
 def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
-    """Sum up given outputs of S samples in original units, (S, n, d_out); pure, works under `vmap`."""
+    """Sum up given outputs of S samples in original units, (S, n, d_out).
+
+    Pure, works under `vmap`.
+    """
     return _averages(_sums(at_outputs(problem, f, hyper), y, problem), len(f))
 
 
@@ -162,11 +188,16 @@ def vectors(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
 
 
 def _sums(target: Distribution, y: Tensor, problem: Problem) -> Predictions:
-    """Add up over samples: fields as in `Predictions`, times S; the first is the logarithm of a sum."""
+    """Add up over samples: fields as in `Predictions`, times S.
+
+    The first is the logarithm of a sum.
+    """
     densities = target.log_prob(y.double())
     if problem.likelihood.fits(0):
         none = torch.zeros_like(y, dtype=torch.float64).unsqueeze(-1)[:, :0]
-        return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none)
+        return Predictions(
+            densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none
+        )
     labels = target.enumerate_support(expand=False)
     probabilities = target.log_prob(labels).exp().movedim(0, -1)
     none = torch.zeros_like(y, dtype=torch.float64)[:0]
@@ -187,7 +218,9 @@ def _together(first: Predictions, second: Predictions) -> Predictions:
     """Join sums over successive samples of the same rows."""
     (one, own, *parts), (two, others, *more) = first, second
     return Predictions(
-        torch.logaddexp(one, two), torch.cat([own, others]), *(a + b for a, b in zip(parts, more, strict=True))
+        torch.logaddexp(one, two),
+        torch.cat([own, others]),
+        *(a + b for a, b in zip(parts, more, strict=True)),
     )
 
 

@@ -22,7 +22,8 @@ class Rmse:
     Parameters
     ----------
     standardised
-        Give it in standard deviations of the training targets, as the thesis on noisy optimisers (Mata 2018) prints it.
+        Give it in standard deviations of the training targets, as the thesis on noisy optimisers
+        (Mata 2018) prints it.
     at
         Parameters that predict: samples of the posterior, or its mean alone.
     """
@@ -50,7 +51,9 @@ class MseAtMean:
 
     rows: Literal["test", "training"] = "test"
 
-    info = MetricInfo("MSE at the mean", "target units squared", "lower", "predictive", "regression")
+    info = MetricInfo(
+        "MSE at the mean", "target units squared", "lower", "predictive", "regression"
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         examples = evaluation.tested if self.rows == "test" else evaluation.trained
@@ -65,8 +68,9 @@ Level = Annotated[float, Gt(0), Lt(1)]
 class Crps:
     """Continuous ranked probability score, averaged over test rows, target units (Gneiting and Raftery 2007).
 
-    The integral over t of (F(t) - [y <= t])^2 of the predictive distribution function F, in closed form for mixtures of
-    normals (`bdl.metrics.targets.crps`). Of a point prediction it is the absolute error.
+    The integral over t of (F(t) - [y <= t])^2 of the predictive distribution function F, in closed
+    form for mixtures of normals (`bdl.metrics.targets.crps`). Of a point prediction it is the
+    absolute error.
     """
 
     info = MetricInfo("CRPS", "target units", "lower", "predictive", "regression")
@@ -87,7 +91,9 @@ class Coverage:
 
     level: Level = 0.9
 
-    info = MetricInfo("Coverage", "fraction of test points", "none", "predictive", "regression", margin=0.02)
+    info = MetricInfo(
+        "Coverage", "fraction of test points", "none", "predictive", "regression", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         inside = (2 * _transforms("coverage", evaluation) - 1).abs() <= self.level
@@ -119,9 +125,10 @@ class IntervalWidth:
 class PitDistance:
     """Distance of the histogram of probability integral transforms F(y) from a flat one, whatever its bins.
 
-    It is the area between their distribution function over test rows and the diagonal, which is the 1-Wasserstein
-    distance from the uniform distribution: 0 where predictions are calibrated, at most 1/2 (Dawid 1984; Gneiting,
-    Balabdaoui and Raftery 2007). With n rows, a calibrated prediction has about 0.3 / sqrt(n).
+    It is the area between their distribution function over test rows and the diagonal, which is
+    the 1-Wasserstein distance from the uniform distribution: 0 where predictions are calibrated,
+    at most 1/2 (Dawid 1984; Gneiting, Balabdaoui and Raftery 2007). With n rows, a calibrated
+    prediction has about 0.3 / sqrt(n).
     """
 
     info = MetricInfo("PIT distance", "probability", "lower", "predictive", "regression")
@@ -134,10 +141,15 @@ class PitDistance:
 
 
 def _normals(name: str, evaluation: Evaluation) -> Normal:
-    """Return the components of the mixtures at the test rows, (n, S), original units; `InputError` if not normal."""
+    """Return the components of the mixtures at the test rows, (n, S), original units.
+
+    `InputError` if not normal.
+    """
     found = evaluation.components
     if not isinstance(found, Normal):
-        raise InputError(f"{name}: the likelihood predicts {type(found).__name__}, not Normal: leave the metric out")
+        raise InputError(
+            f"{name}: the likelihood predicts {type(found).__name__}, not Normal: leave the metric out"
+        )
     return found
 
 
@@ -155,7 +167,8 @@ _STEP = 3
 class Spread:
     """Interquartile range of what posterior samples predict for a row, averaged over test rows.
 
-    Predicted are the mean of a target, in its unit, or the probability of the second of two classes.
+    Predicted are the mean of a target, in its unit, or the probability of the second of two
+    classes.
 
     Parameters
     ----------
@@ -173,9 +186,13 @@ class Spread:
         first = rows.x.float()[:, 0]
         counted = (first >= self.low) & (first <= self.high)
         if not bool(counted.any()):
-            raise InputError(f"spread: no test row has its first input in [{self.low:g}, {self.high:g}]: widen that")
+            raise InputError(
+                f"spread: no test row has its first input in [{self.low:g}, {self.high:g}]: widen that"
+            )
         if problem.d_out != 1:
-            raise InputError(f"spread: the model has {problem.d_out} outputs, not one: leave the metric out")
+            raise InputError(
+                f"spread: the model has {problem.d_out} outputs, not one: leave the metric out"
+            )
         some = rows.take(counted)
         f = evaluation.outputs(some, Draws(evaluation.samples, evaluation.key, _STEP))
         target = problem.likelihood.predictive(f, tensors_of(evaluation.hyper))

@@ -1,9 +1,10 @@
 """Selective prediction: scores of labels on the rows that are most certain (VIFA paper 2023, section 4.3).
 
-Rows are put in the order of what is uncertain in them: the entropy of the averaged probabilities, or the disagreement
-of the samples, sum_c Var_s p(c | theta_s). The paper's Eq. 60 is the disagreement, its code takes the mean over classes
-in place of the sum; the order is the same. Where the last row that is kept is as uncertain as others that are not, a
-score is its mean over all ways to choose among those: it does not depend on the order of the rows.
+Rows are put in the order of what is uncertain in them: the entropy of the averaged probabilities,
+or the disagreement of the samples, sum_c Var_s p(c | theta_s). The paper's Eq. 60 is the
+disagreement, its code takes the mean over classes in place of the sum; the order is the same.
+Where the last row that is kept is as uncertain as others that are not, a score is its mean over
+all ways to choose among those: it does not depend on the order of the rows.
 """
 
 import math
@@ -24,11 +25,16 @@ from bdl.metrics.evaluation import Evaluation
 Uncertainty = Literal["entropy", "disagreement"]
 
 _CANCELLED = 16 * torch.finfo(torch.float64).eps
-"""Relative size of what rounding leaves of the difference of a mean of squares and the square of a mean."""
+"""Relative size of what rounding leaves of the difference of a mean of squares and the square of
+a mean.
+"""
 
 
 def uncertainties(evaluation: Evaluation, by: Uncertainty) -> Tensor:
-    """Compute how uncertain the prediction of each row is, (n,): nats, or squared probability; 0 if below rounding."""
+    """Compute how uncertain the prediction of each row is, (n,): nats, or squared probability.
+
+    0 if below rounding.
+    """
     predictions = evaluation.predictions
     mean = predictions.probabilities
     if by == "entropy":
@@ -97,29 +103,47 @@ class _Selective:
     def rows(self, evaluation: Evaluation) -> _Kept:
         """Return the rows that are kept."""
         ordered, order = uncertainties(evaluation, self.by).sort(stable=True)
-        count = max(1, math.floor(self.kept * len(order) + 1e-9))  # 0.7 of 10 rows is 7, whatever rounding says
+        count = max(
+            1, math.floor(self.kept * len(order) + 1e-9)
+        )  # 0.7 of 10 rows is 7, whatever rounding says
         group = groups(ordered)
         last = int(group[count - 1])
-        start, end = (int(place) for place in torch.searchsorted(group, torch.tensor([last, last + 1])))
+        start, end = (
+            int(place) for place in torch.searchsorted(group, torch.tensor([last, last + 1]))
+        )
         if end == count:
             start = end
         probabilities, labels = evaluation.predictions.probabilities, evaluation.tested.y.long()
-        sure, tied = (_Rows(probabilities[rows], labels[rows]) for rows in (order[:start], order[start:end]))
+        sure, tied = (
+            _Rows(probabilities[rows], labels[rows]) for rows in (order[:start], order[start:end])
+        )
         return _Kept(sure, tied, count - start)
 
     def positives(self, evaluation: Evaluation) -> _Kept:
         """Return the rows that are kept, of two classes; `InputError` if there are more."""
         rows = self.rows(evaluation)
         if (found := rows.sure.probabilities.shape[-1]) != 2:
-            raise InputError(f"precision, recall, f1 and auroc need two classes, not {found}: use accuracy or error")
+            raise InputError(
+                f"precision, recall, f1 and auroc need two classes, not {found}: use accuracy or error"
+            )
         return rows
 
 
 @dataclass(frozen=True)
 class Accuracy(_Selective):
-    """Fraction of the kept rows whose most probable class is the label; the first class wins a tie."""
+    """Fraction of the kept rows whose most probable class is the label.
 
-    info = MetricInfo("Accuracy", "fraction of kept points", "higher", "predictive", "classification", margin=0.02)
+    The first class wins a tie.
+    """
+
+    info = MetricInfo(
+        "Accuracy",
+        "fraction of kept points",
+        "higher",
+        "predictive",
+        "classification",
+        margin=0.02,
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         sure, tied, drawn = self.rows(evaluation)
@@ -132,7 +156,12 @@ class Precision(_Selective):
     """Of the kept rows that are called positive (class 1), the share that are; 0 if none is."""
 
     info = MetricInfo(
-        "Precision", "fraction of called positives", "higher", "predictive", "classification", margin=0.02
+        "Precision",
+        "fraction of called positives",
+        "higher",
+        "predictive",
+        "classification",
+        margin=0.02,
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
@@ -143,7 +172,9 @@ class Precision(_Selective):
 class Recall(_Selective):
     """Of the kept rows that are positive (class 1), the share that are called so; 0 if none is."""
 
-    info = MetricInfo("Recall", "fraction of positives", "higher", "predictive", "classification", margin=0.02)
+    info = MetricInfo(
+        "Recall", "fraction of positives", "higher", "predictive", "classification", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         return _share_of_hits(self.positives(evaluation), lambda rows: rows.labels)
@@ -151,7 +182,10 @@ class Recall(_Selective):
 
 @dataclass(frozen=True)
 class F1(_Selective):
-    """Harmonic mean of precision and recall on the kept rows; 0 if none is or is called positive."""
+    """Harmonic mean of precision and recall on the kept rows.
+
+    0 if none is or is called positive.
+    """
 
     info = MetricInfo("F1", "fraction", "higher", "predictive", "classification", margin=0.02)
 
@@ -159,7 +193,9 @@ class F1(_Selective):
         sure, tied, drawn = self.positives(evaluation)
         (hits, wrong), (tied_hits, tied_wrong) = (_hits_and_wrong(rows) for rows in (sure, tied))
         total = 0.0
-        for more_hits, probability in zip(*counts(len(tied.labels), tied_hits, drawn), strict=True):
+        for more_hits, probability in zip(
+            *counts(len(tied.labels), tied_hits, drawn), strict=True
+        ):
             others, law = counts(len(tied.labels) - tied_hits, tied_wrong, drawn - int(more_hits))
             twice = 2 * (hits + more_hits)
             total += probability * float(law @ (twice / np.maximum(twice + wrong + others, 1)))
@@ -168,16 +204,22 @@ class F1(_Selective):
 
 @dataclass(frozen=True)
 class Auroc(_Selective):
-    """Share of the pairs of a kept positive and a negative row that are ranked so, ties half; 0.5 without a pair."""
+    """Share of the pairs of a kept positive and a negative row that are ranked so, ties half.
 
-    info = MetricInfo("AUROC", "probability", "higher", "predictive", "classification", margin=0.02)
+    0.5 without a pair.
+    """
+
+    info = MetricInfo(
+        "AUROC", "probability", "higher", "predictive", "classification", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         sure, tied, drawn = self.positives(evaluation)
         (ones, zeros), (tied_ones, tied_zeros) = (_by_label(rows) for rows in (sure, tied))
         more, law = counts(len(tied.labels), len(tied_ones), drawn)
         less = drawn - more
-        # given the number of positives that are drawn, each of them and each negative is as probable as the others
+        # given the number of positives that are drawn, each of them and each negative is as
+        # probable as the others
         won = _won(ones, zeros) + (
             less / max(len(tied_zeros), 1) * _won(ones, tied_zeros)
             + more / max(len(tied_ones), 1) * _won(tied_ones, zeros)
@@ -214,19 +256,26 @@ class Aurc:
 class Disagreement:
     """Mean over rows of the disagreement of the samples, sum_c Var_s p(c | theta_s): 0 for a point estimate."""
 
-    info = MetricInfo("Model disagreement", "squared probability", "none", "predictive", "classification")
+    info = MetricInfo(
+        "Model disagreement", "squared probability", "none", "predictive", "classification"
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(uncertainties(evaluation, "disagreement").mean())
 
 
 def _share_of_hits(kept: _Kept, among: Callable[[_Rows], Tensor]) -> float:
-    """Compute the expected share of true positives among rows that `among` marks with 1; 0 where it marks none."""
+    """Compute the expected share of true positives among rows that `among` marks with 1.
+
+    0 where it marks none.
+    """
     sure, tied, drawn = kept
     marked, tied_marked = (int(among(rows).sum()) for rows in (sure, tied))
     (hits, _), (tied_hits, _) = (_hits_and_wrong(rows) for rows in (sure, tied))
     more, law = counts(len(tied.labels), tied_marked, drawn)
-    return float(law @ ((hits + more * tied_hits / max(tied_marked, 1)) / np.maximum(marked + more, 1)))
+    return float(
+        law @ ((hits + more * tied_hits / max(tied_marked, 1)) / np.maximum(marked + more, 1))
+    )
 
 
 def _hits_and_wrong(rows: _Rows) -> tuple[int, int]:
@@ -242,5 +291,7 @@ def _by_label(rows: _Rows) -> tuple[Tensor, Tensor]:
 def _won(ones: Tensor, zeros: Tensor) -> float:
     """Count the pairs in which the positive row has the larger probability, ties half."""
     ranked = zeros.sort().values
-    below, beside = (torch.searchsorted(ranked, ones.contiguous(), right=right).sum() for right in (False, True))
+    below, beside = (
+        torch.searchsorted(ranked, ones.contiguous(), right=right).sum() for right in (False, True)
+    )
     return float(below + beside) / 2

@@ -33,7 +33,9 @@ class Examples(NamedTuple):
     @property
     def scale(self) -> tuple[Tensor, Tensor]:
         """Unit and origin, float64."""
-        return torch.as_tensor(self.y_unit, dtype=torch.float64), torch.as_tensor(self.y_origin, dtype=torch.float64)
+        return torch.as_tensor(self.y_unit, dtype=torch.float64), torch.as_tensor(
+            self.y_origin, dtype=torch.float64
+        )
 
     def take(self, index: Tensor | slice) -> "Examples":
         """Select some of the rows."""
@@ -43,16 +45,23 @@ class Examples(NamedTuple):
 
 def row_order(rows: Examples) -> Tensor:
     """Return an order of the rows that their own order has no part in: by targets, then by inputs from the first on."""
-    return torch.from_numpy(np.lexsort((*rows.x.flatten(1).T.cpu().numpy()[::-1], rows.y.cpu().numpy())))
+    return torch.from_numpy(
+        np.lexsort((*rows.x.flatten(1).T.cpu().numpy()[::-1], rows.y.cpu().numpy()))
+    )
 
 
 def at_outputs(problem: Problem, f: Tensor, hyper: Hyper) -> Distribution:
     """Return the distributions of the targets at outputs in original units, (..., d_out)."""
-    return problem.likelihood.predictive(f.double(), {name: value.double() for name, value in hyper.items()})
+    return problem.likelihood.predictive(
+        f.double(), {name: value.double() for name, value in hyper.items()}
+    )
 
 
 def answer(problem: Problem, predictive: Any, examples: Examples) -> Answer:
-    """Ask what predicts by itself about rows, on the CPU; errors as in `bdl.posteriors.predictive.ask`."""
+    """Ask what predicts by itself about rows, on the CPU.
+
+    Errors as in `bdl.posteriors.predictive.ask`.
+    """
     found = ask(predictive, examples.x, examples.rows, problem.d_out, problem.classes)
     return as_type(found, torch.float64, torch.device("cpu"))
 
@@ -87,21 +96,27 @@ class Mixture(MixtureSameFamily):
         return cls(Categorical(probs=weights), members, validate_args=False)
 
     def interval(self, level: float) -> tuple[Tensor, Tensor]:
-        """Return the ends of the central intervals of a probability, (n,) each; errors as in `icdf`."""
+        """Return the ends of the central intervals of a probability, (n,) each.
+
+        Errors as in `icdf`.
+        """
         low, high = (torch.tensor((1 + side * level) / 2, dtype=torch.float64) for side in (-1, 1))
         return self.icdf(low), self.icdf(high)
 
     def icdf(self, value: Tensor) -> Tensor:
         """Return quantiles by bisection, the least and the greatest of the components' being on either side.
 
-        The probabilities broadcast with the batch shape (n,). `InputError` if the components have no quantiles.
+        The probabilities broadcast with the batch shape (n,). `InputError` if the components have
+        no quantiles.
         """
         value = torch.as_tensor(value, dtype=torch.float64)
         try:
             each = self.component_distribution.icdf(value.unsqueeze(-1))
         except NotImplementedError:
             name = type(self.component_distribution).__name__
-            raise InputError(f"the likelihood's {name} has no quantiles: take them of samples") from None
+            raise InputError(
+                f"the likelihood's {name} has no quantiles: take them of samples"
+            ) from None
         low, high = each.amin(-1), each.amax(-1)
         for _ in range(_HALVINGS):
             middle = low + (high - low) / 2
@@ -113,13 +128,16 @@ class Mixture(MixtureSameFamily):
 def crps(law: Normal, y: Tensor) -> Tensor:
     """Compute the continuous ranked probability score of equal mixtures of normals (n, S), (n,), in the targets' unit.
 
-    It is E|X - y| - E|X - X'| / 2 for independent X and X' of the mixture, in closed form since differences of normals
-    are normal (Grimit et al. 2006, "The continuous ranked probability score for circular variables and its application
-    to mesoscale forecast ensemble verification", equation 5).
+    It is E|X - y| - E|X - X'| / 2 for independent X and X' of the mixture, in closed form since
+    differences of normals are normal (Grimit et al. 2006, "The continuous ranked probability score
+    for circular variables and its application to mesoscale forecast ensemble verification",
+    equation 5).
     """
     mean, variance = law.mean.T.contiguous(), law.variance.T.contiguous()
     within = _distance(torch.zeros_like(variance), 2 * variance).sum(0)
-    for s in range(len(mean) - 1):  # pairs of components, each once, without S^2 n numbers at a time
+    for s in range(
+        len(mean) - 1
+    ):  # pairs of components, each once, without S^2 n numbers at a time
         within += 2 * _distance(mean[s + 1 :] - mean[s], variance[s + 1 :] + variance[s]).sum(0)
     return _distance(y - mean, variance).mean(0) - within / (2 * len(mean) ** 2)
 

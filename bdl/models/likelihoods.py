@@ -1,8 +1,8 @@
 """Likelihoods: log p(y | f) in nats, one value per example, and what else is known of a target given outputs.
 
-Hyper-parameters are stated in original target units. The targets that a model sees may be standardised,
-y = (y_original - origin) / unit; `log_prob` converts, and so do `to_model_units` and `to_original_units`: no other
-module knows which hyper-parameters have a unit.
+Hyper-parameters are stated in original target units. The targets that a model sees may be
+standardised, y = (y_original - origin) / unit; `log_prob` converts, and so do `to_model_units` and
+`to_original_units`: no other module knows which hyper-parameters have a unit.
 """
 
 import math
@@ -19,12 +19,15 @@ Quantity = TypeVar("Quantity", float, Tensor)
 
 
 class Likelihood(Protocol):
-    """What a likelihood must say about itself; a frozen dataclass whose fields are its YAML settings.
+    """What a likelihood must say about itself.
 
-    A class that is derived from it has no hyper-parameters, unless it names some, which are precisions of its targets
-    then; and its outputs have no unit.
+    A frozen dataclass whose fields are its YAML settings.
 
-    `y_unit` and `y_origin` are the unit and origin of the targets that the model sees, in original target units.
+    A class that is derived from it has no hyper-parameters, unless it names some, which are
+    precisions of its targets then; and its outputs have no unit.
+
+    `y_unit` and `y_origin` are the unit and origin of the targets that the model sees, in original
+    target units.
     """
 
     @property
@@ -34,7 +37,10 @@ class Likelihood(Protocol):
 
     @abstractmethod
     def fits(self, n_classes: int) -> bool:
-        """Return whether it describes labels of so many classes; 0 stands for targets that are numbers."""
+        """Return whether it describes labels of so many classes.
+
+        0 stands for targets that are numbers.
+        """
         ...
 
     @abstractmethod
@@ -43,17 +49,29 @@ class Likelihood(Protocol):
         ...
 
     @abstractmethod
-    def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
+    def log_prob(
+        self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor
+    ) -> Tensor:
         """Log-density of each target: outputs (M, d_out), targets (M,) -> (M,)."""
         ...
 
-    def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+    def to_model_units(
+        self, hyper: Mapping[str, Quantity], y_unit: Quantity | float
+    ) -> dict[str, Quantity]:
         """Convert hyper-parameters, of any names, from original units to those of the targets that the model sees."""
-        return {name: value * y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
+        return {
+            name: value * y_unit**2 if name in self.hyper else value
+            for name, value in hyper.items()
+        }
 
-    def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+    def to_original_units(
+        self, hyper: Mapping[str, Quantity], y_unit: Quantity | float
+    ) -> dict[str, Quantity]:
         """Undo `to_model_units`."""
-        return {name: value / y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
+        return {
+            name: value / y_unit**2 if name in self.hyper else value
+            for name, value in hyper.items()
+        }
 
     def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
         """Return model outputs, (..., d_out), in original units."""
@@ -61,14 +79,18 @@ class Likelihood(Protocol):
 
     @abstractmethod
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Distribution:
-        """Return the distribution of targets, (...), at outputs (..., d_out); both arguments in original units."""
+        """Return the distribution of targets, (...), at outputs (..., d_out).
+
+        Both arguments in original units.
+        """
         ...
 
     @abstractmethod
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """Map standard-normal noise (...) to targets (...) at outputs (..., d_out).
 
-        Hyper-parameters are in the unit of the outputs, which is that of the targets. Labels have the type of `f`.
+        Hyper-parameters are in the unit of the outputs, which is that of the targets. Labels have
+        the type of `f`.
         """
         ...
 
@@ -82,8 +104,8 @@ class Likelihood(Protocol):
 class Gaussian(Likelihood):
     """y ~ N(f, 1 / beta), where the noise precision beta is stated in original target units.
 
-    Targets are standardised for training: y = (y_original - mean) / y_unit. Their noise precision is
-    therefore beta * y_unit^2, which is what `log_prob` uses.
+    Targets are standardised for training: y = (y_original - mean) / y_unit. Their noise precision
+    is therefore beta * y_unit^2, which is what `log_prob` uses.
     """
 
     hyper = ("noise_precision",)
@@ -95,15 +117,21 @@ class Gaussian(Likelihood):
     def outputs(self, n_classes: int) -> int:
         return 1
 
-    def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
+    def log_prob(
+        self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor
+    ) -> Tensor:
         precision = hyper["noise_precision"] * y_unit.square()
-        return 0.5 * (precision.log() - math.log(2 * math.pi) - precision * (y - f.squeeze(-1)).square())
+        return 0.5 * (
+            precision.log() - math.log(2 * math.pi) - precision * (y - f.squeeze(-1)).square()
+        )
 
     def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
         return f * y_unit + y_origin
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Normal:
-        return distributions.Normal(f.squeeze(-1), hyper["noise_precision"].rsqrt(), validate_args=False)
+        return distributions.Normal(
+            f.squeeze(-1), hyper["noise_precision"].rsqrt(), validate_args=False
+        )
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         return f.squeeze(-1) + noise * hyper["noise_precision"].rsqrt()
@@ -123,9 +151,12 @@ class Bernoulli(Likelihood):
     def outputs(self, n_classes: int) -> int:
         return 1
 
-    def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
+    def log_prob(
+        self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor
+    ) -> Tensor:
         margin = (2 * y - 1) * f.squeeze(-1)
-        # vmap cannot map the empty second result of logsigmoid on CUDA; beside exp(40) float64 has no 1
+        # vmap cannot map the empty second result of logsigmoid on CUDA; beside exp(40) float64 has
+        # no 1
         return -F.softplus(-margin, threshold=40) if margin.is_cuda else F.logsigmoid(margin)
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Bernoulli:
@@ -151,7 +182,9 @@ class Categorical(Likelihood):
     def outputs(self, n_classes: int) -> int:
         return n_classes
 
-    def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
+    def log_prob(
+        self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor
+    ) -> Tensor:
         return torch.log_softmax(f, -1).gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Categorical:
@@ -159,7 +192,9 @@ class Categorical(Likelihood):
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """Count the classes before the one in which Phi(noise) falls: (..., C), (...) -> (...)."""
-        before = torch.softmax(f, -1).cumsum(-1)[..., :-1]  # without the last, which rounding may leave below 1
+        before = torch.softmax(f, -1).cumsum(-1)[
+            ..., :-1
+        ]  # without the last, which rounding may leave below 1
         passed: Tensor = torch.special.ndtr(noise).unsqueeze(-1) >= before
         return passed.sum(-1).to(f.dtype)
 

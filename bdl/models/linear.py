@@ -1,14 +1,16 @@
 """Generalised linear models: expectations under the Gaussian law of their outputs, the ELBO, and the evidence.
 
-Under theta ~ N(m, S) the output of a linear model for the row x of its design matrix is N(x m, x S x^T), so the
-expectation of anything that is a sum over rows needs one-dimensional integrals only.
+Under theta ~ N(m, S) the output of a linear model for the row x of its design matrix is N(x m, x S
+x^T), so the expectation of anything that is a sum over rows needs one-dimensional integrals only.
 
-They are sums by the trapezoid rule, over nodes f = centre + spread z with z from -9 to 9 by the step h. For an
-integrand that is analytic within pi of the real line, as log sigmoid is, the error falls as exp(-2 pi^2 / (h spread))
-(Trefethen and Weideman 2014, SIAM Review 56(3), theorem 5.1): h is made to fit the widest spread, and for log sigmoid
-the error is below 1e-13 of the largest of 1, |centre| and spread at every spread up to 200. Gauss-Hermite quadrature,
-which is made for polynomials, converges far slower next to a pole: with 200 nodes its relative errors are 2e-9 at a
-spread of 5, 6e-6 at 10 and 3e-4 at 20, all of which occur in logistic regression under a wide prior.
+They are sums by the trapezoid rule, over nodes f = centre + spread z with z from -9 to 9 by the
+step h. For an integrand that is analytic within pi of the real line, as log sigmoid is, the error
+falls as exp(-2 pi^2 / (h spread)) (Trefethen and Weideman 2014, SIAM Review 56(3), theorem 5.1): h
+is made to fit the widest spread, and for log sigmoid the error is below 1e-13 of the largest of 1,
+|centre| and spread at every spread up to 200. Gauss-Hermite quadrature, which is made for
+polynomials, converges far slower next to a pole: with 200 nodes its relative errors are 2e-9 at a
+spread of 5, 6e-6 at 10 and 3e-4 at 20, all of which occur in logistic regression under a wide
+prior.
 """
 
 import math
@@ -32,9 +34,12 @@ REACH = 9.0
 STEP = 0.4
 """Largest step, for narrow spreads; the normal density alone would bear 0.7."""
 STEP_TIMES_SPREAD = 0.55
-"""2 pi^2 / 36: the error is a multiple of e^-36, a multiple that is large for second derivatives."""
+"""2 pi^2 / 36: the error is a multiple of e^-36, a multiple that is large for second derivatives.
+"""
 MOST_STEPS = 3300
-"""To one side: no finer than a spread of 200 needs, so that a descent that leaps far out does not fill the memory."""
+"""To one side: no finer than a spread of 200 needs, so that a descent that leaps far out does not
+fill the memory.
+"""
 VALUES_AT_ONCE = 1 << 22
 """Nodes times rows that are evaluated together."""
 
@@ -55,25 +60,30 @@ def is_glm(problem: Problem) -> bool:
 def check_glm(name: str, problem: Problem) -> None:
     """Raise `InputError`, on behalf of what is called so, unless `is_glm`."""
     if not is_glm(problem):
-        raise InputError(f"{name} needs a linear model with one output: its ELBO is a sum of integrals over them")
+        raise InputError(
+            f"{name} needs a linear model with one output: its ELBO is a sum of integrals over them"
+        )
 
 
 def outputs(problem: Problem, q: Gaussian, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the law of a GLM's outputs: means (n,) and standard deviations (n,) for inputs (n, d_in).
 
-    With a root A of the covariance, `q.sample` being m + A z, the deviation is |A^T x|: a sum of squares, for the cost
-    of a sample for each row, whatever the family. Differentiable in the tensors of q.
+    With a root A of the covariance, `q.sample` being m + A z, the deviation is |A^T x|: a sum of
+    squares, for the cost of a sample for each row, whatever the family. Differentiable in the
+    tensors of q.
     """
     design = cast(Linear, problem.model).design(x)
     transposed = torch.func.vjp(q.sample, design.new_zeros(len(design), q.noise_dim))[1]
     return design @ q.mean(), transposed(design)[0].norm(dim=-1)
 
 
-def expectation(values: Callable[[Tensor], Tensor], centre: Tensor, spread: Tensor, finer: int = 1) -> Tensor:
+def expectation(
+    values: Callable[[Tensor], Tensor], centre: Tensor, spread: Tensor, finer: int = 1
+) -> Tensor:
     """E[values(f_n)] with f_n ~ N(centre_n, spread_n^2), (n,), of a function that treats outputs element by element.
 
-    Differentiable in `centre` and `spread`, float64, (n,). `finer` divides the step, by which the error of the rule can
-    be told.
+    Differentiable in `centre` and `spread`, float64, (n,). `finer` divides the step, by which the
+    error of the rule can be told.
     """
     widest = float(spread.detach().max()) if spread.numel() else 0.0
     needed = REACH * max(1 / STEP, widest / STEP_TIMES_SPREAD)
@@ -102,26 +112,36 @@ def expected_derivatives(
 ) -> Derivatives:
     """Return E[v(f_n)], E[v'(f_n)] and E[v''(f_n)]; arguments as in `expectation`.
 
-    They are the expectation and its derivatives by the centre (Bonnet), the last also twice that by the squared spread
-    (Price).
+    They are the expectation and its derivatives by the centre (Bonnet), the last also twice that
+    by the squared spread (Price).
     """
     return derivatives(lambda at: expectation(values, at, spread.detach(), finer), centre)
 
 
 def problem_log_prob(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Tensor:
-    """Log-density of the targets for outputs (n,); the targets are in the unit that the model sees."""
-    return problem.likelihood.log_prob(f.unsqueeze(-1), y, hyper, torch.ones((), dtype=f.dtype, device=f.device))
+    """Log-density of the targets for outputs (n,).
+
+    The targets are in the unit that the model sees.
+    """
+    return problem.likelihood.log_prob(
+        f.unsqueeze(-1), y, hyper, torch.ones((), dtype=f.dtype, device=f.device)
+    )
 
 
 def expected_log_likelihood(
     problem: Problem, q: Gaussian, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1
 ) -> Tensor:
-    """E_q[log p(y | x, theta)], summed over rows as the model sees them, nats; for a GLM (`is_glm`).
+    """E_q[log p(y | x, theta)], summed over rows as the model sees them, nats.
 
-    Differentiable in the tensors of q, float64. Hyper-parameters are in the unit of `y`; `finer` as in `expectation`.
+    For a GLM (`is_glm`).
+
+    Differentiable in the tensors of q, float64. Hyper-parameters are in the unit of `y`; `finer`
+    as in `expectation`.
     """
     centre, spread = outputs(problem, q, x)
-    return expectation(lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer).sum()
+    return expectation(
+        lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer
+    ).sum()
 
 
 class Elbo(NamedTuple):
@@ -129,18 +149,24 @@ class Elbo(NamedTuple):
 
     value: Tensor  # Nats, a scalar
     slope: Tensor  # E_q[d log p(D, theta) / d theta], (D,): the derivative by the mean of q
-    curvature: Tensor  # H = -E_q[d^2 log p(D, theta) / d theta^2], (D, D): that by the covariance S is (S^{-1} - H) / 2
+    # H = -E_q[d^2 log p(D, theta) / d theta^2], (D, D): that by the covariance S is (S^{-1} - H) /
+    # 2
+    curvature: Tensor
 
 
-def elbo(problem: Problem, q: Gaussian, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1) -> Elbo:
+def elbo(
+    problem: Problem, q: Gaussian, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1
+) -> Elbo:
     """Evaluate the bound of a GLM (`is_glm`) with a Gaussian prior; not differentiable.
 
-    q and the training rows, as the model sees them, are float64, hyper-parameters in the unit of `y`; `finer` divides
-    the step of the quadrature. `InputError` if the prior has no precision.
+    q and the training rows, as the model sees them, are float64, hyper-parameters in the unit of
+    `y`; `finer` divides the step of the quadrature. `InputError` if the prior has no precision.
     """
     design, precision = cast(Linear, problem.model).design(x), prior_precision(problem, hyper)
     centre, spread = outputs(problem, q, x)
-    found = expected_derivatives(lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer)
+    found = expected_derivatives(
+        lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer
+    )
     prior = DiagonalGaussian(torch.zeros_like(precision), precision.reciprocal())
     return Elbo(
         found.value.sum() - kl_divergence(q, prior),
@@ -155,7 +181,9 @@ def prior_precision(problem: Problem, hyper: Hyper) -> Tensor:
 
 
 _PRIOR, _NOISE = (1e-6, 1e6), (1e-2, 1e8)
-"""Ranges of the precisions, in the units of the rows: prior standard deviations from 0.001 to 1000."""
+"""Ranges of the precisions, in the units of the rows: prior standard deviations from 0.001 to
+1000.
+"""
 _GRID = 25
 """Values of each precision that the maximisation starts from the best of."""
 
@@ -180,24 +208,32 @@ def log_evidence(found: Spectrum, prior_precision: float, noise_precision: float
     """Return log N(y; 0, X X^T / alpha + I / beta), nats (Bishop 2006, section 3.5.1)."""
     joint = prior_precision + noise_precision * found.values**2
     misfit = found.beyond + float((found.along**2 * prior_precision / joint).sum())
-    volume = found.rows * math.log(noise_precision / (2 * math.pi)) + float(np.log(prior_precision / joint).sum())
+    volume = found.rows * math.log(noise_precision / (2 * math.pi)) + float(
+        np.log(prior_precision / joint).sum()
+    )
     return 0.5 * (volume - noise_precision * misfit)
 
 
 def best_precisions(
-    design: Array, y: Array, prior_precision: float | None = None, noise_precision: float | None = None
+    design: Array,
+    y: Array,
+    prior_precision: float | None = None,
+    noise_precision: float | None = None,
 ) -> tuple[float, float]:
     """Return the prior precision and the noise precision with the highest evidence for X, (n, D), and y, (n,).
 
-    A precision that is given stays; one that is None is chosen, within limits that are relative to the scales of design
-    matrix and targets.
+    A precision that is given stays; one that is None is chosen, within limits that are relative to
+    the scales of design matrix and targets.
     """
     from scipy.optimize import minimize
 
     found = Spectrum.of(design, y)
     spread = float(np.var(y)) or 1.0
     size = float(np.square(design).mean()) or 1.0
-    ranges = [_range(prior_precision, _PRIOR, size / spread), _range(noise_precision, _NOISE, 1 / spread)]
+    ranges = [
+        _range(prior_precision, _PRIOR, size / spread),
+        _range(noise_precision, _NOISE, 1 / spread),
+    ]
 
     def cost(logs: Array) -> float:
         return -log_evidence(found, math.exp(logs[0]), math.exp(logs[1]))
@@ -215,7 +251,13 @@ def best_precisions(
 
     bounds = [own for own, moves in zip(ranges, free, strict=True) if moves]
     options = {"xatol": 1e-6, "fatol": 1e-9}
-    end = minimize(lambda logs: cost(placed(logs)), start[free], method="Nelder-Mead", bounds=bounds, options=options)  # type: ignore[call-overload]
+    end = minimize(
+        lambda logs: cost(placed(logs)),
+        start[free],
+        method="Nelder-Mead",
+        bounds=bounds,
+        options=options,
+    )  # type: ignore[call-overload]
     alpha, beta = np.exp(placed(end.x))
     return float(alpha), float(beta)
 

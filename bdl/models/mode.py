@@ -20,9 +20,12 @@ LogDensity = Callable[[Tensor], Tensor]
 NEWTON_STEPS, HALVINGS = 200, 40
 ARMIJO = 1e-4
 RISE = 1e-10
-"""Nats that a Newton step must promise, relative to the log-density, for heights to be compared; less is rounding."""
+"""Nats that a Newton step must promise, relative to the log-density, for heights to be compared;
+less is rounding.
+"""
 LEAST_GAIN = 1e-6
-"""Share of the log-density that a step of L-BFGS has to gain. With the network 13-50-1 a nat or two are left then, and
+"""Share of the log-density that a step of L-BFGS has to gain. With the network 13-50-1 a nat or
+two are left then, and
 its posterior mostly lies hundreds of nats below the mode."""
 CHUNK = 64
 """Rows of a Hessian that are differentiated together."""
@@ -41,17 +44,19 @@ def laplace(
 ) -> tuple[Tensor, Tensor]:
     """Climb from `start` to a mode by Newton's method with backtracking (Nocedal & Wright 2006, section 3.4).
 
-    Returns the mode, (D,), and S with orthogonal columns, (D, D): S S^T is the inverse of minus the Hessian. `slopes`
-    gives the derivatives of the log-density; by default they are those of `torch.func`, row by row of the Hessian.
-    `InputError` if the log-density or a derivative is not finite on the way, or there is no maximum with a definite
-    Hessian.
+    Returns the mode, (D,), and S with orthogonal columns, (D, D): S S^T is the inverse of minus
+    the Hessian. `slopes` gives the derivatives of the log-density; by default they are those of
+    `torch.func`, row by row of the Hessian. `InputError` if the log-density or a derivative is not
+    finite on the way, or there is no maximum with a definite Hessian.
     """
 
     def height(theta: Tensor) -> Tensor:
         return log_density(theta.unsqueeze(0)).squeeze(0)
 
     def by_rows(theta: Tensor) -> Slopes:
-        return Slopes(height(theta), grad(height)(theta), -jacrev(grad(height), chunk_size=CHUNK)(theta))
+        return Slopes(
+            height(theta), grad(height)(theta), -jacrev(grad(height), chunk_size=CHUNK)(theta)
+        )
 
     look, theta, small = slopes or by_rows, start, torch.inf
     for _ in range(NEWTON_STEPS):
@@ -62,11 +67,15 @@ def laplace(
             )
         values, vectors = torch.linalg.eigh(curvature)
         # absolute values, so that it climbs where the density is not log-concave, too
-        ascent = vectors @ (vectors.T @ slope / values.abs().clamp_min(torch.finfo(values.dtype).tiny))
+        ascent = vectors @ (
+            vectors.T @ slope / values.abs().clamp_min(torch.finfo(values.dtype).tiny)
+        )
         rise = float(slope @ ascent)
         if rise > RISE * (1 + abs(float(value))):
             theta = _climb(height, theta, ascent, value, rise)
-        elif rise < small:  # steps too short for their height to be compared go on as long as they shrink
+        elif (
+            rise < small
+        ):  # steps too short for their height to be compared go on as long as they shrink
             theta, small = theta + ascent, rise
         else:
             break
@@ -76,7 +85,9 @@ def laplace(
             "since a mode may lie on a kink of relu; laplace needs no exact one with curvature: ggn"
         )
     if bool((values <= 0).any()):
-        raise InputError(f"the posterior has no proper mode at {_shown(theta)}: raise prior_precision")
+        raise InputError(
+            f"the posterior has no proper mode at {_shown(theta)}: raise prior_precision"
+        )
     return theta, vectors * values.rsqrt()
 
 
@@ -86,15 +97,27 @@ def climb(log_density: LogDensity, start: Tensor) -> Tensor:
     `InputError` if the log-density is not finite there.
     """
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": LEAST_GAIN}
-    found = descend(lambda theta: -log_density(theta.unsqueeze(0)).squeeze(0), start.numpy(), options)
+    found = descend(
+        lambda theta: -log_density(theta.unsqueeze(0)).squeeze(0), start.numpy(), options
+    )
     end = torch.from_numpy(found.x)
     if not bool(torch.tensor(found.fun).isfinite()):
-        raise InputError(f"log p(D, theta) is not finite at {_shown(end)}: check the data and the precisions")
+        raise InputError(
+            f"log p(D, theta) is not finite at {_shown(end)}: check the data and the precisions"
+        )
     return end
 
 
-def descend(cost: Callable[[Tensor], Tensor], start: NDArray[np.float64], options: dict[str, Any], **given: Any) -> Any:
-    """Minimise a function of a float64 tensor by L-BFGS; options and result are those of `scipy.optimize.minimize`."""
+def descend(
+    cost: Callable[[Tensor], Tensor],
+    start: NDArray[np.float64],
+    options: dict[str, Any],
+    **given: Any,
+) -> Any:
+    """Minimise a function of a float64 tensor by L-BFGS.
+
+    Options and result are those of `scipy.optimize.minimize`.
+    """
 
     def both(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         point = torch.from_numpy(flat).requires_grad_()
@@ -105,14 +128,18 @@ def descend(cost: Callable[[Tensor], Tensor], start: NDArray[np.float64], option
     return minimize(both, start, jac=True, method="L-BFGS-B", options=options, **given)  # type: ignore[call-overload]
 
 
-def _climb(height: Callable[[Tensor], Tensor], theta: Tensor, ascent: Tensor, value: Tensor, rise: float) -> Tensor:
+def _climb(
+    height: Callable[[Tensor], Tensor], theta: Tensor, ascent: Tensor, value: Tensor, rise: float
+) -> Tensor:
     """Go along `ascent`, halving the way until the height gained is a fair part of what the slope promises."""
     for halvings in range(HALVINGS):
         size = 0.5**halvings
         ahead = theta + size * ascent
         if bool(height(ahead) >= value + ARMIJO * size * rise):
             return ahead
-    raise InputError(f"the log posterior does not rise along its gradient at {_shown(theta)}: is it smooth?")
+    raise InputError(
+        f"the log posterior does not rise along its gradient at {_shown(theta)}: is it smooth?"
+    )
 
 
 def _shown(theta: Tensor) -> str:
@@ -128,21 +155,29 @@ _CHUNK = 1 << 22
 def gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tensor:
     """Return the generalised Gauss-Newton matrix H of minus the log-likelihood, (D, D).
 
-    With the derivative J_i, (C, D), of the C outputs of row i, and a root R_i of the Fisher information of its
-    likelihood about them,
+    With the derivative J_i, (C, D), of the C outputs of row i, and a root R_i of the Fisher
+    information of its likelihood about them,
 
         H = sum_i (R_i^T J_i)^T (R_i^T J_i).
 
-    It is minus the Hessian where the model is linear in its parameters, and the likelihood's information about the
-    outputs does not depend on the target. Hyper-parameters are in the unit of the targets that the model sees.
+    It is minus the Hessian where the model is linear in its parameters, and the likelihood's
+    information about the outputs does not depend on the target. Hyper-parameters are in the unit
+    of the targets that the model sees.
     """
 
     def rows(x: Tensor, root: Tensor) -> Tensor:
-        pull = torch.func.vjp(lambda at: problem.predict(at, x.unsqueeze(0), {}).squeeze(0), theta)[1]
+        pull = torch.func.vjp(
+            lambda at: problem.predict(at, x.unsqueeze(0), {}).squeeze(0), theta
+        )[1]
         return torch.func.vmap(pull)(root.mT)[0]
 
-    total, size = theta.new_zeros(len(theta), len(theta)), max(1, _CHUNK // (len(theta) * problem.d_out))
-    for part, root in zip(torch.split(x, size), torch.split(_roots(problem, theta, x, hyper), size), strict=True):
+    total, size = (
+        theta.new_zeros(len(theta), len(theta)),
+        max(1, _CHUNK // (len(theta) * problem.d_out)),
+    )
+    for part, root in zip(
+        torch.split(x, size), torch.split(_roots(problem, theta, x, hyper), size), strict=True
+    ):
         G = torch.func.vmap(rows)(part, root).flatten(0, 1)
         total.addmm_(G.mT, G)
     return total
@@ -151,17 +186,23 @@ def gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Te
 def kronecker(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tensor:
     """Return H by Kronecker factors, (D, D); arguments as for `gauss_newton`.
 
-    It is zero but for the weights of each dense layer, (1/n) sum_i e_i^T e_i (x) sum_i a_i a_i^T, and for its biases,
-    sum_i e_i^T e_i, where a_i are the layer's inputs and the rows of e_i, (C, out), the errors of R_i^T f_i (Botev,
-    Ritter and Barber 2017). Weights and biases stand apart, as they do in the software of Daxberger et al. (2021).
-    `InputError` if the model is not made of dense layers.
+    It is zero but for the weights of each dense layer, (1/n) sum_i e_i^T e_i (x) sum_i a_i a_i^T,
+    and for its biases, sum_i e_i^T e_i, where a_i are the layer's inputs and the rows of e_i, (C,
+    out), the errors of R_i^T f_i (Botev, Ritter and Barber 2017). Weights and biases stand apart,
+    as they do in the software of Daxberger et al. (2021). `InputError` if the model is not made of
+    dense layers.
     """
     named = (getattr(problem.model, name, None) for name in ("backpropagate", "dense_layers"))
     backpropagate: Callable[..., Layers] | None = next(filter(None, named), None)
     if backpropagate is None:
-        raise InputError(f"{type(problem.model).__name__} is not made of dense layers: use curvature: ggn")
+        raise InputError(
+            f"{type(problem.model).__name__} is not made of dense layers: use curvature: ggn"
+        )
     roots = _roots(problem, theta, x, hyper)
-    passes = [backpropagate(theta, x, problem.d_out, lambda f, column=column: column) for column in roots.unbind(-1)]
+    passes = [
+        backpropagate(theta, x, problem.d_out, lambda f, column=column: column)
+        for column in roots.unbind(-1)
+    ]
     blocks = []
     for own in zip(*passes, strict=True):
         inputs, errors = own[0][0], torch.cat([errors for _, errors in own])

@@ -27,29 +27,32 @@ ROWS = 128
 class Module:
     """A network that a function makes.
 
-    In training, batch normalisation uses the statistics of the minibatch; predictions use running averages of them,
-    which `track` makes. Training changes no statistic of its own accord, so that gradients and `vmap` work.
+    In training, batch normalisation uses the statistics of the minibatch; predictions use running
+    averages of them, which `track` makes. Training changes no statistic of its own accord, so that
+    gradients and `vmap` work.
 
     Parameters
     ----------
     factory
-        ``module:function`` or ``path/to/file.py:function``. It is called with the number of inputs (or `shape`, if
-        there is one) and that of outputs, and `settings` by name; it gives a module that maps (M, inputs) or
-        (M, *shape) to (M, outputs).
+        ``module:function`` or ``path/to/file.py:function``. It is called with the number of inputs
+        (or `shape`, if there is one) and that of outputs, and `settings` by name; it gives a
+        module that maps (M, inputs) or (M, *shape) to (M, outputs).
     settings
         Further arguments of the function.
     shape
         Shape of one row, such as (channels, height, width); null leaves it flat.
     batch_norm
-        Statistics for predictions: ``"running"`` averages of training, or ``"recompute"``, anew for every sample of the
-        parameters from the training rows, as SWAG does (Maddox et al. 2019, section 4.2).
+        Statistics for predictions: ``"running"`` averages of training, or ``"recompute"``, anew
+        for every sample of the parameters from the training rows, as SWAG does (Maddox et al.
+        2019, section 4.2).
 
     Notes
     -----
-    The parameters are in the order of `named_parameters`, each flattened row by row; those named ``bias`` are biases.
-    They may start at weights noise * sqrt(2 / fan_in), fan_in being the size of a weight over its first dimension (He
-    et al. 2015), biases 0, and other vectors, such as scales of normalisations, as the function leaves them; so do
-    those whose names are in an attribute ``pretrained`` of the network.
+    The parameters are in the order of `named_parameters`, each flattened row by row; those named
+    ``bias`` are biases. They may start at weights noise * sqrt(2 / fan_in), fan_in being the size
+    of a weight over its first dimension (He et al. 2015), biases 0, and other vectors, such as
+    scales of normalisations, as the function leaves them; so do those whose names are in an
+    attribute ``pretrained`` of the network.
     """
 
     version: ClassVar[int] = 2
@@ -86,27 +89,40 @@ class Module:
         return functional_call(skeleton.training, skeleton.tensors(theta), (self._rows(x),))
 
     def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
-        """Return the running means and variances of batch normalisations before training; none that are recomputed."""
+        """Return the running means and variances of batch normalisations before training.
+
+        None that are recomputed.
+        """
         if self.recomputes:
             return {}
-        return {name: value.clone() for name, value in self._skeleton(d_in, d_out).statistics.items()}
+        return {
+            name: value.clone() for name, value in self._skeleton(d_in, d_out).statistics.items()
+        }
 
-    def predict(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> Tensor:
+    def predict(
+        self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]
+    ) -> Tensor:
         skeleton = self._skeleton(x.shape[-1], d_out)
         statistics = {name: buffers[name].to(theta.dtype) for name in skeleton.statistics}
         tensors = skeleton.tensors(theta) | statistics
         return functional_call(skeleton.evaluation, tensors, (self._rows(x),))
 
-    def track(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def track(
+        self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """Average the minibatch's statistics into the running ones as `torch.nn.BatchNorm1d` does.
 
         Under `vmap`, parameters, inputs and statistics have to be mapped alike.
         """
         skeleton = self._skeleton(x.shape[-1], d_out)
         # batch normalisation writes into these copies
-        statistics = {name: buffers[name].to(theta.dtype, copy=True) for name in skeleton.statistics}
+        statistics = {
+            name: buffers[name].to(theta.dtype, copy=True) for name in skeleton.statistics
+        }
         with torch.no_grad():
-            functional_call(skeleton.tracking, skeleton.tensors(theta) | statistics, (self._rows(x),))
+            functional_call(
+                skeleton.tracking, skeleton.tensors(theta) | statistics, (self._rows(x),)
+            )
         return {name: value.to(buffers[name].dtype) for name, value in statistics.items()}
 
     @property
@@ -117,7 +133,8 @@ class Module:
     def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
         """Average the statistics of minibatches of training inputs, (n, d_in), under the parameters, for `predict`.
 
-        Minibatches have `ROWS` rows; the rest is left out, if there is a whole one. `theta` may be mapped, `x` not.
+        Minibatches have `ROWS` rows; the rest is left out, if there is a whole one. `theta` may be
+        mapped, `x` not.
         """
         skeleton = self._skeleton(x.shape[-1], d_out)
         tensors, total = skeleton.tensors(theta), dict[str, Tensor]()
@@ -125,27 +142,45 @@ class Module:
         with torch.no_grad():
             for part in parts:
                 # written into; mapped wherever the parameters are
-                own = {name: 0 * theta[0] + value.to(theta) for name, value in skeleton.statistics.items()}
+                own = {
+                    name: 0 * theta[0] + value.to(theta)
+                    for name, value in skeleton.statistics.items()
+                }
                 functional_call(skeleton.averaging, tensors | own, (self._rows(part),))
-                total = {name: value / len(parts) + total.get(name, 0) for name, value in own.items()}
+                total = {
+                    name: value / len(parts) + total.get(name, 0) for name, value in own.items()
+                }
         return total
 
     def last_layer(self, d_in: int, d_out: int) -> tuple[int, int, bool]:
-        """Return inputs and outputs of the last layer, and whether it has biases; `InputError` if it is not dense."""
+        """Return inputs and outputs of the last layer, and whether it has biases.
+
+        `InputError` if it is not dense.
+        """
         shapes = self._skeleton(d_in, d_out).shapes
         last = [*shapes][-1].rpartition(".")[0]
-        (_, weight), *bias = [(name, shape) for name, shape in shapes.items() if name.rpartition(".")[0] == last]
+        (_, weight), *bias = [
+            (name, shape) for name, shape in shapes.items() if name.rpartition(".")[0] == last
+        ]
         if len(weight) != 2 or any(shape != weight[:1] for _, shape in bias):
-            raise InputError(f"factory '{self.factory}': the last layer, {last}, is not dense: use another method")
+            raise InputError(
+                f"factory '{self.factory}': the last layer, {last}, is not dense: use another method"
+            )
         return weight[1], weight[0], bool(bias)
 
-    def dense_layers(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+    def dense_layers(
+        self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]
+    ) -> Layers:
         """Return inputs and errors as `LayeredModel.backpropagate` does, of a network of dense layers; not under vmap.
 
         `InputError` if it has other parameters, or a layer is used more than once.
         """
         skeleton, seen = self._skeleton(x.shape[-1], d_out), list[tuple[str, Tensor, Tensor]]()
-        parts = {name: part for name, part in skeleton.evaluation.named_modules() if isinstance(part, nn.Linear)}
+        parts = {
+            name: part
+            for name, part in skeleton.evaluation.named_modules()
+            if isinstance(part, nn.Linear)
+        }
 
         def look(name: str, part: nn.Module, given: tuple[Tensor], output: Tensor) -> None:
             seen.append((name, given[0], output))
@@ -158,9 +193,13 @@ class Module:
                 handle.remove()
         names = [*dict.fromkeys(name.rpartition(".")[0] for name in skeleton.shapes)]
         if sorted(name for name, _, _ in seen) != sorted(names):
-            raise InputError(f"{type(self).__name__}: not all parameters are those of dense layers, each used once")
+            raise InputError(
+                f"{type(self).__name__}: not all parameters are those of dense layers, each used once"
+            )
         errors = torch.autograd.grad(f, [output for _, _, output in seen], error(f.detach()))
-        found = {name: (given.detach(), own) for (name, given, _), own in zip(seen, errors, strict=True)}
+        found = {
+            name: (given.detach(), own) for (name, given, _), own in zip(seen, errors, strict=True)
+        }
         return tuple(found[name] for name in names)
 
     def widest(self, d_in: int, d_out: int) -> int:
@@ -190,7 +229,9 @@ class Module:
 
 
 @lru_cache(maxsize=16)
-def _build(factory: str, settings: str, shape: tuple[int, ...] | None, d_in: int, d_out: int) -> Skeleton:
+def _build(
+    factory: str, settings: str, shape: tuple[int, ...] | None, d_in: int, d_out: int
+) -> Skeleton:
     """Build once what equal models share."""
     net = make_network(factory, json.loads(settings), shape, d_in, d_out)
     return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
@@ -231,14 +272,18 @@ class GivenModule(Module):
 
     def _built(self, d_in: int, d_out: int) -> Skeleton:
         row = (d_in,) if self.shape is None else self.shape
-        return take_apart(f"model {type(self.network).__name__}", copy.deepcopy(self.network), row, d_out)
+        return take_apart(
+            f"model {type(self.network).__name__}", copy.deepcopy(self.network), row, d_out
+        )
 
 
 def torch_module(problem: Problem, seed: int) -> nn.Module:
-    """Build the model of a problem as a module, float32, on the CPU; `InputError` if it is none that can be built.
+    """Build the model of a problem as a module, float32, on the CPU.
 
-    ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the problem, (D,). Its start
-    has the law that the engine's fits start from.
+    `InputError` if it is none that can be built.
+
+    ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the
+    problem, (D,). Its start has the law that the engine's fits start from.
     """
     network = _network(problem)
     noise = torch.randn(problem.dim, generator=torch.Generator().manual_seed(seed))
@@ -252,10 +297,18 @@ def _network(problem: Problem) -> nn.Module:
         if isinstance(model, GivenModule):
             network = copy.deepcopy(model.network)
         else:
-            network = make_network(model.factory, model.settings, model.shape, problem.d_in, problem.d_out)
-        return network if model.shape is None else nn.Sequential(nn.Unflatten(1, model.shape), network)
+            network = make_network(
+                model.factory, model.settings, model.shape, problem.d_in, problem.d_out
+            )
+        return (
+            network
+            if model.shape is None
+            else nn.Sequential(nn.Unflatten(1, model.shape), network)
+        )
     if not isinstance(model, Linear | Mlp):
-        raise InputError(f"model {type(model).__name__} is no torch module: use linear, mlp or module")
+        raise InputError(
+            f"model {type(model).__name__} is no torch module: use linear, mlp or module"
+        )
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(model.widths(problem.d_in, problem.d_out)):
         layers += [nn.Linear(n_in, n_out, bias=model.bias)]

@@ -1,7 +1,7 @@
 """Linear models, multilayer perceptrons and single units as functions of a flat parameter vector.
 
-The vector holds, layer by layer, the weight matrix (out x in, row-major) and then the bias, so the bias of
-a linear regression is the last entry.
+The vector holds, layer by layer, the weight matrix (out x in, row-major) and then the bias, so the
+bias of a linear regression is the last entry.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,9 @@ class Mlp(LayeredModel):
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         return self._forward(theta, x, d_out)[-1]
 
-    def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+    def backpropagate(
+        self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]
+    ) -> Layers:
         derivative = ACTIVATIONS[self.activation].derivative
         weights, inputs, f = self._forward(theta, x, d_out)
         errors = [error(f)]
@@ -70,10 +72,13 @@ class Mlp(LayeredModel):
             errors.append(errors[-1] @ weight * derivative(values))
         return tuple(zip(inputs, reversed(errors), strict=True))
 
-    def _forward(self, theta: Tensor, x: Tensor, d_out: int) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    def _forward(
+        self, theta: Tensor, x: Tensor, d_out: int
+    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Return weights and inputs of each layer, and the outputs."""
         widths = self.widths(x.shape[-1], d_out)
-        # `split` rather than slices: its derivative is one concatenation, not a sum of padded vectors
+        # `split` rather than slices: its derivative is one concatenation, not a sum of padded
+        # vectors
         sizes = [size for n_in, n_out in pairwise(widths) for size in (n_out * n_in, n_out)]
         parts = iter(torch.split(theta, sizes))
         weights, inputs = list[Tensor](), list[Tensor]()
@@ -108,7 +113,9 @@ class Linear(LayeredModel):
         output = x @ weight.view(d_out, -1).T
         return output + bias if self.bias else output
 
-    def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+    def backpropagate(
+        self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]
+    ) -> Layers:
         return ((x, error(self(theta, x, d_out))),)
 
 
@@ -130,6 +137,8 @@ class Unit(LayeredModel):
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         return ACTIVATIONS[self.activation].function(self._linear(theta, x, d_out))
 
-    def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+    def backpropagate(
+        self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]
+    ) -> Layers:
         f = self(theta, x, d_out)
         return ((x, error(f) * ACTIVATIONS[self.activation].derivative(f)),)

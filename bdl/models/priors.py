@@ -1,23 +1,24 @@
 """Priors: log p(phi) of latent variables phi, and the parameters theta that they stand for.
 
-A Gaussian prior has phi = theta and a precision, which methods for Gaussians use directly. Any other prior says how to
-draw phi, what its density is, and how to push it to theta: with scales among the latent variables, for example, the
-parameters are scale times standard normal, and methods need no case for it.
+A Gaussian prior has phi = theta and a precision, which methods for Gaussians use directly. Any
+other prior says how to draw phi, what its density is, and how to push it to theta: with scales
+among the latent variables, for example, the parameters are scale times standard normal, and
+methods need no case for it.
 
-The horseshoe prior (Carvalho et al. 2010; Louizos et al. 2017): a weight of unit u in layer l is theta = w tau_l
-lambda_u with w ~ N(0, 1), tau_l ~ C+(0, kappa) and lambda_u ~ C+(0, 1). A half-Cauchy variable is the root of a product
-(Mata 2018, eq. 3.12):
+The horseshoe prior (Carvalho et al. 2010; Louizos et al. 2017): a weight of unit u in layer l is
+theta = w tau_l lambda_u with w ~ N(0, 1), tau_l ~ C+(0, kappa) and lambda_u ~ C+(0, 1). A
+half-Cauchy variable is the root of a product (Mata 2018, eq. 3.12):
 
     tau^2 = a b,  a ~ Gamma(1/2, scale kappa^2),  b ~ inverse Gamma(1/2, scale 1),
 
-and lambda^2 likewise with kappa = 1. The latent variables are the w and the logarithms ell of the roots of all a
-and b: with e = 1 for a and -1 for b (whose kappa is 1) their density is
+and lambda^2 likewise with kappa = 1. The latent variables are the w and the logarithms ell of the
+roots of all a and b: with e = 1 for a and -1 for b (whose kappa is 1) their density is
 
     log p(ell) = log 2 - log(pi) / 2 - log kappa + e ell - exp(2 e ell) / kappa^2,
 
-whose mean under N(m, s^2) replaces exp(2 e ell) by exp(2 e m + 2 s^2). Log-normal distributions of the a and b, as
-the thesis has them, are Gaussian ones of the ell: the divergences are those of its (3.23) to (3.27), of which
-(3.23) prints + log kappa - exp(..) / kappa and (3.26) copies (3.25).
+whose mean under N(m, s^2) replaces exp(2 e ell) by exp(2 e m + 2 s^2). Log-normal distributions of
+the a and b, as the thesis has them, are Gaussian ones of the ell: the divergences are those of its
+(3.23) to (3.27), of which (3.23) prints + log kappa - exp(..) / kappa and (3.26) copies (3.25).
 """
 
 import math
@@ -63,7 +64,10 @@ class Prior(Protocol):
 
 @runtime_checkable
 class PrecisionPrior(Prior, Protocol):
-    """A prior N(0, 1 / precision) of each parameter, independently; the latent variables are the parameters."""
+    """A prior N(0, 1 / precision) of each parameter, independently.
+
+    The latent variables are the parameters.
+    """
 
     def precision(self, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         """Precision: a scalar, or one of each parameter, (D,)."""
@@ -112,8 +116,9 @@ class GaussianPrior(_OfParameters):
 class StudentTPrior(_OfParameters):
     """Student's t on every parameter, centred at 0, its scale being the hyper-parameter ``prior_scale``.
 
-    A precision that is drawn from a Gamma distribution of shape a and rate b makes it of a Gaussian: the degrees of
-    freedom are 2 a and the scale sqrt(b / a). Mata (2018, below 3.5) prints the inverse of that scale.
+    A precision that is drawn from a Gamma distribution of shape a and rate b makes it of a
+    Gaussian: the degrees of freedom are 2 a and the scale sqrt(b / a). Mata (2018, below 3.5)
+    prints the inverse of that scale.
 
     Parameters
     ----------
@@ -141,8 +146,8 @@ class StudentTPrior(_OfParameters):
 class SpikeSlabPrior(_OfParameters):
     """A mixture of two Gaussians on every parameter, wide and narrow (Blundell et al. 2015, eq. 7).
 
-    p(theta) = w N(theta; 0, s^2) + (1 - w) N(theta; 0, t^2) with the hyper-parameters ``slab_share`` w, ``slab_scale``
-    s and ``spike_scale`` t.
+    p(theta) = w N(theta; 0, s^2) + (1 - w) N(theta; 0, t^2) with the hyper-parameters
+    ``slab_share`` w, ``slab_scale`` s and ``spike_scale`` t.
     """
 
     hyper = ("slab_share", "slab_scale", "spike_scale")
@@ -158,7 +163,8 @@ class SpikeSlabPrior(_OfParameters):
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         """Map standard-normal noise to draws of the parameters: (..., D) -> (..., D).
 
-        Noise below its `slab_share` quantile makes the slab, and what is left of it, normal again, its value.
+        Noise below its `slab_share` quantile makes the slab, and what is left of it, normal again,
+        its value.
         """
         share, uniform = hyper["slab_share"], torch.special.ndtr(noise)
         inside = uniform < share
@@ -176,14 +182,14 @@ def _normal_log_prob(theta: Tensor, scale: Tensor) -> Tensor:
 class HorseshoePrior:
     """A scale for each layer and each unit; kappa is the hyper-parameter ``global_scale``.
 
-    The latent variables phi are D values, and after them the logarithms ell of K scales: theta_i = phi_i
-    exp(sum_j ell_source[j, i]). Biases have no scales: they are N(0, 1).
+    The latent variables phi are D values, and after them the logarithms ell of K scales: theta_i =
+    phi_i exp(sum_j ell_source[j, i]). Biases have no scales: they are N(0, 1).
 
     Parameters
     ----------
     units
-        Weights that share a unit's scale: those that leave it, as in Louizos et al., or those that enter it. The thesis
-        means the second in (3.10) and runs the first in its appendix C.
+        Weights that share a unit's scale: those that leave it, as in Louizos et al., or those that
+        enter it. The thesis means the second in (3.10) and runs the first in its appendix C.
     """
 
     units: Literal["leaving", "entering"] = "leaving"
@@ -194,7 +200,10 @@ class HorseshoePrior:
         return layout.dim + 2 * (layout.n_layers + self._n_units(layout))
 
     def source(self, layout: Layout) -> Tensor:
-        """Number the scales of each weight, layers before units, all a before all b; K for none: integers, (4, D)."""
+        """Number the scales of each weight, layers before units, all a before all b.
+
+        K for none: integers, (4, D).
+        """
         n = layout.n_layers + self._n_units(layout)
         units = layout.units if self.units == "leaving" else layout.entered
         pair = torch.stack([layout.layers, layout.n_layers + units])
@@ -208,7 +217,9 @@ class HorseshoePrior:
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         return self.expected_log_prob(phi, torch.zeros_like(phi), hyper, layout)
 
-    def expected_log_prob(self, mu: Tensor, var: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+    def expected_log_prob(
+        self, mu: Tensor, var: Tensor, hyper: Mapping[str, Tensor], layout: Layout
+    ) -> Tensor:
         """Return the mean of `log_prob` under N(mu, diag(var)), both (P,): a scalar, nats."""
         sign, kappa = self._signs_and_scales(mu, hyper, layout)
         w, m = mu[..., : layout.dim], mu[..., layout.dim :]
@@ -226,7 +237,9 @@ class HorseshoePrior:
     def _n_units(self, layout: Layout) -> int:
         return layout.n_units if self.units == "leaving" else layout.n_entered
 
-    def _signs_and_scales(self, like: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> tuple[Tensor, Tensor]:
+    def _signs_and_scales(
+        self, like: Tensor, hyper: Mapping[str, Tensor], layout: Layout
+    ) -> tuple[Tensor, Tensor]:
         """Return e and kappa of every ell, (K,)."""
         n = layout.n_layers + self._n_units(layout)
         half = torch.ones(n, dtype=like.dtype, device=like.device)

@@ -23,7 +23,9 @@ class Batch(NamedTuple):
     x: Tensor  # Inputs, (M, d_in)
     y: Tensor  # Targets, (M,)
     n: Tensor  # Size N of the whole training set, a scalar
-    y_unit: Tensor  # Original target units per standardised unit (the training targets' standard deviation), a scalar
+    # Original target units per standardised unit (the training targets' standard deviation), a
+    # scalar
+    y_unit: Tensor
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,15 @@ class Problem:
         return batch.n * self.log_likelihoods(theta, batch, hyper).mean()
 
     def prior_precision(self, hyper: Hyper) -> Tensor:
-        """Prior precision: a scalar, or (D,) when the biases have their own; `InputError` if the prior has none."""
+        """Prior precision: a scalar, or (D,) when the biases have their own.
+
+        `InputError` if the prior has none.
+        """
         if not isinstance(self.prior, PrecisionPrior):
             name = type(self.prior).__name__
-            raise InputError(f"prior {name} has no precision: use the prior 'gaussian', or a method that pushes draws")
+            raise InputError(
+                f"prior {name} has no precision: use the prior 'gaussian', or a method that pushes draws"
+            )
         return self.prior.precision(hyper, self.layout)
 
     def push(self, phi: Tensor, hyper: Hyper) -> Tensor:
@@ -102,8 +109,15 @@ class Problem:
         return self.prior.log_prob(phi, hyper, self.layout)
 
     def buffers(self) -> dict[str, Tensor]:
-        """Return the running statistics of the model before training, by name; {} if it has none."""
-        return self.model.buffers(self.d_in, self.d_out) if isinstance(self.model, BufferedModel) else {}
+        """Return the running statistics of the model before training, by name.
+
+        {} if it has none.
+        """
+        return (
+            self.model.buffers(self.d_in, self.d_out)
+            if isinstance(self.model, BufferedModel)
+            else {}
+        )
 
     def predict(self, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
         """Evaluate the model as trained, with its running statistics: (D,), (M, d_in) -> (M, d_out)."""
@@ -137,15 +151,17 @@ class Problem:
     def layers(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Layers:
         """Return each layer's inputs, (M, in), and the errors of each example's log-likelihood, (M, out).
 
-        Errors are the derivatives of log p(y_i | x_i, theta) by what the layer puts out for example i. An example's
-        gradient of the weights is the outer product of both, that of the bias the error. `InputError` if the model is
-        not made of dense layers.
+        Errors are the derivatives of log p(y_i | x_i, theta) by what the layer puts out for
+        example i. An example's gradient of the weights is the outer product of both, that of the
+        bias the error. `InputError` if the model is not made of dense layers.
         """
 
         def value(f: Tensor) -> Tensor:
             return self.likelihood.log_prob(f, batch.y, hyper, batch.y_unit).sum()
 
-        return self.layout.layered.backpropagate(theta, batch.x, self.d_out, torch.func.grad(value))
+        return self.layout.layered.backpropagate(
+            theta, batch.x, self.d_out, torch.func.grad(value)
+        )
 
 
 CHUNK = 2**20

@@ -1,7 +1,7 @@
 """ResNet-18 (He et al. 2016), with the names and shapes of torchvision's, torchvision's own, and pretrained weights.
 
-Both are factories for the model ``module``. Inputs are images in [0, 1]; with colours they are standardised by the
-moments of ImageNet first, as pretrained weights expect them.
+Both are factories for the model ``module``. Inputs are images in [0, 1]; with colours they are
+standardised by the moments of ImageNet first, as pretrained weights expect them.
 """
 
 import hashlib
@@ -22,39 +22,61 @@ _DIGEST = "[0-9a-fA-F]{12,64}"
 def read_weights(path: Path, sha256: str | None) -> Mapping[str, Any]:
     """Read named tensors from a file that ``torch.save`` wrote.
 
-    `sha256` is the digest (hex, or 12 characters of its start at the least) that it must have; None takes any file.
-    `InputError` if the file is missing, damaged or another than asked for; or if the digest is none.
+    `sha256` is the digest (hex, or 12 characters of its start at the least) that it must have;
+    None takes any file. `InputError` if the file is missing, damaged or another than asked for; or
+    if the digest is none.
     """
     if sha256 is not None and not re.fullmatch(_DIGEST, sha256):
-        raise InputError(f"sha256 '{sha256[:64]}': give the file's SHA-256 in hex, or its first 12 characters or more")
+        raise InputError(
+            f"sha256 '{sha256[:64]}': give the file's SHA-256 in hex, or its first 12 characters or more"
+        )
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"weights {path}: {error.strerror}; give the path of a file that torch.save wrote") from None
+        raise InputError(
+            f"weights {path}: {error.strerror}; give the path of a file that torch.save wrote"
+        ) from None
     found = hashlib.sha256(content).hexdigest()
     if sha256 and not found.startswith(sha256.lower()):
-        raise InputError(f"weights {path}: expected sha256 {sha256}, found {found[: len(sha256)]}; get the file again")
+        raise InputError(
+            f"weights {path}: expected sha256 {sha256}, found {found[: len(sha256)]}; get the file again"
+        )
     try:
         # of the bytes that the digest is of: the file may be another by now
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:
-        raise InputError(f"weights {path}: cannot be read ({type(error).__name__}); get the file again") from None
-    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(
+            f"weights {path}: cannot be read ({type(error).__name__}); get the file again"
+        ) from None
+    if not isinstance(state, Mapping) or not all(
+        isinstance(value, Tensor) for value in state.values()
+    ):
         raise InputError(f"weights {path}: no tensors by name; save the network's state_dict()")
     return state
 
 
 def with_weights(net: nn.Module, state: Mapping[str, Any], source: str) -> nn.Module:
-    """Start a network from pretrained tensors, but for its last layer; its attribute `pretrained` names them.
+    """Start a network from pretrained tensors, but for its last layer.
 
-    The network is changed and returned; messages call the tensors `source`. `InputError` if names or shapes are those
-    of another architecture.
+    Its attribute `pretrained` names them.
+
+    The network is changed and returned; messages call the tensors `source`. `InputError` if names
+    or shapes are those of another architecture.
     """
     own = net.state_dict()
     last = [*dict(net.named_parameters())][-1].rpartition(".")[0]
-    idle = (f"{last}.", "num_batches_tracked")  # counts are of no use with a fixed momentum, and old files lack them
-    wanted = {name: value.shape for name, value in own.items() if not (name.startswith(idle) or name.endswith(idle))}
-    wrong = [name for name, shape in wanted.items() if name not in state or state[name].shape != shape]
+    idle = (
+        f"{last}.",
+        "num_batches_tracked",
+    )  # counts are of no use with a fixed momentum, and old files lack them
+    wanted = {
+        name: value.shape
+        for name, value in own.items()
+        if not (name.startswith(idle) or name.endswith(idle))
+    }
+    wrong = [
+        name for name, shape in wanted.items() if name not in state or state[name].shape != shape
+    ]
     strange = [name for name in state if name not in own]
     if wrong or strange:
         raise InputError(
@@ -79,7 +101,9 @@ class _Block(nn.Module):
         self.conv2 = nn.Conv2d(n_out, n_out, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(n_out)
         if stride != 1 or n_in != n_out:
-            self.downsample = nn.Sequential(nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out))
+            self.downsample = nn.Sequential(
+                nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
@@ -93,8 +117,12 @@ class _ResNet18(nn.Module):
         self.conv1 = nn.Conv2d(channels, width, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.maxpool = nn.MaxPool2d(3, 2, 1)
-        for number, (n_in, n_out) in enumerate(zip([width, *widths], widths, strict=False), start=1):
-            blocks = nn.Sequential(_Block(n_in, n_out, 1 if number == 1 else 2), _Block(n_out, n_out, 1))
+        for number, (n_in, n_out) in enumerate(
+            zip([width, *widths], widths, strict=False), start=1
+        ):
+            blocks = nn.Sequential(
+                _Block(n_in, n_out, 1 if number == 1 else 2), _Block(n_out, n_out, 1)
+            )
             self.add_module(f"layer{number}", blocks)
         self.fc = nn.Linear(widths[-1], outputs)
 
@@ -106,21 +134,31 @@ class _ResNet18(nn.Module):
 
 
 def resnet18(
-    shape: tuple[int, int, int], outputs: int, weights: str | None = None, sha256: str | None = None
+    shape: tuple[int, int, int],
+    outputs: int,
+    weights: str | None = None,
+    sha256: str | None = None,
 ) -> nn.Module:
     """Make a ResNet-18; with two outputs it has 11,177,538 parameters.
 
-    `shape` is (channels, height, width). `weights` is a file of pretrained parameters and running statistics, as
-    ``torch.save`` writes torchvision's; the last layer starts anew, and null starts all anew. `sha256` and errors as in
-    `read_weights`, and `InputError` if the file has another architecture.
+    `shape` is (channels, height, width). `weights` is a file of pretrained parameters and running
+    statistics, as ``torch.save`` writes torchvision's; the last layer starts anew, and null starts
+    all anew. `sha256` and errors as in `read_weights`, and `InputError` if the file has another
+    architecture.
     """
     return _prepared(_ResNet18(shape[0], outputs, 64), shape[0], weights, sha256)
 
 
 def narrow_resnet18(
-    shape: tuple[int, int, int], outputs: int, weights: str | None = None, sha256: str | None = None
+    shape: tuple[int, int, int],
+    outputs: int,
+    weights: str | None = None,
+    sha256: str | None = None,
 ) -> nn.Module:
-    """Make a ResNet-18 with an eighth of the channels, for trials on small images; arguments as in `resnet18`."""
+    """Make a ResNet-18 with an eighth of the channels, for trials on small images.
+
+    Arguments as in `resnet18`.
+    """
     return _prepared(_ResNet18(shape[0], outputs, 8), shape[0], weights, sha256)
 
 
@@ -133,8 +171,8 @@ def torchvision(
 ) -> nn.Module:
     """Make a network of torchvision by its name there, `arch`; else as `resnet18`.
 
-    `weights` may also be ``"DEFAULT"``, which torchvision downloads and checks itself. `InputError` also if torchvision
-    is not installed, does not fit torch or knows no such network.
+    `weights` may also be ``"DEFAULT"``, which torchvision downloads and checks itself.
+    `InputError` also if torchvision is not installed, does not fit torch or knows no such network.
     """
     try:
         from torchvision.models import get_model, get_model_weights
@@ -149,13 +187,19 @@ def torchvision(
     if weights != "DEFAULT":
         return _prepared(net, shape[0], weights, sha256)
     return with_weights(
-        _standardised(net, shape[0]), get_model_weights(arch).DEFAULT.get_state_dict(check_hash=True), arch
+        _standardised(net, shape[0]),
+        get_model_weights(arch).DEFAULT.get_state_dict(check_hash=True),
+        arch,
     )
 
 
 def _prepared(net: nn.Module, channels: int, weights: str | None, sha256: str | None) -> nn.Module:
     whole = _standardised(net, channels)
-    return whole if weights is None else with_weights(whole, read_weights(Path(weights).expanduser(), sha256), weights)
+    return (
+        whole
+        if weights is None
+        else with_weights(whole, read_weights(Path(weights).expanduser(), sha256), weights)
+    )
 
 
 def _standardised(net: nn.Module, channels: int) -> nn.Module:

@@ -42,8 +42,13 @@ class Skeleton:
         """Name the parameters in a vector (D,), and the constants, on its device and floats in its type."""
         parts = zip(self.shapes.items(), torch.split(theta, self.sizes), strict=True)
         named = {name: part.view(shape) for (name, shape), part in parts}
-        dtypes = {name: theta.dtype if value.is_floating_point() else None for name, value in self.constants.items()}
-        return named | {name: value.to(theta.device, dtypes[name]) for name, value in self.constants.items()}
+        dtypes = {
+            name: theta.dtype if value.is_floating_point() else None
+            for name, value in self.constants.items()
+        }
+        return named | {
+            name: value.to(theta.device, dtypes[name]) for name, value in self.constants.items()
+        }
 
 
 def factory_of(name: str) -> Callable[..., Any]:
@@ -61,7 +66,9 @@ def make_network(
     `InputError` if it fails, or makes no network.
     """
     if shape is not None and math.prod(shape) != d_in:
-        raise InputError(f"shape {list(shape)} has {math.prod(shape)} values a row: the data have {d_in}; mend shape")
+        raise InputError(
+            f"shape {list(shape)} has {math.prod(shape)} values a row: the data have {d_in}; mend shape"
+        )
     make = factory_of(factory)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -70,17 +77,23 @@ def make_network(
         except InputError:
             raise
         except Exception as error:
-            raise InputError(f"factory '{factory}' fails: {type(error).__name__}: {error}") from error
+            raise InputError(
+                f"factory '{factory}' fails: {type(error).__name__}: {error}"
+            ) from error
     if not isinstance(net, nn.Module):
-        raise InputError(f"factory '{factory}' gives {type(net).__name__}: let it return a torch.nn.Module")
+        raise InputError(
+            f"factory '{factory}' gives {type(net).__name__}: let it return a torch.nn.Module"
+        )
     return net
 
 
 def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> Skeleton:
-    """Take a network apart, float32, on the CPU, which is changed by that; messages call it `name`.
+    """Take a network apart, float32, on the CPU, which is changed by that.
 
-    `row` is the shape of one row. `InputError` if the network draws random numbers of its own, fails, or has other
-    inputs, or outputs than `d_out`.
+    Messages call it `name`.
+
+    `row` is the shape of one row. `InputError` if the network draws random numbers of its own,
+    fails, or has other inputs, or outputs than `d_out`.
     """
     _check_layers(name, net)
     widest = _widest(name, net, row, d_out)
@@ -94,22 +107,37 @@ def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> S
         if part.track_running_stats
     }
     pretrained: Collection[str] = getattr(net, "pretrained", ())
-    shapes, centre, spread, biases = dict[str, torch.Size](), list[Tensor](), list[Tensor](), list[Tensor]()
+    shapes, centre, spread, biases = (
+        dict[str, torch.Size](),
+        list[Tensor](),
+        list[Tensor](),
+        list[Tensor](),
+    )
     for key, value in net.named_parameters():
-        kept, bias, flat = key in pretrained, key.rpartition(".")[2] == "bias", value.detach().flatten()
+        kept, bias, flat = (
+            key in pretrained,
+            key.rpartition(".")[2] == "bias",
+            value.detach().flatten(),
+        )
         drawn = value.ndim > 1 and not bias and not kept
         shapes[key] = value.shape
         centre.append(0 * flat if drawn or (bias and not kept) else flat)
-        spread.append(torch.full_like(flat, math.sqrt(2 / (len(flat) / len(value))) if drawn else 0.0))
+        spread.append(
+            torch.full_like(flat, math.sqrt(2 / (len(flat) / len(value))) if drawn else 0.0)
+        )
         biases.append(torch.full(flat.shape, bias))
     return Skeleton(
-        training=_hollow(net, track_running_stats=False, running_mean=None, running_var=None).train(),
+        training=_hollow(
+            net, track_running_stats=False, running_mean=None, running_var=None
+        ).train(),
         tracking=_hollow(net).train(),
         averaging=_hollow(net, momentum=1.0).train(),
         evaluation=_hollow(net).eval(),
         shapes=shapes,
         statistics=statistics,
-        constants={name: value.clone() for name, value in net.named_buffers() if name not in statistics},
+        constants={
+            name: value.clone() for name, value in net.named_buffers() if name not in statistics
+        },
         centre=torch.cat(centre),
         spread=torch.cat(spread),
         biases=torch.cat(biases),
@@ -121,10 +149,14 @@ def _check_layers(owner: str, net: nn.Module) -> None:
     """Refuse layers that need what a pure function has not."""
     for name, part in net.named_modules():
         if isinstance(part, _DropoutNd) and part.p > 0:
-            raise InputError(f"{owner}: {name} draws random numbers of its own; leave dropout to a method")
+            raise InputError(
+                f"{owner}: {name} draws random numbers of its own; leave dropout to a method"
+            )
         if isinstance(part, _NormBase) and part.track_running_stats:
             if not isinstance(part, _BatchNorm):
-                raise InputError(f"{owner}: {name} gathers statistics; give track_running_stats=False")
+                raise InputError(
+                    f"{owner}: {name} gathers statistics; give track_running_stats=False"
+                )
             if part.momentum is None:
                 raise InputError(f"{owner}: {name} averages all minibatches; give it a momentum")
 
@@ -142,12 +174,16 @@ def _widest(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int
         with torch.no_grad():
             outputs = net.eval()(torch.zeros(2, *row))
     except Exception as error:
-        raise InputError(f"{owner}: rows of shape {row} fail: {type(error).__name__}: {error}") from error
+        raise InputError(
+            f"{owner}: rows of shape {row} fail: {type(error).__name__}: {error}"
+        ) from error
     finally:
         for handle in handles:
             handle.remove()
     if outputs.shape != (2, d_out):
-        raise InputError(f"{owner} gives outputs {tuple(outputs.shape)} for 2 rows: make it (2, {d_out})")
+        raise InputError(
+            f"{owner} gives outputs {tuple(outputs.shape)} for 2 rows: make it (2, {d_out})"
+        )
     return max(found)
 
 

@@ -1,7 +1,7 @@
 """Before a run: sizes that no machine can do, and a look at where training starts, for likelihoods that overflow.
 
-What is counted is what grows: the states of the fits that train together, three times over; the outputs of their
-layers; the normals of an update; the data.
+What is counted is what grows: the states of the fits that train together, three times over; the
+outputs of their layers; the normals of an update; the data.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,16 @@ from bdl.metrics.predictions import SHARED_STATISTICS
 from bdl.models.base import LayeredModel
 from bdl.models.problem import Hyper, Problem
 from bdl.plan import Cell
-from bdl.plan.programs import batches_per_step, fits, load, program, schedule, scoring_seconds, updates_of, width
+from bdl.plan.programs import (
+    batches_per_step,
+    fits,
+    load,
+    program,
+    schedule,
+    scoring_seconds,
+    updates_of,
+    width,
+)
 from bdl.posteriors.base import multimodal
 from bdl.posteriors.tensors import as_type
 from bdl.spec import canonical
@@ -34,19 +43,28 @@ Counted = tuple[Cell, int]
 
 YEAR = 365.25 * 24 * 3600.0
 _BASE = 600_000_000
-"""Bytes that a process takes beside its data: the interpreter, PyTorch, its compiler, programs and figures."""
+"""Bytes that a process takes beside its data: the interpreter, PyTorch, its compiler, programs
+and figures.
+"""
 ROW_BYTES = 2000
 """That a row takes in the store, in memory and where it is published."""
 _NUMBER, _GROUP = 5e-9, 6e-4
-"""Seconds that an update takes at the least: for each number that it goes through, and of each group of fits."""
+"""Seconds that an update takes at the least: for each number that it goes through, and of each
+group of fits.
+"""
 _FASTER = 5
 """Predictions take a fifth of what is estimated at the least."""
 _SMALL = 1_000_000
-"""Numbers up to which a state is made to be counted; for shapes alone PyTorch imports its compiler, for a second."""
+"""Numbers up to which a state is made to be counted; for shapes alone PyTorch imports its
+compiler, for a second.
+"""
 
 
 def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
-    """Refuse what needs more memory than there is, or more than a year; the message has the number."""
+    """Refuse what needs more memory than there is, or more than a year.
+
+    The message has the number.
+    """
     there = runtime.available_memory()
     for cell, count in plan:
         need = _BASE + group_memory(cell, count)
@@ -61,7 +79,9 @@ def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
             f"--jobs {jobs}: so many processes need about {runtime.amount(need)} of memory, and "
             f"{runtime.amount(there)} are available; choose fewer"
         )
-    years = {f"{cell.dataset}/{cell.entry}": least_seconds(cell, count) / YEAR for cell, count in plan}
+    years = {
+        f"{cell.dataset}/{cell.entry}": least_seconds(cell, count) / YEAR for cell, count in plan
+    }
     if (total := sum(years.values())) > 1:
         longest = max(years, key=lambda label: years[label])
         raise InputError(
@@ -79,13 +99,18 @@ def memory(plan: Iterable[Counted], jobs: int) -> int:
 def most_jobs(plan: Sequence[Counted]) -> int:
     """Count the processes that cores and memory allow, one at least."""
     largest = max((group_memory(cell, count) for cell, count in plan), default=0)
-    return max(1, min(runtime.available_cores(), (runtime.available_memory() - _BASE) // (_BASE + largest)))
+    return max(
+        1,
+        min(runtime.available_cores(), (runtime.available_memory() - _BASE) // (_BASE + largest)),
+    )
 
 
 def group_memory(cell: Cell, splits: int) -> int:
     """Estimate the bytes of the largest group of a cell, of its data, and of the rows that are published."""
     rows = splits * sum(fits(cell, stage) for stage in STAGES)
-    data = 0 if cell.settings.streams else 2 * (cell.data.x.nbytes + cell.data.y.nbytes)  # one on the device
+    data = (
+        0 if cell.settings.streams else 2 * (cell.data.x.nbytes + cell.data.y.nbytes)
+    )  # one on the device
     return data + _most(cell, splits) * _fit_memory(cell) + rows * ROW_BYTES
 
 
@@ -113,19 +138,28 @@ def _fit_memory(cell: Cell) -> int:
         return 3 * posterior_size(cell) + 8 * draws * _dim(cell)
     size = 8 if plan.dtype == "float64" else 4
     problem = cell.problem
-    layers = sum(problem.model.widths(problem.d_in, problem.d_out)) if isinstance(problem.model, LayeredModel) else 0
+    layers = (
+        sum(problem.model.widths(problem.d_in, problem.d_out))
+        if isinstance(problem.model, LayeredModel)
+        else 0
+    )
     rows = min(plan.batch_size, len(cell.data.y)) * batches_per_step(cell)
     return 3 * posterior_size(cell) + 2 * size * (rows * max(layers, problem.widest) + load(cell))
 
 
 def posterior_size(cell: Cell) -> int:
-    """Count the bytes that the state of one fit holds; what may be large is counted by the shapes of its tensors."""
+    """Count the bytes that the state of one fit holds.
+
+    What may be large is counted by the shapes of its tensors.
+    """
     if cell.settings.direct:
         return 8 * _dim(cell)
     target = cell.stream.dim if cell.settings.streams else cell.problem
     training = cell.settings.training
     size = 8 if training and training.dtype == "float64" else 4
-    with suppress(Exception):  # a state that depends on values; one that cannot be is refused later, with a reason
+    with suppress(
+        Exception
+    ):  # a state that depends on values; one that cannot be is refused later, with a reason
         return _shaped(cell.settings.method.build(), target, size)
     return 16 * _dim(cell)
 
@@ -139,13 +173,17 @@ def _shaped(method: Any, target: Problem | int, size: int) -> int:
     with torch.device("cpu" if _bound(method, target) <= _SMALL else "meta"):
         noise = {name: torch.zeros(shape) for name, shape in shapes.items()}
         state = method.init(noise) if isinstance(target, int) else method.init(target, noise)
-    return size * sum(prod(leaf.shape) for leaf in tree_leaves(state) if isinstance(leaf, torch.Tensor))
+    return size * sum(
+        prod(leaf.shape) for leaf in tree_leaves(state) if isinstance(leaf, torch.Tensor)
+    )
 
 
 def _bound(method: Any, target: Problem | int) -> int:
     """Bound the numbers of a state: vectors as many as parameters, or as all counts among the settings multiplied."""
     dim = target if isinstance(target, int) else target.dim
-    return dim * max(dim, prod(value for value in vars(method).values() if isinstance(value, int) and value > 1))
+    return dim * max(
+        dim, prod(value for value in vars(method).values() if isinstance(value, int) and value > 1)
+    )
 
 
 def _dim(cell: Cell) -> int:
@@ -155,9 +193,9 @@ def _dim(cell: Cell) -> int:
 def check(cells: Iterable[Cell]) -> None:
     """Evaluate the likelihood of each cell's first split at the mean of the initial posterior.
 
-    Hyper-parameters that are searched are tried with all at their lower and all at their upper ends. `InputError` if it
-    is not finite, float32 does not hold what is trained in it, or the posterior has several modes that would share the
-    running statistics of the model.
+    Hyper-parameters that are searched are tried with all at their lower and all at their upper
+    ends. `InputError` if it is not finite, float32 does not hold what is trained in it, or the
+    posterior has several modes that would share the running statistics of the model.
     """
     alike: dict[object, list[Cell]] = {}
     for cell in cells:
@@ -190,7 +228,10 @@ def _check(starts: Sequence[tuple[Cell, dict[str, float]]]) -> None:
 
 
 def ends(cell: Cell) -> list[dict[str, float]]:
-    """List the settings of a cell with all that is searched at its lower and at its upper end; one without a search."""
+    """List the settings of a cell with all that is searched at its lower and at its upper end.
+
+    One without a search.
+    """
     fixed, search = dict(cell.settings.hyper), cell.settings.search
     if search is None:
         return [fixed]
@@ -202,11 +243,16 @@ def ends(cell: Cell) -> list[dict[str, float]]:
 def _finite(starts: Sequence[tuple[Cell, dict[str, float]]]) -> list[bool]:
     cell = starts[0][0]
     shared = program(cell)
-    pool, rows = shared.pool, cell.data.split(cell.splits[0]).train[: rows_at_once(shared.problem, len(starts))]
+    pool, rows = (
+        shared.pool,
+        cell.data.split(cell.splits[0]).train[: rows_at_once(shared.problem, len(starts))],
+    )
     identities = [(*own.identity, "start") for own, _ in starts]
     trials = shared.trials(identities, [rows] * len(starts), [hyper for _, hyper in starts])
     _check_range(starts, trials, pool.dtype)
-    state = initial_state(cast(MinibatchMethod, shared.method), shared.problem, trials, pool.device, pool.dtype)
+    state = initial_state(
+        cast(MinibatchMethod, shared.method), shared.problem, trials, pool.device, pool.dtype
+    )
 
     where = torch.as_tensor(rows, device=pool.device)
     x, y = pool.x[where], pool.y[where]
@@ -218,12 +264,16 @@ def _finite(starts: Sequence[tuple[Cell, dict[str, float]]]) -> list[bool]:
         batch = view.batch(x, y)
         return shared.problem.log_likelihood(posterior.mean(), batch, values)
 
-    found = torch.func.vmap(likelihood)(state, trials.view, as_type(dict(trials.hyper), pool.dtype))
+    found = torch.func.vmap(likelihood)(
+        state, trials.view, as_type(dict(trials.hyper), pool.dtype)
+    )
     finite: list[bool] = found.isfinite().tolist()
     return finite
 
 
-def _check_range(starts: Sequence[tuple[Cell, dict[str, float]]], trials: Trials, dtype: torch.dtype) -> None:
+def _check_range(
+    starts: Sequence[tuple[Cell, dict[str, float]]], trials: Trials, dtype: torch.dtype
+) -> None:
     """Refuse numbers that training would round to 0 or to infinity."""
     limits = torch.finfo(dtype)
     given = {**trials.hyper, "the squared unit of the target": trials.view.y_unit.square()}
@@ -244,6 +294,7 @@ def rows_at_once(problem: Problem, trials: int = 1) -> int:
 _AT_ONCE = 64
 """Starts that are evaluated together."""
 _ROWS = 5000
-"""Rows that are looked at, the first of the training rows: enough to overflow, and little memory."""
+"""Rows that are looked at, the first of the training rows: enough to overflow, and little memory.
+"""
 _VALUES = 1 << 24
 """Values of the widest layer: there are fewer rows where these are large images."""

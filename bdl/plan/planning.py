@@ -71,9 +71,17 @@ def _check_rows(cell: Cell, sizes: Sequence[int]) -> None:
 
 def _check_stream(cell: Cell) -> None:
     if cell.device != "cpu":
-        raise InputError(f"--device {cell.device}: methods that learn from a stream run on the CPU; use --device cpu")
-    if scores := [metric for metric in cell.benchmark.metrics if metric.info.kind in ("predictive", "posterior")]:
-        raise InputError(f"metrics: a stream has a distribution, but no targets for '{scores[0]}'; use distances")
+        raise InputError(
+            f"--device {cell.device}: methods that learn from a stream run on the CPU; use --device cpu"
+        )
+    if scores := [
+        metric
+        for metric in cell.benchmark.metrics
+        if metric.info.kind in ("predictive", "posterior")
+    ]:
+        raise InputError(
+            f"metrics: a stream has a distribution, but no targets for '{scores[0]}'; use distances"
+        )
     for split in cell.splits:
         cell.stream.check(split)
     cast(StreamMethod, cell.settings.method.build()).check_dim(cell.stream.dim)
@@ -89,7 +97,9 @@ def _check_task(cell: Cell) -> None:
     data, likelihood, search = cell.data, cell.settings.likelihood, cell.settings.search
     if likelihood and not likelihood.build().fits(data.classes):
         targets = f"has {data.classes} classes" if data.classes else "is a regression"
-        fitting = [name for name in LIKELIHOODS.builtin if LIKELIHOODS.get(name)().fits(data.classes)]
+        fitting = [
+            name for name in LIKELIHOODS.builtin if LIKELIHOODS.get(name)().fits(data.classes)
+        ]
         raise InputError(
             f"entries.{cell.entry}.likelihood: '{likelihood.name}' does not fit dataset '{cell.dataset}', which "
             f"{targets}; use {' or '.join(fitting)}"
@@ -118,12 +128,20 @@ def _check_hyper(cell: Cell) -> None:
     most = dict(least)
     if search:
         most |= {f"search.space.{name}.high": (name, at.high) for name, at in search.space.items()}
-        most |= {f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()}
+        most |= {
+            f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()
+        }
         least |= {f"search.space.{name}.low": (name, at.low) for name, at in search.space.items()}
-        least |= {f"search.grid.{name}": (name, min(values)) for name, values in search.grid.items()}
+        least |= {
+            f"search.grid.{name}": (name, min(values)) for name, values in search.grid.items()
+        }
     limited = (("below", "large", most, operator.ge), ("above", "small", least, operator.le))
     for side, size, given, violates in limited:
-        limits = {name: own for part in components for name, own in getattr(part, f"hyper_{side}", {}).items()}
+        limits = {
+            name: own
+            for part in components
+            for name, own in getattr(part, f"hyper_{side}", {}).items()
+        }
         for place, (name, value) in given.items():
             if name in limits and violates(value, limits[name]):
                 raise InputError(
@@ -140,7 +158,9 @@ def check_device(device: str) -> None:
     if not torch.cuda.is_available():
         raise InputError(f"--device {device}: PyTorch finds no CUDA device here; use --device cpu")
     if (torch.device(device).index or 0) >= torch.cuda.device_count():
-        raise InputError(f"--device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
+        raise InputError(
+            f"--device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0"
+        )
 
 
 _MOST = 1_000_000
@@ -148,16 +168,24 @@ _MOST = 1_000_000
 
 
 def plan(
-    benchmark: Benchmark, *, splits: Sequence[int], device: str = "cpu", compile: bool | None = None, jobs: int = 1
+    benchmark: Benchmark,
+    *,
+    splits: Sequence[int],
+    device: str = "cpu",
+    compile: bool | None = None,
+    jobs: int = 1,
 ) -> list[Cell]:
     """Lay out the cells of a run, in the order of the spec, and check each.
 
-    `InputError` if the device or data are missing, a cell cannot work, or the whole is too large for the machine.
+    `InputError` if the device or data are missing, a cell cannot work, or the whole is too large
+    for the machine.
     """
     check_device(device)
     check_sizes(first_of(benchmark, splits, device), jobs)
     if benchmark.splits > _MOST:  # though few of them are asked for
-        raise InputError(f"splits: {benchmark.splits:,} are more than can be listed: say {_MOST:,} at most")
+        raise InputError(
+            f"splits: {benchmark.splits:,} are more than can be listed: say {_MOST:,} at most"
+        )
     cells = [
         replace(cell, splits=tuple(own), device=device, compile=compile)
         for cell in _each(benchmark)
@@ -165,7 +193,9 @@ def plan(
     ]
     if not cells:
         numbers = ", ".join(f"{split}" for split in splits)
-        raise InputError(f"no data set that is chosen has a split {numbers}: choose a smaller number")
+        raise InputError(
+            f"no data set that is chosen has a split {numbers}: choose a smaller number"
+        )
     for cell in cells:
         check(cell)
     return cells
@@ -176,18 +206,26 @@ def cells_of(benchmark: Benchmark) -> list[Cell]:
     return [cell.with_splits(cell.benchmark.splits_of(cell.dataset)) for cell in _each(benchmark)]
 
 
-def first_of(benchmark: Benchmark, splits: Sequence[int], device: str = "cpu") -> list[tuple[Cell, int]]:
+def first_of(
+    benchmark: Benchmark, splits: Sequence[int], device: str = "cpu"
+) -> list[tuple[Cell, int]]:
     """List all cells with their first split alone, and how many splits of each are meant.
 
     However many splits a benchmark has, they are not listed.
     """
     counted = [(cell, len(_there(cell, splits))) for cell in _each(benchmark)]
-    return [(replace(cell, splits=(splits[0],), device=device), count) for cell, count in counted if count]
+    return [
+        (replace(cell, splits=(splits[0],), device=device), count)
+        for cell, count in counted
+        if count
+    ]
 
 
 def _there(cell: Cell, splits: Sequence[int]) -> Sequence[int]:
     """Select those of some splits, in ascending order, that the data set has where it has fewer than others."""
-    return splits[: bisect_left(splits, cell.benchmark.preparation.splits.get(cell.dataset, sys.maxsize))]
+    return splits[
+        : bisect_left(splits, cell.benchmark.preparation.splits.get(cell.dataset, sys.maxsize))
+    ]
 
 
 def _each(benchmark: Benchmark) -> Iterator[Cell]:
@@ -203,6 +241,9 @@ def together(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Put together the cells that run as one: those of an entry whose streams differ in their spectrum alone."""
     batches: dict[object, list[Cell]] = {}
     for cell in cells:
-        alike = cell.settings.streams and (*(cell.entry, cell.settings.method.build()), replace(cell.stream, top=1))
+        alike = cell.settings.streams and (
+            *(cell.entry, cell.settings.method.build()),
+            replace(cell.stream, top=1),
+        )
         batches.setdefault(alike or cell, []).append(cell)
     return list(batches.values())

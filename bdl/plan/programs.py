@@ -1,7 +1,8 @@
 """What the trials of a cell are trained by: slot batches of splits side by side, programs, and how much work that is.
 
-See `bdl.training.slots` for what that is good for. Batches are wide enough for the launches of kernels to weigh
-little, and no wider than that, so that one split by itself costs little more than its share.
+See `bdl.training.slots` for what that is good for. Batches are wide enough for the launches of
+kernels to weigh little, and no wider than that, so that one split by itself costs little more than
+its share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +25,16 @@ from bdl.training.streaming import StreamFitting, StreamTrial
 from bdl.training.trials import Pool
 
 _MANY = 32
-"""Fits of a search from which a split is a slot batch of its own: launches of kernels weigh little by then."""
+"""Fits of a search from which a split is a slot batch of its own: launches of kernels weigh
+little by then.
+"""
 
 
 def slot_batch(cell: Cell, stage: Stage, split: int) -> range:
     """Return the splits that have places beside a split, itself among them.
 
-    The last slot batch has as many as the others: splits that do not exist keep slots. Where nothing trains side
-    by side, all splits are one slot_batch.
+    The last slot batch has as many as the others: splits that do not exist keep slots. Where
+    nothing trains side by side, all splits are one slot_batch.
     """
     count = side_by_side(cell, stage)
     first = split // count * count
@@ -39,18 +42,29 @@ def slot_batch(cell: Cell, stage: Stage, split: int) -> range:
 
 
 def slot_rows(cell: Cell, stage: Stage, split: int) -> dict[int, int]:
-    """Count the training rows of each split of a slot batch; one that does not exist has those of the last."""
+    """Count the training rows of each split of a slot batch.
+
+    One that does not exist has those of the last.
+    """
     last, rows = splits_of(cell) - 1, cell.rows if stage == "final" else cell.data.split
     return {own: len(rows(min(own, last)).train) for own in slot_batch(cell, stage, split)}
 
 
 def side_by_side(cell: Cell, stage: Stage) -> int:
-    """Count the splits of a batch; one where many settings of a search go together, which fill the cache of a CPU."""
+    """Count the splits of a batch.
+
+    One where many settings of a search go together, which fill the cache of a CPU.
+    """
     splits, training, search = splits_of(cell), cell.settings.training, cell.settings.search
     if training is None:
         return 1 if search or cell.settings.limited else splits
     at_once = fits_of_split(cell, stage)
-    together = stage == "search" and search and cell.device == "cpu" and at_once == search.trials * search.folds
+    together = (
+        stage == "search"
+        and search
+        and cell.device == "cpu"
+        and at_once == search.trials * search.folds
+    )
     if together and at_once >= _MANY:
         return 1
     widest = max(least(cell), NUMBERS[cell.device] // (at_once * _numbers(cell)))
@@ -60,7 +74,9 @@ def side_by_side(cell: Cell, stage: Stage) -> int:
 
 def least(cell: Cell) -> int:
     """Count the slots of a batch at the least: one on a GPU and for a fit larger than a batch should be, else two."""
-    alone = cell.device == "cuda" or (cell.settings.training and _numbers(cell) > NUMBERS[cell.device])
+    alone = cell.device == "cuda" or (
+        cell.settings.training and _numbers(cell) > NUMBERS[cell.device]
+    )
     return 1 if alone else 2
 
 
@@ -71,12 +87,18 @@ def _numbers(cell: Cell) -> int:
     if problem.dim == 0:  # of a likelihood that does not fit the data, which is told later
         return 1
     given = batches_per_step(cell) * training.batch_size * problem.d_in
-    return max(given, load(cell) * max(problem.dim, _put_out(problem) * training.batch_size) // problem.dim)
+    return max(
+        given,
+        load(cell) * max(problem.dim, _put_out(problem) * training.batch_size) // problem.dim,
+    )
 
 
 @lru_cache(maxsize=1024)
 def _put_out(problem: Problem) -> int:
-    """Count the values that the widest layer puts out for one row; inputs are one for all samples of a fit."""
+    """Count the values that the widest layer puts out for one row.
+
+    Inputs are one for all samples of a fit.
+    """
     model = problem.model
     if isinstance(model, LayeredModel):  # slow to find out
         return max(model.widths(problem.d_in, problem.d_out)[1:])
@@ -127,7 +149,11 @@ def schedule(cell: Cell) -> Schedule | None:
 def evaluations(cell: Cell) -> EvaluationSchedule | None:
     """Describe when fits of the cell are looked at while they run; None for at their end alone."""
     record = cell.benchmark.record_of(cell.dataset, cell.entry)
-    return None if record is None else EvaluationSchedule(record.unit, record.every, record.log, record.first)
+    return (
+        None
+        if record is None
+        else EvaluationSchedule(record.unit, record.every, record.log, record.first)
+    )
 
 
 def program(cell: Cell) -> Program:
@@ -144,18 +170,25 @@ def program(cell: Cell) -> Program:
 
 
 def final_fitting(
-    members: Sequence[Member], hyper: Sequence[Mapping[str, float]], compile: bool, *, alone: bool = False
+    members: Sequence[Member],
+    hyper: Sequence[Mapping[str, float]],
+    compile: bool,
+    *,
+    alone: bool = False,
 ) -> Fitting:
     """Make the fitting of the chosen settings, one a member, on all training rows.
 
-    Members are splits of one slot batch of a cell, or `alone` and of none; or of several cells whose streams are learnt
-    from as one batch, those of a split side by side.
+    Members are splits of one slot batch of a cell, or `alone` and of none; or of several cells
+    whose streams are learnt from as one batch, those of a split side by side.
     """
     cell = members[0][0]
     if cell.settings.streams:
         return StreamFitting(
             cast(StreamMethod, cell.settings.method.build()),
-            [StreamTrial(own.stream, split, own.benchmark.seed + split + 1) for own, split in members],
+            [
+                StreamTrial(own.stream, split, own.benchmark.seed + split + 1)
+                for own, split in members
+            ],
         )
     shared = program(cell)
     splits = [split for _, split in members]
@@ -167,7 +200,9 @@ def final_fitting(
         return shared.fitting(trials, compile=compile)
     rows = slot_rows(cell, "final", splits[0])
     places = [list(rows).index(split) for split in splits]
-    return shared.fitting(trials, compile=compile, slot_batch=SlotBatch(list(rows.values()), places, least(cell)))
+    return shared.fitting(
+        trials, compile=compile, slot_batch=SlotBatch(list(rows.values()), places, least(cell))
+    )
 
 
 def updates(cell: Cell, rows: int) -> int:
@@ -204,26 +239,32 @@ def unit(cell: Cell, stage: Stage) -> int:
 def rough_seconds(cell: Cell, updates: float, width: int, compiled: bool) -> float:
     """Compute the share of a fit in the rough time of its group, from the numbers that its updates go through.
 
-    It compares cells, stages and groups with one another; how long they take on a machine, only measurements tell.
-    What has no updates counts as one.
+    It compares cells, stages and groups with one another; how long they take on a machine, only
+    measurements tell. What has no updates counts as one.
     """
-    shared = 1 if cell.settings.streams else width  # streams are learnt from in blocks, which are not shared
+    shared = (
+        1 if cell.settings.streams else width
+    )  # streams are learnt from in blocks, which are not shared
     return max(updates, 1.0) * update_seconds(shared * load(cell), compiled) / shared
 
 
 def remaining_work(cell: Cell, search_fits: int, final_fits: int) -> int:
     """Work of so many fits of each stage, in the units that progress is told in."""
     counts: dict[Stage, int] = {"search": search_fits, "final": final_fits}
-    work = (count * updates_of(cell, stage) * unit(cell, stage) for stage, count in counts.items() if count)
+    work = (
+        count * updates_of(cell, stage) * unit(cell, stage)
+        for stage, count in counts.items()
+        if count
+    )
     return sum(work) * batches_per_step(cell)
 
 
 def compiles(cell: Cell, stage: Stage) -> bool:
     """Decide whether a stage is compiled.
 
-    The decision rests on all splits of the benchmark, whichever of them run now, so that a split run alone gives what
-    it gives among the others. Networks of images are not on a CPU, where their convolutions stay what they are: to
-    compile ResNet-18 takes a core four minutes.
+    The decision rests on all splits of the benchmark, whichever of them run now, so that a split
+    run alone gives what it gives among the others. Networks of images are not on a CPU, where
+    their convolutions stay what they are: to compile ResNet-18 takes a core four minutes.
     """
     if cell.compile is not None:
         return cell.compile
@@ -237,7 +278,8 @@ def compiles(cell: Cell, stage: Stage) -> bool:
     return worthwhile(total, at_once * per_step, cell.problem.dim)
 
 
-# Measured on two cores, of predictions: seconds of a number that is drawn, and of a parameter of a sample for a row.
+# Measured on two cores, of predictions: seconds of a number that is drawn, and of a parameter of a
+# sample for a row.
 _DRAWN, _PREDICTED = 2e-8, 1e-9
 
 
@@ -249,10 +291,16 @@ def width(cell: Cell, stage: Stage) -> int:
 def scoring_seconds(cell: Cell, stage: Stage) -> float:
     """Estimate what the samples take that predict the test rows of one fit, or the rows of a fold."""
     search, metrics = cell.settings.search, cell.benchmark.metrics
-    if cell.settings.streams or not (stage == "search" or any(own.info.kind == "predictive" for own in metrics)):
+    if cell.settings.streams or not (
+        stage == "search" or any(own.info.kind == "predictive" for own in metrics)
+    ):
         return 0.0
     split = cell.data.split(cell.splits[0])
     rows = len(split.test)
     if stage == "search" and search:
         rows = len(split.validation) if search.folds == 1 else len(split.train) // search.folds
-    return cell.benchmark.evaluation_of(cell.entry).samples * float(cell.problem.dim) * (_DRAWN + rows * _PREDICTED)
+    return (
+        cell.benchmark.evaluation_of(cell.entry).samples
+        * float(cell.problem.dim)
+        * (_DRAWN + rows * _PREDICTED)
+    )

@@ -17,7 +17,9 @@ from bdl.training.direct import TrainingData
 
 @one_thread()
 def truth(cell: Cell, split: int) -> Truth | None:
-    """Find the reference posterior of a split, None if the entry has none; hyper-parameters in original units.
+    """Find the reference posterior of a split, None if the entry has none.
+
+    Hyper-parameters in original units.
 
     The truth of a stream is the distribution that it is drawn from.
     """
@@ -32,7 +34,10 @@ def truth(cell: Cell, split: int) -> Truth | None:
 
 
 def recipe(cell: Cell, split: int) -> Recipe | None:
-    """Describe what the reference of a split samples; None if it does not sample, or there is none."""
+    """Describe what the reference of a split samples.
+
+    None if it does not sample, or there is none.
+    """
     if cell.settings.reference is None:
         return None
     found: Recipe | None = cell.settings.reference.build().recipe(*_given(cell, split))
@@ -45,8 +50,15 @@ def known_as_functions(cell: Cell) -> bool:
 
 
 def evidence(cell: Cell, split: int) -> list[str]:
-    """Describe by which numbers the reference of a split is known to be right, one a line; none where it tells none."""
-    found: list[str] = cell.settings.reference.build().evidence(*_given(cell, split)) if cell.settings.reference else []
+    """Describe by which numbers the reference of a split is known to be right, one a line.
+
+    None where it tells none.
+    """
+    found: list[str] = (
+        cell.settings.reference.build().evidence(*_given(cell, split))
+        if cell.settings.reference
+        else []
+    )
     return found
 
 
@@ -56,7 +68,9 @@ def training_data(cell: Cell, split: int) -> TrainingData:
 
 
 def _given(cell: Cell, split: int) -> tuple[Any, ...]:
-    """Return what the reference is the posterior of: problem, training data, hyper-parameters; test rows if it asks.
+    """Return what the reference is the posterior of: problem, training data, hyper-parameters.
+
+    Test rows if it asks.
 
     The training rows stand for them where there are none.
     """
@@ -109,8 +123,12 @@ def computed(cells: Iterable[Cell]) -> list[tuple[str, list[str]]]:
     return [(place, lines) for place, *lines in found]
 
 
-def build(references: Sequence[Reference], *, again: bool = False) -> Iterator[tuple[Reference, Judged | None]]:
-    """Sample those that are missing, or all of them again; yield each with None before, and with its certificate after.
+def build(
+    references: Sequence[Reference], *, again: bool = False
+) -> Iterator[tuple[Reference, Judged | None]]:
+    """Sample those that are missing, or all of them again.
+
+    Yield each with None before, and with its certificate after.
 
     `InputError` if one is refused, or a sampler is not installed.
     """
@@ -139,11 +157,18 @@ def check(cells: Iterable[Cell]) -> None:
 def details(reference: Reference) -> list[str]:
     """Describe a reference that is there: the problem, every rule with its worst value, errors and versions."""
     certificate, about = read(reference.recipe).certificate, reference.recipe.about()
-    told = {name: value for name, value in about.items() if name != "settings" and value is not None}
+    told = {
+        name: value for name, value in about.items() if name != "settings" and value is not None
+    }
     lines = [f"{name.replace('_', ' ')}: {_text(value)}" for name, value in told.items()]
-    lines.append(f"sampled: {certificate.summary()}; warm-up {certificate.origin.tune}, seed {certificate.origin.seed}")
+    lines.append(
+        f"sampled: {certificate.summary()}; warm-up {certificate.origin.tune}, seed {certificate.origin.seed}"
+    )
     lines += [*certificate.worst(), certificate.errors()]
-    lines.append("versions: " + ", ".join(f"{name} {found}" for name, found in certificate.origin.versions.items()))
+    lines.append(
+        "versions: "
+        + ", ".join(f"{name} {found}" for name, found in certificate.origin.versions.items())
+    )
     lines += [f"file: {path}" for path in files(reference.recipe)]
     return lines
 
@@ -168,7 +193,9 @@ def published_info(folder: Path) -> list[tuple[str, int, Judged]]:
         try:
             content = dict(json.loads(path.read_text("utf-8"))["certificate"])
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise InputError(f"{path} tells of no reference ({type(error).__name__}): publish the run again") from None
+            raise InputError(
+                f"{path} tells of no reference ({type(error).__name__}): publish the run again"
+            ) from None
         kind = FunctionCertificate if "agreement" in content else Certificate
         found.append((dataset, int(split or 0), kind.read(content)))
     return sorted(found, key=lambda own: own[:2])

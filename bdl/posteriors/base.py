@@ -1,9 +1,9 @@
 """The contract of posterior families, the verbs that they share, and the divergence between any two Gaussian ones.
 
-A family is a NamedTuple of tensors that describes ONE distribution over D parameters. Being a NamedTuple it
-passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A family of this
-package is a subclass of its fields and of `Posterior` or `Gaussian`, which document the verbs; it defines those that
-differ.
+A family is a NamedTuple of tensors that describes ONE distribution over D parameters. Being a
+NamedTuple it passes in and out of `torch.func.vmap`, which is how thousands of posteriors are
+handled at once. A family of this package is a subclass of its fields and of `Posterior` or
+`Gaussian`, which document the verbs; it defines those that differ.
 """
 
 from math import log, pi
@@ -18,7 +18,8 @@ from bdl.errors import InputError
 class Posterior:
     """A distribution over the flat parameter vector theta, of D entries.
 
-    By default it has a field `loc`, its mean, independent parameters, and one normal a parameter in a sample.
+    By default it has a field `loc`, its mean, independent parameters, and one normal a parameter
+    in a sample.
     """
 
     loc: Tensor
@@ -48,11 +49,17 @@ class Posterior:
         return self.variance().diag_embed()
 
     def log_prob(self, theta: Tensor) -> Tensor:
-        """Return the log-density in nats at `theta`, shape (..., D) -> (...); `InputError` if there is no density."""
+        """Return the log-density in nats at `theta`, shape (..., D) -> (...).
+
+        `InputError` if there is no density.
+        """
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
-        """Return the differential entropy in nats, a scalar; `InputError` if there is no density."""
+        """Return the differential entropy in nats, a scalar.
+
+        `InputError` if there is no density.
+        """
         raise NotImplementedError
 
     def sample(self, noise: Tensor) -> Tensor:
@@ -89,8 +96,8 @@ class Gaussian(Posterior):
     def whiten(self, delta: Tensor) -> Tensor:
         """Find the shortest noise with ``sample(noise) == mean + delta``, (..., D) -> (..., noise_dim).
 
-        Its squared norm is the Mahalanobis form delta^T S^{-1} delta: a sum of squares, so nothing cancels and it is
-        never negative.
+        Its squared norm is the Mahalanobis form delta^T S^{-1} delta: a sum of squares, so nothing
+        cancels and it is never negative.
         """
         raise NotImplementedError
 
@@ -134,13 +141,17 @@ def check_shape(name: str, tensor: Tensor, *shape: int) -> None:
 def check_vector(name: str, tensor: Tensor) -> None:
     """Raise InputError unless `tensor` is a vector with at least one entry."""
     if tensor.ndim != 1 or not len(tensor):
-        raise InputError(f"{name} has shape {tuple(tensor.shape)}: give one vector of at least one entry")
+        raise InputError(
+            f"{name} has shape {tuple(tensor.shape)}: give one vector of at least one entry"
+        )
 
 
 def check_positive(name: str, tensor: Tensor) -> None:
     """Raise InputError unless every entry is positive and finite."""
     if not bool(((tensor > 0) & torch.isfinite(tensor)).all()):
-        raise InputError(f"{name} must be positive and finite: it ranges from {tensor.min():g} to {tensor.max():g}")
+        raise InputError(
+            f"{name} must be positive and finite: it ranges from {tensor.min():g} to {tensor.max():g}"
+        )
 
 
 def check_finite(name: str, tensor: Tensor, advice: str = "leave out what diverged") -> None:
@@ -169,13 +180,18 @@ def check_tril(name: str, tensor: Tensor) -> None:
 
 
 def kl_divergence(q: Gaussian, p: Gaussian) -> Tensor:
-    """KL(q || p) = E_q[log q - log p] in nats, summed over parameters, a scalar; `InputError` if dimensions differ.
+    """KL(q || p) = E_q[log q - log p] in nats, summed over parameters, a scalar.
 
-    One closed form serves every pair of families, (tr(S_p^{-1} S_q) + |p.whiten(mean_q - mean_p)|^2 - D + log |S_p| -
-    log |S_q|) / 2, so it costs what the two families' verbs cost: O(D K^2) among diagonal and factor-analysis
-    posteriors. When they are close the terms cancel, to about D times the precision of the dtype: pass float64 tensors.
+    `InputError` if dimensions differ.
+
+    One closed form serves every pair of families, (tr(S_p^{-1} S_q) + |p.whiten(mean_q -
+    mean_p)|^2 - D + log |S_p| - log |S_q|) / 2, so it costs what the two families' verbs cost: O(D
+    K^2) among diagonal and factor-analysis posteriors. When they are close the terms cancel, to
+    about D times the precision of the dtype: pass float64 tensors.
     """
     if q.dim != p.dim:
-        raise InputError(f"KL of {q.dim} against {p.dim} parameters: both posteriors must have the same number")
+        raise InputError(
+            f"KL of {q.dim} against {p.dim} parameters: both posteriors must have the same number"
+        )
     shift = p.whiten(q.mean() - p.mean()).square().sum(-1)
     return 0.5 * (q.trace_solve(p) + shift - q.dim + p.log_det() - q.log_det())

@@ -7,13 +7,25 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import NoDensity, Posterior, check_finite, check_index, check_shape, check_vector
+from bdl.posteriors.base import (
+    NoDensity,
+    Posterior,
+    check_finite,
+    check_index,
+    check_shape,
+    check_vector,
+)
 
 
 class Point(NamedTuple("Fields", [("loc", Tensor)]), NoDensity):
-    """All probability at one vector, (D,); it has no density over the parameters. A sample takes no normals."""
+    """All probability at one vector, (D,); it has no density over the parameters.
 
-    _reason = "a point estimate has no density: leave out metrics that need one, or use another method"
+    A sample takes no normals.
+    """
+
+    _reason = (
+        "a point estimate has no density: leave out metrics that need one, or use another method"
+    )
 
     @property
     def noise_dim(self) -> int:
@@ -36,11 +48,16 @@ class Point(NamedTuple("Fields", [("loc", Tensor)]), NoDensity):
 
 
 class _Draws(NoDensity):
-    """A family with a field `draws`, shape (S, D); a sample takes one normal, which picks a draw."""
+    """A family with a field `draws`, shape (S, D).
+
+    A sample takes one normal, which picks a draw.
+    """
 
     draws: Tensor
     multimodal = True  # the vectors need not be near each other
-    _reason = "draws have no density: leave out metrics that need one, or fit a Gaussian to the draws"
+    _reason = (
+        "draws have no density: leave out metrics that need one, or fit a Gaussian to the draws"
+    )
 
     @property
     def dim(self) -> int:
@@ -53,12 +70,16 @@ class _Draws(NoDensity):
     def _validate(self) -> None:
         if self.draws.ndim != 2 or not self.draws.numel():
             shape = tuple(self.draws.shape)
-            raise InputError(f"draws has shape {shape}: give it shape (S, D) with S and D at least 1")
+            raise InputError(
+                f"draws has shape {shape}: give it shape (S, D) with S and D at least 1"
+            )
         check_finite("draws", self.draws)
 
 
 class Empirical(NamedTuple("Fields", [("draws", Tensor)]), _Draws):
-    """Each of S parameter vectors, (S, D), with probability 1 / S; it has no density over the parameters.
+    """Each of S parameter vectors, (S, D), with probability 1 / S.
+
+    It has no density over the parameters.
 
     Moments are divided by S, not S - 1. A sample is draw floor(S Phi(noise)).
     """
@@ -85,11 +106,13 @@ class Empirical(NamedTuple("Fields", [("draws", Tensor)]), _Draws):
 
 
 class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]), _Draws):
-    """Draw s of S with probability r_s / sum r, as importance sampling leaves them; no density over the parameters.
+    """Draw s of S with probability r_s / sum r, as importance sampling leaves them.
 
-    `draws` are (S, D), and `log_weights` log r_s, nats, not normalised, (S,): where r_s = p(D, theta_s) / q(theta_s)
-    for draws from q, their mean is the evidence. A sample is the draw at which the sum of the weights exceeds
-    Phi(noise).
+    No density over the parameters.
+
+    `draws` are (S, D), and `log_weights` log r_s, nats, not normalised, (S,): where r_s = p(D,
+    theta_s) / q(theta_s) for draws from q, their mean is the evidence. A sample is the draw at
+    which the sum of the weights exceeds Phi(noise).
     """
 
     def weights(self) -> Tensor:
@@ -116,8 +139,11 @@ class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]
 
     def sample(self, noise: Tensor) -> Tensor:
         total = self.log_weights.double().softmax(-1).cumsum(-1)
-        below = torch.special.ndtr(noise[..., 0].double()).clamp(max=1 - torch.finfo(total.dtype).eps)
-        # times the last sum, which rounding takes off 1: a draw beyond it, maybe without weight, is never picked
+        below = torch.special.ndtr(noise[..., 0].double()).clamp(
+            max=1 - torch.finfo(total.dtype).eps
+        )
+        # times the last sum, which rounding takes off 1: a draw beyond it, maybe without weight,
+        # is never picked
         return self.draws[torch.searchsorted(total, below * total[..., -1], right=True)]
 
     def _validate(self) -> None:
@@ -126,14 +152,17 @@ class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]
         check_finite("log_weights", self.log_weights, "leave out draws without a density")
 
 
-class Dropout(NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate", Tensor)]), Posterior):
+class Dropout(
+    NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate", Tensor)]), Posterior
+):
     """theta_i = loc_i m_u, where u is the unit that weight i leaves and m_u is 0 or 1 / (1 - rate_u).
 
-    Each of the U units is dropped, m_u = 0, with probability rate_u, independently (Gal and Ghahramani 2016, with the
-    scale that keeps the mean). Biases are never dropped. There are 2^U values of theta, so `log_prob` and `entropy` are
-    those of a discrete distribution; the log-probability of what is no sample is -inf. A sample takes one normal a
-    unit, which is dropped where the distribution function of its normal is below rate. `source` has the unit that each
-    parameter leaves, 0 to U - 1, and U for a bias: integers, (D,); `rate` is in [0, 1), (U,).
+    Each of the U units is dropped, m_u = 0, with probability rate_u, independently (Gal and
+    Ghahramani 2016, with the scale that keeps the mean). Biases are never dropped. There are 2^U
+    values of theta, so `log_prob` and `entropy` are those of a discrete distribution; the
+    log-probability of what is no sample is -inf. A sample takes one normal a unit, which is
+    dropped where the distribution function of its normal is below rate. `source` has the unit that
+    each parameter leaves, 0 to U - 1, and U for a bias: integers, (D,); `rate` is in [0, 1), (U,).
     """
 
     @property
@@ -149,7 +178,9 @@ class Dropout(NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate"
 
     def log_prob(self, theta: Tensor) -> Tensor:
         leaves = self._leaves()
-        kept = (theta != self.loc * self.spread(1 / (1 - self.rate), 1.0)).to(leaves.dtype) @ leaves == 0
+        kept = (theta != self.loc * self.spread(1 / (1 - self.rate), 1.0)).to(
+            leaves.dtype
+        ) @ leaves == 0
         dropped = (theta != 0).to(leaves.dtype) @ leaves == 0
         each = torch.where(kept, 1 - self.rate, 0.0) + torch.where(dropped, self.rate, 0.0)
         biases = torch.where(self.source == self.noise_dim, theta == self.loc, True).all(-1)
@@ -186,5 +217,9 @@ class Dropout(NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate"
         check_vector("rate", self.rate)
         check_shape("source", self.source, self.dim)
         if not bool(((self.rate >= 0) & (self.rate < 1)).all()):
-            raise InputError(f"rate must be in [0, 1): it ranges from {self.rate.min():g} to {self.rate.max():g}")
-        check_index("source", self.source, self.noise_dim, "the number of units, which stands for a bias")
+            raise InputError(
+                f"rate must be in [0, 1): it ranges from {self.rate.min():g} to {self.rate.max():g}"
+            )
+        check_index(
+            "source", self.source, self.noise_dim, "the number of units, which stands for a bias"
+        )

@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Gaussian, NoDensity, check_shape, check_tril, check_vector, inverse_tril
+from bdl.posteriors.base import (
+    Gaussian,
+    NoDensity,
+    check_shape,
+    check_tril,
+    check_vector,
+    inverse_tril,
+)
 
 
 class _Factored(Gaussian):
@@ -29,7 +36,9 @@ class _Factored(Gaussian):
 
     def whiten(self, delta: Tensor) -> Tensor:
         rows = delta.reshape(-1, self.dim)
-        solved: Tensor = torch.linalg.solve_triangular(self.scale_tril.mT, rows, upper=True, left=False)
+        solved: Tensor = torch.linalg.solve_triangular(
+            self.scale_tril.mT, rows, upper=True, left=False
+        )
         return solved.reshape(delta.shape)
 
     def precision_diagonal(self) -> Tensor:
@@ -52,8 +61,8 @@ class FullGaussian(NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor)
     def from_covariance(cls, loc: Tensor, covariance: Tensor) -> "FullGaussian":
         """Build from a mean (D,) and a dense covariance (D, D); not for use under vmap.
 
-        `InputError` if shapes disagree, or the matrix is not positive definite or not symmetric (to the root of its
-        precision).
+        `InputError` if shapes disagree, or the matrix is not positive definite or not symmetric
+        (to the root of its precision).
         """
         check_vector("loc", loc)
         check_shape("covariance", covariance, len(loc), len(loc))
@@ -62,26 +71,32 @@ class FullGaussian(NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor)
             raise InputError("covariance is not symmetric: give (C + C^T) / 2")
         scale_tril, info = torch.linalg.cholesky_ex(covariance)
         if bool(info):
-            raise InputError("covariance is not positive definite: add a small multiple of the identity")
+            raise InputError(
+                "covariance is not positive definite: add a small multiple of the identity"
+            )
         return cls(loc, scale_tril)
 
 
 class Linearised(FullGaussian):
     """A `FullGaussian` with predictions by the linearised model, f(loc) + J (theta - loc).
 
-    J is the derivative of the model's outputs at loc, which makes them Gaussian (Immer, Korzepa and Bauer 2021).
+    J is the derivative of the model's outputs at loc, which makes them Gaussian (Immer, Korzepa
+    and Bauer 2021).
     """
 
     linearised = True
 
 
 class Traced(
-    NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor), ("start", Tensor), ("path", Tensor)]), _Factored
+    NamedTuple(
+        "Fields", [("loc", Tensor), ("scale_tril", Tensor), ("start", Tensor), ("path", Tensor)]
+    ),
+    _Factored,
 ):
     """N(loc, L L^T), as `FullGaussian`, that remembers the parameter vectors whose mean and covariance it has.
 
-    `start` is the vector before the first of them, (D,), and `path` the first T of them, (T, D); those that are still
-    to come are equal to `loc`.
+    `start` is the vector before the first of them, (D,), and `path` the first T of them, (T, D);
+    those that are still to come are equal to `loc`.
     """
 
     def _validate(self) -> None:
@@ -102,12 +117,16 @@ class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Te
 
     def sample(self, noise: Tensor) -> Tensor:
         rows = noise.reshape(-1, self.dim)
-        solved: Tensor = torch.linalg.solve_triangular(self.precision_tril, rows, upper=False, left=False)
+        solved: Tensor = torch.linalg.solve_triangular(
+            self.precision_tril, rows, upper=False, left=False
+        )
         return self.loc + solved.reshape(noise.shape)
 
     def solve(self, vector: Tensor) -> Tensor:
         """Return P^{-1} vector, shape (D,) -> (D,)."""
-        inner = torch.linalg.solve_triangular(self.precision_tril, vector.unsqueeze(-1), upper=False)
+        inner = torch.linalg.solve_triangular(
+            self.precision_tril, vector.unsqueeze(-1), upper=False
+        )
         column: Tensor = torch.linalg.solve_triangular(self.precision_tril.mT, inner, upper=True)
         return column.squeeze(-1)
 
@@ -131,13 +150,17 @@ class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Te
 
 
 class LastLayer(NamedTuple("Fields", [("loc", Tensor), ("precision_root", Tensor)]), NoDensity):
-    """The last k of D parameters are normal, the others a point; it has no density over all parameters.
+    """The last k of D parameters are normal, the others a point.
 
-    Their precision is R R^T, R being a lower Cholesky factor, (k, k). A sample takes k normals, and adds R^-T noise to
-    the last k parameters.
+    It has no density over all parameters.
+
+    Their precision is R R^T, R being a lower Cholesky factor, (k, k). A sample takes k normals,
+    and adds R^-T noise to the last k parameters.
     """
 
-    _reason = "all but the last layer are points, which have no density: leave out metrics that need one"
+    _reason = (
+        "all but the last layer are points, which have no density: leave out metrics that need one"
+    )
 
     @property
     def noise_dim(self) -> int:
@@ -149,11 +172,17 @@ class LastLayer(NamedTuple("Fields", [("loc", Tensor), ("precision_root", Tensor
 
     def covariance(self) -> Tensor:
         first = self.dim - self.noise_dim
-        return torch.nn.functional.pad(torch.cholesky_inverse(self.precision_root), (first, 0, first, 0))
+        return torch.nn.functional.pad(
+            torch.cholesky_inverse(self.precision_root), (first, 0, first, 0)
+        )
 
     def sample(self, noise: Tensor) -> Tensor:
-        rows = noise.reshape(-1, self.noise_dim)  # of one matrix, which a solve for each sample would copy
-        solved: Tensor = torch.linalg.solve_triangular(self.precision_root, rows, upper=False, left=False)
+        rows = noise.reshape(
+            -1, self.noise_dim
+        )  # of one matrix, which a solve for each sample would copy
+        solved: Tensor = torch.linalg.solve_triangular(
+            self.precision_root, rows, upper=False, left=False
+        )
         shift = solved.reshape(noise.shape)
         rest = noise.new_zeros(*noise.shape[:-1], self.dim - self.noise_dim)
         return self.loc + torch.cat([rest, shift], dim=-1)

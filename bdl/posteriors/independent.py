@@ -6,7 +6,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bdl.posteriors.base import Gaussian, NoDensity, Posterior, check_index, check_positive, check_shape, check_vector
+from bdl.posteriors.base import (
+    Gaussian,
+    NoDensity,
+    Posterior,
+    check_index,
+    check_positive,
+    check_shape,
+    check_vector,
+)
 
 
 class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]), Gaussian):
@@ -36,12 +44,14 @@ class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]),
         check_positive("var", self.var)
 
 
-class StudentT(NamedTuple("Fields", [("loc", Tensor), ("scale", Tensor), ("degrees", Tensor)]), Posterior):
+class StudentT(
+    NamedTuple("Fields", [("loc", Tensor), ("scale", Tensor), ("degrees", Tensor)]), Posterior
+):
     """theta_i = loc_i + scale_i t_i with t_i of Student's t distribution, independently.
 
-    Location and positive scales are (D,), the degrees of freedom nu a scalar. Variances scale^2 nu / (nu - 2) are
-    infinite up to nu = 2. A sample takes two normals a parameter: of two uniform variables, t = sqrt(nu (U^(-2 / nu) -
-    1)) cos(2 pi V) is Student's (Bailey 1994).
+    Location and positive scales are (D,), the degrees of freedom nu a scalar. Variances scale^2 nu
+    / (nu - 2) are infinite up to nu = 2. A sample takes two normals a parameter: of two uniform
+    variables, t = sqrt(nu (U^(-2 / nu) - 1)) cos(2 pi V) is Student's (Bailey 1994).
     """
 
     @property
@@ -57,11 +67,16 @@ class StudentT(NamedTuple("Fields", [("loc", Tensor), ("scale", Tensor), ("degre
 
     def entropy(self) -> Tensor:
         half, more = self.degrees / 2, (self.degrees + 1) / 2
-        return (self.scale.log() - _constant(self.degrees) + more * (torch.digamma(more) - torch.digamma(half))).sum()
+        return (
+            self.scale.log()
+            - _constant(self.degrees)
+            + more * (torch.digamma(more) - torch.digamma(half))
+        ).sum()
 
     def sample(self, noise: Tensor) -> Tensor:
         first, second = noise.chunk(2, dim=-1)
-        # `torch.special.ndtr` is 0 below -5.5 in single precision, which would be an infinite draw.
+        # `torch.special.ndtr` is 0 below -5.5 in single precision, which would be an infinite
+        # draw.
         log_u = (0.5 * torch.erfc(-math.sqrt(0.5) * first)).log()
         radius = (self.degrees * torch.expm1(-2 / self.degrees * log_u)).sqrt()
         angle: Tensor = 2 * math.pi * torch.special.ndtr(second)
@@ -88,17 +103,25 @@ def _constant(nu: Tensor) -> Tensor:
 
 class Scaled(
     NamedTuple(
-        "Fields", [("loc", Tensor), ("var", Tensor), ("log_loc", Tensor), ("log_var", Tensor), ("source", Tensor)]
+        "Fields",
+        [
+            ("loc", Tensor),
+            ("var", Tensor),
+            ("log_loc", Tensor),
+            ("log_var", Tensor),
+            ("source", Tensor),
+        ],
     ),
     NoDensity,
 ):
     """theta_i = w_i prod_j s_source[j, i], w ~ N(loc, diag(var)) and log s ~ N(log_loc, diag(log_var)).
 
-    The w are (D,), and the scales (K,). `source` has the scales of each parameter, 0 to K - 1, no scale twice, and K
-    for none: integers, (J, D). With m and v the mean and variance of the logarithm of a parameter's scale, its mean is
-    loc exp(m + v / 2) and its variance (loc^2 + var) exp(2 m + 2 v) - mean^2; parameters that share a scale are
-    correlated. The density is an integral over the scales without a closed form. A sample takes one normal a parameter,
-    and then one a scale.
+    The w are (D,), and the scales (K,). `source` has the scales of each parameter, 0 to K - 1, no
+    scale twice, and K for none: integers, (J, D). With m and v the mean and variance of the
+    logarithm of a parameter's scale, its mean is loc exp(m + v / 2) and its variance (loc^2 + var)
+    exp(2 m + 2 v) - mean^2; parameters that share a scale are correlated. The density is an
+    integral over the scales without a closed form. A sample takes one normal a parameter, and then
+    one a scale.
     """
 
     _reason = "posterior 'scaled' has no closed density: leave out metrics that need one"
@@ -115,7 +138,11 @@ class Scaled(
         return (2 * m + v).exp() * (self.var * v.exp() + self.loc.square() * torch.expm1(v))
 
     def covariance(self) -> Tensor:
-        leaves = torch.nn.functional.one_hot(self.source, self.log_loc.shape[-1] + 1).sum(0)[:, :-1].to(self.loc)
+        leaves = (
+            torch.nn.functional.one_hot(self.source, self.log_loc.shape[-1] + 1)
+            .sum(0)[:, :-1]
+            .to(self.loc)
+        )
         shared = torch.expm1((leaves * self.log_var) @ leaves.T)
         mean = self.mean()
         m, v = self._spread(self.log_loc), self._spread(self.log_var)
@@ -123,7 +150,9 @@ class Scaled(
 
     def sample(self, noise: Tensor) -> Tensor:
         z, e = noise[..., : self.dim], noise[..., self.dim :]
-        return (self.loc + self.var.sqrt() * z) * self._spread(self.log_loc + self.log_var.sqrt() * e).exp()
+        return (self.loc + self.var.sqrt() * z) * self._spread(
+            self.log_loc + self.log_var.sqrt() * e
+        ).exp()
 
     def _validate(self) -> None:
         check_vector("loc", self.loc)
@@ -133,7 +162,9 @@ class Scaled(
         check_shape("source", self.source, len(self.source), self.dim)
         check_positive("var", self.var)
         check_positive("log_var", self.log_var)
-        check_index("source", self.source, len(self.log_loc), "the number of scales, which stands for none")
+        check_index(
+            "source", self.source, len(self.log_loc), "the number of scales, which stands for none"
+        )
 
     def _spread(self, scales: Tensor) -> Tensor:
         """Add up the values of each parameter's scales, shape (..., K) -> (..., D)."""

@@ -19,8 +19,13 @@ def to_blocks(rows: Tensor, widths: Sequence[int]) -> list[Tensor]:
     """
     sizes = [n_out * n_in for n_in, n_out in pairwise(widths)]
     if rows.shape[-1] == sum(sizes):
-        return [_matrix(part, n_out) for part, n_out in zip(torch.split(rows, sizes, -1), widths[1:], strict=True)]
-    with_biases = [part for size, n_out in zip(sizes, widths[1:], strict=True) for part in (size, n_out)]
+        return [
+            _matrix(part, n_out)
+            for part, n_out in zip(torch.split(rows, sizes, -1), widths[1:], strict=True)
+        ]
+    with_biases = [
+        part for size, n_out in zip(sizes, widths[1:], strict=True) for part in (size, n_out)
+    ]
     parts = torch.split(rows, with_biases, -1)
     return [
         torch.cat([_matrix(weights, bias.shape[-1]), bias.unsqueeze(-1)], -1)
@@ -32,23 +37,29 @@ def from_blocks(blocks: Sequence[Tensor], widths: Sequence[int]) -> Tensor:
     """Undo `to_blocks`."""
     parts: list[Tensor] = []
     for block, n_in in zip(blocks, widths[:-1], strict=False):
-        parts += [part.flatten(-2) for part in torch.split(block, [n_in, block.shape[-1] - n_in], -1)]
+        parts += [
+            part.flatten(-2) for part in torch.split(block, [n_in, block.shape[-1] - n_in], -1)
+        ]
     return torch.cat(parts, -1)
 
 
 class KroneckerGaussian(
-    NamedTuple("Fields", [("loc", Tensor), ("inner", Tensor), ("outer", Tensor), ("widths", Tensor)]), Gaussian
+    NamedTuple(
+        "Fields", [("loc", Tensor), ("inner", Tensor), ("outer", Tensor), ("widths", Tensor)]
+    ),
+    Gaussian,
 ):
     """Independent layers, each matrix normal: W = M + S Z A^T with Z standard normal, (out, in).
 
-    W are the weights of a layer, its bias their last column if it has one, so that the covariance of W, row by row, is
-    the Kronecker product of S S^T and A A^T. Every verb but `covariance` and `trace_solve` costs what a few products of
-    such matrices cost.
+    W are the weights of a layer, its bias their last column if it has one, so that the covariance
+    of W, row by row, is the Kronecker product of S S^T and A A^T. Every verb but `covariance` and
+    `trace_solve` costs what a few products of such matrices cost.
 
-    `loc`, (D,), has layer by layer the weights (out x in, row-major), and then the bias; `inner` and `outer` A and S of
-    every layer, lower triangular with positive diagonals, flattened and end to end. `widths` are the inputs, units of
-    each hidden layer and outputs, (n_0, ..., n_L), as the SHAPE (0, n_0, ..., n_L) of a tensor without entries: shapes
-    are known where values are not, under vmap say. There are biases if D says so.
+    `loc`, (D,), has layer by layer the weights (out x in, row-major), and then the bias; `inner`
+    and `outer` A and S of every layer, lower triangular with positive diagonals, flattened and end
+    to end. `widths` are the inputs, units of each hidden layer and outputs, (n_0, ..., n_L), as
+    the SHAPE (0, n_0, ..., n_L) of a tensor without entries: shapes are known where values are
+    not, under vmap say. There are biases if D says so.
     """
 
     @property
@@ -57,7 +68,9 @@ class KroneckerGaussian(
         return tuple(self.widths.shape[1:])
 
     def variance(self) -> Tensor:
-        return self._outer_products([(A.square().sum(-1), S.square().sum(-1)) for A, S in self.roots()])
+        return self._outer_products(
+            [(A.square().sum(-1), S.square().sum(-1)) for A, S in self.roots()]
+        )
 
     def covariance(self) -> Tensor:
         # zero between layers: S S^T E A A^T for each unit matrix E
@@ -67,18 +80,28 @@ class KroneckerGaussian(
         return self.loc + self._apply(noise, lambda Z, A, S: S @ (Z @ A.mT))
 
     def log_det(self) -> Tensor:
-        terms = [len(A) * S.diagonal().log().sum() + len(S) * A.diagonal().log().sum() for A, S in self.roots()]
+        terms = [
+            len(A) * S.diagonal().log().sum() + len(S) * A.diagonal().log().sum()
+            for A, S in self.roots()
+        ]
         return 2 * torch.stack(terms).sum()
 
     def whiten(self, delta: Tensor) -> Tensor:
-        return self._apply(delta, lambda Delta, A, S: inverse_tril(S) @ (Delta @ inverse_tril(A).mT))
+        return self._apply(
+            delta, lambda Delta, A, S: inverse_tril(S) @ (Delta @ inverse_tril(A).mT)
+        )
 
     def precision_diagonal(self) -> Tensor:
         inverses = [(inverse_tril(A), inverse_tril(S)) for A, S in self.roots()]
-        return self._outer_products([(A.square().sum(-2), S.square().sum(-2)) for A, S in inverses])
+        return self._outer_products(
+            [(A.square().sum(-2), S.square().sum(-2)) for A, S in inverses]
+        )
 
     def trace_solve(self, other: Gaussian) -> Tensor:
-        """Return tr(S_other^{-1} S), a scalar; but for diagonal Gaussians it takes D x D numbers."""
+        """Return tr(S_other^{-1} S), a scalar.
+
+        But for diagonal Gaussians it takes D x D numbers.
+        """
         if isinstance(other, DiagonalGaussian):
             return self.variance() @ other.precision_diagonal()
         return other.whiten(self.sample(self._eye()) - self.loc).square().sum()
@@ -88,7 +111,10 @@ class KroneckerGaussian(
         sizes = self._sizes()
         inner = torch.split(self.inner, [n_in**2 for n_in, _ in sizes])
         outer = torch.split(self.outer, [n_out**2 for _, n_out in sizes])
-        return [(_matrix(A, n_in), _matrix(S, n_out)) for A, S, (n_in, n_out) in zip(inner, outer, sizes, strict=True)]
+        return [
+            (_matrix(A, n_in), _matrix(S, n_out))
+            for A, S, (n_in, n_out) in zip(inner, outer, sizes, strict=True)
+        ]
 
     def _sizes(self) -> list[tuple[int, int]]:
         """Count inputs, a bias included, and outputs of each layer."""
@@ -98,7 +124,10 @@ class KroneckerGaussian(
     def _apply(self, rows: Tensor, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """Apply a function of (block, A, S) to each layer, (..., D) -> (..., D)."""
         blocks = to_blocks(rows, self.units)
-        return from_blocks([function(W, *roots) for W, roots in zip(blocks, self.roots(), strict=True)], self.units)
+        return from_blocks(
+            [function(W, *roots) for W, roots in zip(blocks, self.roots(), strict=True)],
+            self.units,
+        )
 
     def _outer_products(self, values: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """Multiply values of inputs (in,) by values of outputs (out,): (D,)."""
@@ -110,10 +139,14 @@ class KroneckerGaussian(
     def _validate(self) -> None:
         check_vector("loc", self.loc)
         if self.widths.numel() or len(self.units) < 2:
-            raise InputError(f"widths has shape {tuple(self.widths.shape)}: give it shape (0, inputs, ..., outputs)")
+            raise InputError(
+                f"widths has shape {tuple(self.widths.shape)}: give it shape (0, inputs, ..., outputs)"
+            )
         sizes = self._sizes()
         if self.dim != sum(n_in * n_out for n_in, n_out in sizes):
-            raise InputError(f"loc has {self.dim} entries: layers of {self.units} units have another number")
+            raise InputError(
+                f"loc has {self.dim} entries: layers of {self.units} units have another number"
+            )
         check_shape("inner", self.inner, sum(n_in**2 for n_in, _ in sizes))
         check_shape("outer", self.outer, sum(n_out**2 for _, n_out in sizes))
         for A, S in self.roots():

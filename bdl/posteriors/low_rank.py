@@ -1,4 +1,7 @@
-"""Gaussians of low rank plus diagonal, in the covariance or the precision, never formed densely; their mixtures."""
+"""Gaussians of low rank plus diagonal, in the covariance or the precision, never formed densely.
+
+Their mixtures.
+"""
 
 from math import log
 from typing import ClassVar, NamedTuple, NoReturn
@@ -7,10 +10,19 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Gaussian, Posterior, check_positive, check_shape, check_vector, inverse_tril
+from bdl.posteriors.base import (
+    Gaussian,
+    Posterior,
+    check_positive,
+    check_shape,
+    check_vector,
+    inverse_tril,
+)
 
 
-class _LowRank(NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("diag", Tensor)]), Gaussian):
+class _LowRank(
+    NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("diag", Tensor)]), Gaussian
+):
     _rank_name: ClassVar[str]
 
     @property
@@ -22,9 +34,13 @@ class _LowRank(NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("dia
         check_vector("loc", self.loc)
         if self.factors.ndim != 2 or len(self.factors) != self.dim:
             wanted = f"({self.dim}, {self._rank_name})"
-            raise InputError(f"factors has shape {tuple(self.factors.shape)}: give it shape {wanted}")
+            raise InputError(
+                f"factors has shape {tuple(self.factors.shape)}: give it shape {wanted}"
+            )
         if self.rank > self.dim:
-            raise InputError(f"{self.rank} factors for {self.dim} parameters: use at most {self.dim} factors")
+            raise InputError(
+                f"{self.rank} factors for {self.dim} parameters: use at most {self.dim} factors"
+            )
         check_shape("diag", self.diag, self.dim)
         check_positive("diag", self.diag)
 
@@ -32,9 +48,10 @@ class _LowRank(NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("dia
 class FactorAnalysis(_LowRank):
     """N(loc, F F^T + diag(psi)), the law of theta = loc + F h + psi^{1/2} o z with standard-normal h and z.
 
-    `factors` are F, (D, K), K <= D, and `diag` is psi, positive, (D,). Every verb but `covariance` costs O(D K^2) or
-    less, by the Woodbury identity with the K x K matrix I + F^T diag(psi)^{-1} F (Bishop 2006, section 12.2.4 and
-    equation C.7). The noise of a sample is (h, z), of K + D values.
+    `factors` are F, (D, K), K <= D, and `diag` is psi, positive, (D,). Every verb but `covariance`
+    costs O(D K^2) or less, by the Woodbury identity with the K x K matrix I + F^T diag(psi)^{-1} F
+    (Bishop 2006, section 12.2.4 and equation C.7). The noise of a sample is (h, z), of K + D
+    values.
     """
 
     _rank_name = "K"
@@ -64,8 +81,8 @@ class FactorAnalysis(_LowRank):
     def whiten(self, delta: Tensor) -> Tensor:
         """Return (m, psi^{-1/2} o (delta - F m)) with m = gain^T delta, shape (..., D) -> (..., K + D).
 
-        The shortest noise is the ridge regression of delta on F, hence m is the posterior mean of h. A
-        rounding error in m changes the squared norm only to second order.
+        The shortest noise is the ridge regression of delta on F, hence m is the posterior mean of
+        h. A rounding error in m changes the squared norm only to second order.
         """
         m = delta @ self.gain()
         return torch.cat([m, (delta - m @ self.factors.mT) / self.diag.sqrt()], dim=-1)
@@ -73,30 +90,37 @@ class FactorAnalysis(_LowRank):
     def precision_diagonal(self) -> Tensor:
         """Return (1 - leverage) / psi with leverage_i = F_i . gain_i, below 1; shape (D,).
 
-        Where psi_i is far below the other noise the leverage nears 1 and the difference loses as many
-        digits as psi_i is below 1 / S^{-1}_ii; float64 bears nine decades of psi.
+        Where psi_i is far below the other noise the leverage nears 1 and the difference loses as
+        many digits as psi_i is below 1 / S^{-1}_ii; float64 bears nine decades of psi.
         """
         return (1 - (self.factors * self.gain()).sum(-1)) / self.diag
 
     def trace_solve(self, other: Gaussian) -> Tensor:
-        return other.whiten(self.factors.mT).square().sum() + self.diag @ other.precision_diagonal()
+        return (
+            other.whiten(self.factors.mT).square().sum() + self.diag @ other.precision_diagonal()
+        )
 
     def _cholesky(self) -> Tensor:
-        # unlike `cholesky` it does not raise: under vmap a diverged posterior stays alone with its NaN
-        return torch.linalg.cholesky_ex(_plus_identity(self.factors.mT @ (self.factors / self.diag.unsqueeze(-1)))).L
+        # unlike `cholesky` it does not raise: under vmap a diverged posterior stays alone with its
+        # NaN
+        return torch.linalg.cholesky_ex(
+            _plus_identity(self.factors.mT @ (self.factors / self.diag.unsqueeze(-1)))
+        ).L
 
 
 class LowRankPrecision(_LowRank):
     """N(loc, P^{-1}) with P = U U^T + diag(d).
 
-    `factors` are U, (D, L), L <= D, whose columns may be zero, and `diag` is d, positive, (D,). With W = diag(d)^{-1/2}
-    U and the Cholesky factor R R^T = I + W^T W, of size L x L, a square root of the covariance and its inverse are
+    `factors` are U, (D, L), L <= D, whose columns may be zero, and `diag` is d, positive, (D,).
+    With W = diag(d)^{-1/2} U and the Cholesky factor R R^T = I + W^T W, of size L x L, a square
+    root of the covariance and its inverse are
 
-        A = diag(d)^{-1/2} (I - W R^{-T} (I + R)^{-1} W^T),    A^{-1} = (I + W (I + R^T)^{-1} W^T) diag(d)^{1/2}.
+        A = diag(d)^{-1/2} (I - W R^{-T} (I + R)^{-1} W^T),    A^{-1} = (I + W (I + R^T)^{-1} W^T)
+        diag(d)^{1/2}.
 
-    Every verb but `covariance` costs O(D L^2) or less. Mishkin et al. (2018), SLANG, appendix A.2, sample with another
-    such root, which divides by the Cholesky factor of U^T diag(d)^{-1} U and so needs U of full rank; their print has I
-    + V^T V for I + A^T A.
+    Every verb but `covariance` costs O(D L^2) or less. Mishkin et al. (2018), SLANG, appendix A.2,
+    sample with another such root, which divides by the Cholesky factor of U^T diag(d)^{-1} U and
+    so needs U of full rank; their print has I + V^T V for I + A^T A.
     """
 
     _rank_name = "L"
@@ -104,8 +128,8 @@ class LowRankPrecision(_LowRank):
     def variance(self) -> Tensor:
         """Return (1 - leverage) / d with leverage_i = |R^{-1} W_i|^2, below 1; shape (D,).
 
-        Where d_i is far below the precision P_ii given the others, the difference loses as many digits;
-        float64 bears nine decades of d.
+        Where d_i is far below the precision P_ii given the others, the difference loses as many
+        digits; float64 bears nine decades of d.
         """
         return (1 - self._leverage_root().square().sum(-1)) / self.diag
 
@@ -119,8 +143,8 @@ class LowRankPrecision(_LowRank):
     def solve(self, vector: Tensor) -> Tensor:
         """Return P^{-1} vector, shape (..., D) -> (..., D), as A A^T vector.
 
-        Woodbury's formula takes a difference that leaves 1 / (1 + |W|^2) of a component along W; each of the
-        two roots leaves the square root of that, which costs half as many digits.
+        Woodbury's formula takes a difference that leaves 1 / (1 + |W|^2) of a component along W;
+        each of the two roots leaves the square root of that, which costs half as many digits.
         """
         core, scale = self._core(), self.diag.rsqrt()
         inner = self._shrink(vector * scale, core.mT)
@@ -140,7 +164,9 @@ class LowRankPrecision(_LowRank):
     def trace_solve(self, other: Gaussian) -> Tensor:
         # the difference of what diag(d)^{-1} gives and what U takes away
         root = self._leverage_root() * self.diag.rsqrt().unsqueeze(-1)
-        return (other.precision_diagonal() / self.diag).sum() - other.whiten(root.mT).square().sum()
+        return (other.precision_diagonal() / self.diag).sum() - other.whiten(
+            root.mT
+        ).square().sum()
 
     def _shrink(self, rows: Tensor, core: Tensor) -> Tensor:
         """Apply I - W core W^T to each row, shape (..., D) -> (..., D)."""
@@ -163,18 +189,22 @@ class LowRankPrecision(_LowRank):
 
     def _leverage_root(self) -> Tensor:
         """Return W R^{-T}, shape (D, L): the covariance is d^{-1/2} (I - its square) d^{-1/2}."""
-        return torch.linalg.solve_triangular(self._cholesky().mT, self._scaled(), upper=True, left=False)
+        return torch.linalg.solve_triangular(
+            self._cholesky().mT, self._scaled(), upper=True, left=False
+        )
 
 
 def _plus_identity(matrix: Tensor) -> Tensor:
     return matrix + torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
 
 
-class Mixture(NamedTuple("Fields", [("locs", Tensor), ("factors", Tensor), ("diags", Tensor)]), Posterior):
+class Mixture(
+    NamedTuple("Fields", [("locs", Tensor), ("factors", Tensor), ("diags", Tensor)]), Posterior
+):
     """(1/C) sum_c N(loc_c, F_c F_c^T + diag(psi_c)); its entropy has no closed form.
 
-    Fields are those of C `FactorAnalysis`, stacked. The noise of a sample is (u, h, z), of 1 + K + D values: it is that
-    of component floor(C Phi(u)) with the noise (h, z).
+    Fields are those of C `FactorAnalysis`, stacked. The noise of a sample is (u, h, z), of 1 + K +
+    D values: it is that of component floor(C Phi(u)) with the noise (h, z).
     """
 
     multimodal = True  # the components need not be near each other
@@ -212,7 +242,9 @@ class Mixture(NamedTuple("Fields", [("locs", Tensor), ("factors", Tensor), ("dia
 
     def sample(self, noise: Tensor) -> Tensor:
         component = torch.floor(torch.special.ndtr(noise[..., :1]) * len(self.locs))
-        first, *others = (own.sample(noise[..., 1:]) for own in self.components())  # one by one, as they may be large
+        first, *others = (
+            own.sample(noise[..., 1:]) for own in self.components()
+        )  # one by one, as they may be large
         for number, sample in enumerate(others, 1):
             first = torch.where(component >= number, sample, first)
         return first
@@ -220,6 +252,8 @@ class Mixture(NamedTuple("Fields", [("locs", Tensor), ("factors", Tensor), ("dia
     def _validate(self) -> None:
         count = len(self.locs)
         if self.locs.ndim != 2 or not count == len(self.factors) == len(self.diags):
-            raise InputError(f"locs has shape {tuple(self.locs.shape)}: give (C, D), with C factors and C diags")
+            raise InputError(
+                f"locs has shape {tuple(self.locs.shape)}: give (C, D), with C factors and C diags"
+            )
         for own in self.components():
             own.check()

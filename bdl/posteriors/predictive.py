@@ -1,8 +1,8 @@
 """Predictions in place of a distribution over parameters, for methods that have no parameters of the model.
 
-A predictive is a function of inputs, (n, d), that gives one of three answers: `MeanVariance`, `Outputs` or
-`Probabilities`. A NamedTuple of tensors with such a ``__call__`` is stored as it is. Of any other function its answer
-at the test rows is stored, with the numbers of these rows.
+A predictive is a function of inputs, (n, d), that gives one of three answers: `MeanVariance`,
+`Outputs` or `Probabilities`. A NamedTuple of tensors with such a ``__call__`` is stored as it is.
+Of any other function its answer at the test rows is stored, with the numbers of these rows.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,16 @@ from bdl.posteriors.base import Posterior
 
 _NO_ROWS = torch.empty(0, dtype=torch.int64)
 _SUM = 1e-3
-"""Probabilities of a row may be so far from 1 in sum; float16 keeps as much. They are divided by it."""
+"""Probabilities of a row may be so far from 1 in sum; float16 keeps as much. They are divided by
+it.
+"""
 
 
 class Answer:
-    """What the answers share: fields whose first axis is members of a mixture, the second rows; and ``rows``."""
+    """What the answers share: fields whose first axis is members of a mixture, the second rows.
+
+    And ``rows``.
+    """
 
     rows: Tensor
     _replace: Callable[..., Any]
@@ -55,8 +60,8 @@ class Answer:
     def checked(self, n: int, d_out: int, classes: int) -> Self:
         """Return the answer as float64 tensors with both leading axes, (S, n, ...), if it is one for n rows.
 
-        `classes` is 0 for targets that are numbers. `InputError` if a shape is another, or a value is not one that the
-        class documents.
+        `classes` is 0 for targets that are numbers. `InputError` if a shape is another, or a value
+        is not one that the class documents.
         """
         raise NotImplementedError
 
@@ -76,20 +81,28 @@ class _MeanVarianceFields(NamedTuple):
 
 
 class MeanVariance(_MeanVarianceFields, Answer):
-    """Targets with normal distributions, or an equal mixture of S of them for each row; standardised units.
+    """Targets with normal distributions, or an equal mixture of S of them for each row.
+
+    Standardised units.
 
     Variances include noise; both are (n,), or (S, n). `rows` are left to the suite.
     """
 
     def checked(self, n: int, d_out: int, classes: int) -> Self:
         if classes:
-            raise InputError("MeanVariance is for targets that are numbers: answer with Probabilities or Outputs")
-        parts = {name: _shaped(name, value, ((n,), (None, n))) for name, value in self.tensors.items()}
+            raise InputError(
+                "MeanVariance is for targets that are numbers: answer with Probabilities or Outputs"
+            )
+        parts = {
+            name: _shaped(name, value, ((n,), (None, n))) for name, value in self.tensors.items()
+        }
         if parts["mean"].shape != parts["variance"].shape:
             shapes = " and ".join(str(tuple(part.shape)) for part in parts.values())
             raise InputError(f"mean and variance have shapes {shapes}: give both the same")
         if not bool((parts["variance"] > 0).all()):
-            raise InputError(f"variance must be positive: its smallest value is {parts['variance'].min():g}")
+            raise InputError(
+                f"variance must be positive: its smallest value is {parts['variance'].min():g}"
+            )
         return self._replace(**{name: _of_samples(part, 2) for name, part in parts.items()})
 
 
@@ -99,13 +112,17 @@ class _OutputsFields(NamedTuple):
 
 
 class Outputs(_OutputsFields, Answer):
-    """Outputs of S samples of a model, from which the likelihood of the entry predicts; standardised units.
+    """Outputs of S samples of a model, from which the likelihood of the entry predicts.
+
+    Standardised units.
 
     They are (S, n, d_out), or (S, n) where there is one. `rows` are left to the suite.
     """
 
     def checked(self, n: int, d_out: int, classes: int) -> Self:
-        wanted: tuple[tuple[int | None, ...], ...] = ((None, n, d_out), (None, n))[: 2 if d_out == 1 else 1]
+        wanted: tuple[tuple[int | None, ...], ...] = ((None, n, d_out), (None, n))[
+            : 2 if d_out == 1 else 1
+        ]
         found = _shaped("outputs", self.outputs, wanted)
         return self._replace(outputs=found.view(found.shape[0], n, d_out))
 
@@ -133,7 +150,9 @@ class Probabilities(_ProbabilitiesFields, Answer):
 
 def is_predictive(posterior: object) -> bool:
     """Return whether something predicts by itself, rather than by parameters of the model."""
-    return isinstance(posterior, Answer) or (callable(posterior) and not hasattr(posterior, "sample"))
+    return isinstance(posterior, Answer) or (
+        callable(posterior) and not hasattr(posterior, "sample")
+    )
 
 
 def is_stored_whole(predictive: Any) -> bool:
@@ -143,13 +162,18 @@ def is_stored_whole(predictive: Any) -> bool:
 
 
 def ask(predictive: Any, x: Tensor, rows: Tensor | None, d_out: int, classes: int) -> Answer:
-    """Return what a predictive, or a stored answer, says of rows; errors are those of `Answer.at` and `Answer.checked`.
+    """Return what a predictive, or a stored answer, says of rows.
 
-    Inputs are as the model sees them, (n, d); `rows` are their numbers in the data set, None for other rows.
+    Errors are those of `Answer.at` and `Answer.checked`.
+
+    Inputs are as the model sees them, (n, d); `rows` are their numbers in the data set, None for
+    other rows.
     """
     if isinstance(predictive, Answer):
         return predictive.at(rows)
-    device = next((leaf.device for leaf in tree_leaves(predictive) if isinstance(leaf, Tensor)), x.device)
+    device = next(
+        (leaf.device for leaf in tree_leaves(predictive) if isinstance(leaf, Tensor)), x.device
+    )
     with torch.no_grad():
         answer = predictive(x.to(device, torch.float64))
     if not isinstance(answer, Answer):
@@ -172,7 +196,11 @@ def check_fit(found: Any, dim: int) -> "Posterior | Predictive":
         )
     if isinstance(found, Answer):
         raise InputError(f"fit returned {kind}: return a function of inputs that answers with it")
-    if any(not bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(found) if isinstance(leaf, Tensor)):
+    if any(
+        not bool(torch.isfinite(leaf).all())
+        for leaf in tree_leaves(found)
+        if isinstance(leaf, Tensor)
+    ):
         raise InputError(f"{kind} has values that are not finite")
     if is_predictive(found):
         return found
@@ -183,11 +211,18 @@ def check_fit(found: Any, dim: int) -> "Posterior | Predictive":
 
 def _shaped(name: str, value: Any, shapes: tuple[tuple[int | None, ...], ...]) -> Tensor:
     """Return float64 of one of these shapes; None stands for one or more."""
-    found = torch.as_tensor(value if isinstance(value, Tensor) else np.asarray(value), dtype=torch.float64).detach()
+    found = torch.as_tensor(
+        value if isinstance(value, Tensor) else np.asarray(value), dtype=torch.float64
+    ).detach()
     own = tuple(found.shape)
-    fits = (len(shape) == len(own) and all(s in (None, n) for s, n in zip(shape, own, strict=True)) for shape in shapes)
+    fits = (
+        len(shape) == len(own) and all(s in (None, n) for s, n in zip(shape, own, strict=True))
+        for shape in shapes
+    )
     if not any(fits) or not found.numel():
-        wanted = " or ".join(str(tuple(size or "S" for size in shape)).replace("'", "") for shape in shapes)
+        wanted = " or ".join(
+            str(tuple(size or "S" for size in shape)).replace("'", "") for shape in shapes
+        )
         raise InputError(f"{name} has shape {own}: give it shape {wanted}")
     if not bool(torch.isfinite(found).all()):
         raise InputError(f"{name} has values that are not finite")

@@ -41,13 +41,15 @@ Tree = TypeVar("Tree")
 def to_tensors(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
     """Take a posterior apart: name of the family, and tensors by field.
 
-    The name is ``module:Class`` or ``path/to/file.py:Class`` if the family is not registered. `InputError` if the
-    posterior is not a NamedTuple of tensors.
+    The name is ``module:Class`` or ``path/to/file.py:Class`` if the family is not registered.
+    `InputError` if the posterior is not a NamedTuple of tensors.
     """
     kind: Any = type(posterior)
     fields = posterior._asdict() if hasattr(posterior, "_asdict") else {}
     if not fields or not all(isinstance(value, Tensor) for value in fields.values()):
-        raise InputError(f"posterior {kind.__name__} cannot be stored: make it a NamedTuple of tensors")
+        raise InputError(
+            f"posterior {kind.__name__} cannot be stored: make it a NamedTuple of tensors"
+        )
     module = kind.__module__
     # files that were named by path have no importable name
     place = sys.modules[module].__file__ if module.startswith("bdl_user_") else module
@@ -57,16 +59,24 @@ def to_tensors(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
 
 
 def from_tensors(family: str, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Put together again what `to_tensors` gave; `InputError` if there is no such family, or it has other fields."""
+    """Put together again what `to_tensors` gave.
+
+    `InputError` if there is no such family, or it has other fields.
+    """
     kind = FAMILIES.get(family)
     wanted = getattr(kind, "_fields", ())
     if set(wanted) != set(tensors):
-        raise InputError(f"posterior '{family}' has the fields {', '.join(wanted)}, not {', '.join(sorted(tensors))}")
+        raise InputError(
+            f"posterior '{family}' has the fields {', '.join(wanted)}, not {', '.join(sorted(tensors))}"
+        )
     return kind(**tensors)
 
 
 def as_type(tree: Tree, dtype: torch.dtype, device: torch.device | None = None) -> Tree:
-    """Convert the floating-point tensors of a posterior, or of any tree; whole numbers only change device."""
+    """Convert the floating-point tensors of a posterior, or of any tree.
+
+    Whole numbers only change device.
+    """
 
     def convert(leaf: Tensor) -> Tensor:
         return leaf.to(device=device, dtype=dtype if leaf.is_floating_point() else None)

@@ -1,7 +1,7 @@
 """A bundle, which is what is handed in of a run: one zip file with the spec, the final rows, and their predictions.
 
-``run.json`` has all but the predictions, which are a safetensors file for each fit; ``manifest.json`` has the SHA-256
-of each of them.
+``run.json`` has all but the predictions, which are a safetensors file for each fit;
+``manifest.json`` has the SHA-256 of each of them.
 """
 
 import json
@@ -38,7 +38,9 @@ class Given(NamedTuple):
     samples: Answer
     """By posterior samples, with the numbers of the rows."""
     mean: Tensor | None
-    """Outputs of the model by the posterior's mean, (1, n, d_out), in its own units; None without parameters."""
+    """Outputs of the model by the posterior's mean, (1, n, d_out), in its own units; None without
+    parameters.
+    """
 
 
 class BundledRow(Settings):
@@ -68,7 +70,9 @@ class BundledCell(Settings):
     point: str
     """Values of the sweep's axes as canonical JSON."""
     fit_hash: str
-    """Hash of the part of the spec, the data and the versions that decide the fits, SHA-256 (hex)."""
+    """Hash of the part of the spec, the data and the versions that decide the fits, SHA-256
+    (hex).
+    """
     data: str
     """Checksum of the data."""
     versions: Mapping[str, Index | Mapping[str, Index]]
@@ -107,26 +111,39 @@ def decode(content: bytes) -> Given:
         raise InputError("its predictions are damaged") from None
     mean = tensors.pop(_MEAN, None)
     for kind in _ANSWERS:
-        if set(tensors) == set(getattr(kind, "_fields")):  # noqa: B009  # NamedTuples, which Answer is not
+        # NamedTuples, which Answer is not
+        if set(tensors) == set(getattr(kind, "_fields")):  # noqa: B009
             return Given(kind(**tensors), mean)
-    raise InputError(f"its predictions have the fields {', '.join(sorted(tensors))}, which no answer has")
+    raise InputError(
+        f"its predictions have the fields {', '.join(sorted(tensors))}, which no answer has"
+    )
 
 
 def write(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
-    """Write a bundle, all of it or nothing; equal members give equal bytes. `InputError` if it cannot be written."""
+    """Write a bundle, all of it or nothing; equal members give equal bytes.
+
+    `InputError` if it cannot be written.
+    """
     sums = dict[str, str]()
     try:
         with replacing(path) as new, ZipFile(new, "w") as file:
             for name, content in members:
                 sums[name] = sha256(content).hexdigest()
                 file.writestr(ZipInfo(name), content, ZIP_DEFLATED)
-            file.writestr(ZipInfo(MANIFEST), canonical({"format": _FORMAT, "members": sums}), ZIP_DEFLATED)
+            file.writestr(
+                ZipInfo(MANIFEST), canonical({"format": _FORMAT, "members": sums}), ZIP_DEFLATED
+            )
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; choose another --output") from None
+        raise InputError(
+            f"cannot write {path}: {error.strerror}; choose another --output"
+        ) from None
 
 
 class Bundle:
-    """A bundle that is read; a ``with`` block closes it. `InputError` if it is none, or not all of it is there."""
+    """A bundle that is read; a ``with`` block closes it.
+
+    `InputError` if it is none, or not all of it is there.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -134,7 +151,9 @@ class Bundle:
             self._file = ZipFile(path)
         except (OSError, BadZipFile) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no zip file, or damaged"
-            raise InputError(f"cannot read {path}: {why}; bdl-bench submit makes bundles") from None
+            raise InputError(
+                f"cannot read {path}: {why}; bdl-bench submit makes bundles"
+            ) from None
         try:
             self._sums = self._listed()
         except InputError as error:
@@ -171,11 +190,16 @@ class Bundle:
     def _listed(self) -> dict[str, str]:
         try:
             found = json.loads(self._read(MANIFEST))
-            form, sums = found["format"], {str(name): str(digest) for name, digest in found["members"].items()}
+            form, sums = (
+                found["format"],
+                {str(name): str(digest) for name, digest in found["members"].items()},
+            )
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError("it is no bundle: bdl-bench submit makes one") from None
         if form != _FORMAT:
-            raise InputError("it was made by another version of bdl-bench: make it again with this one")
+            raise InputError(
+                "it was made by another version of bdl-bench: make it again with this one"
+            )
         names, listed = self._file.namelist(), [*sums, MANIFEST]
         if sorted(names) != sorted(listed):
             odd = sorted({*names} ^ {*listed}) or ["a file that comes twice"]
@@ -185,5 +209,11 @@ class Bundle:
     def _read(self, name: str) -> bytes:
         try:
             return self._file.read(name)
-        except (BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError):  # what damaged bytes may raise
+        except (
+            BadZipFile,
+            zlib.error,
+            EOFError,
+            RuntimeError,
+            NotImplementedError,
+        ):  # what damaged bytes may raise
             raise InputError(f"{name} is damaged") from None

@@ -72,25 +72,34 @@ def measurements(
 ) -> list[Measurement]:
     """List every number of a cell, none of which is NaN or infinite, as name, value and step.
 
-    For each metric its mean over the finite values under its own name, ``_median`` and, from two values on, ``_se`` =
-    sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded counts (`readings`, each with its split) the
-    series ``<name>_by_<axis>`` of means over the splits; ``trials``; ``trials_failed``, which failed or lack a finite
-    value. MLflow compares by what comes first.
+    For each metric its mean over the finite values under its own name, ``_median`` and, from two
+    values on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded
+    counts (`readings`, each with its split) the series ``<name>_by_<axis>`` of means over the
+    splits; ``trials``; ``trials_failed``, which failed or lack a finite value. MLflow compares by
+    what comes first.
     """
     scores = [{name: value for name, value, _ in of_split(row, metrics)} for row in rows]
     found: list[Measurement] = []
     for name in map(mirrored, metrics):
         values = [of[name] for of in scores if name in of]
         if values:
-            found += [(name, float(np.mean(values)), 0), (f"{name}_median", float(np.median(values)), 0)]
+            found += [
+                (name, float(np.mean(values)), 0),
+                (f"{name}_median", float(np.median(values)), 0),
+            ]
         if len(values) > 1:
             found.append((f"{name}_se", float(np.std(values, ddof=1)) / sqrt(len(values)), 0))
-    n_failed = sum(row.status == "failed" or len(of) < len(metrics) for row, of in zip(rows, scores, strict=True))
+    n_failed = sum(
+        row.status == "failed" or len(of) < len(metrics)
+        for row, of in zip(rows, scores, strict=True)
+    )
     found += [("trials", float(len(rows)), 0), ("trials_failed", float(n_failed), 0)]
     places: dict[tuple[str, int], list[float]] = {}
     for _, reading in readings:
         if isfinite(reading.value):
-            places.setdefault((f"{mirrored(reading.metric)}_by_{reading.axis}", reading.at), []).append(reading.value)
+            places.setdefault(
+                (f"{mirrored(reading.metric)}_by_{reading.axis}", reading.at), []
+            ).append(reading.value)
     return [*found, *((name, float(np.mean(values)), at) for (name, at), values in places.items())]
 
 
@@ -103,7 +112,10 @@ def of_split(row: Row, metrics: Sequence[str]) -> list[Measurement]:
 def looks(client: "MlflowClient", experiment: str, benchmark: "Benchmark") -> None:
     """Describe an experiment, and save a view of its table with a column a metric, which MLflow's own view lacks."""
     found = client.get_experiment(experiment)
-    columns = ["attributes.`Dataset`", *(f"metrics.`{mirrored(name)}`" for name in benchmark.metrics)]
+    columns = [
+        "attributes.`Dataset`",
+        *(f"metrics.`{mirrored(name)}`" for name in benchmark.metrics),
+    ]
     view = {"name": "Scores", "createdAt": found.creation_time, "updatedAt": found.creation_time}
     tags = {
         _NOTE: f"{benchmark.title}\n\nA run is a method on a data set, with means over the splits; below it is a run "
@@ -123,13 +135,18 @@ def views(database: Path, address: str) -> list[str]:
     )
     with closing(sqlite3.connect(database)) as db:
         found = db.execute(query, (f"{_VIEWS}{_VIEW}",)).fetchall()
-    return [f"{name}: {address}/#/experiments/{number}/runs?viewStateShareKey={_VIEW}" for name, number in found]
+    return [
+        f"{name}: {address}/#/experiments/{number}/runs?viewStateShareKey={_VIEW}"
+        for name, number in found
+    ]
 
 
 def described(cell: Cell, measured: Sequence[Measurement], fits: int, remark: str) -> str:
     """Describe a run in Markdown: what was fitted to what, its means and standard errors, and what it is not."""
     values = {name: value for name, value, _ in measured}
-    about = [f"**{cell.entry}** on **{cell.dataset}**{f' at {cell.point.text}' if cell.point else ''}, {fits} splits"]
+    about = [
+        f"**{cell.entry}** on **{cell.dataset}**{f' at {cell.point.text}' if cell.point else ''}, {fits} splits"
+    ]
     for metric in cell.benchmark.metrics:
         name = mirrored(metric)
         if name in values:
@@ -145,7 +162,8 @@ def logged_dataset(dataset: DatasetName) -> Any:
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     settings = {name: json.dumps(value) for name, value in dataset.settings.items()}
-    found = MetaDataset(CodeDatasetSource({"dataset": dataset.name, **settings}), str(dataset))  # type: ignore[abstract]  # not at run time
+    # not at run time
+    found = MetaDataset(CodeDatasetSource({"dataset": dataset.name, **settings}), str(dataset))  # type: ignore[abstract]
     entity: Any = Dataset.from_dictionary(found.to_dict())
     return DatasetInput(entity, [InputTag("mlflow.data.context", "training")])
 
@@ -158,25 +176,43 @@ _LEAN = {"MLFLOW_LOGGING_LEVEL": "WARNING", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION"
 def open_ui(tracking_uri: str, port: int) -> None:
     """Serve MLflow's web interface of a database on 127.0.0.1 until interrupted with Ctrl-C.
 
-    `InputError` if there is no such database, the port cannot be used, or the server stops by itself.
+    `InputError` if there is no such database, the port cannot be used, or the server stops by
+    itself.
     """
     path = database(tracking_uri)
     if path is None:
         raise InputError(f"{tracking_uri} is a server already; open this address in a browser")
     if not path.is_file():
-        raise InputError(f"no MLflow database {path}; mirror a run to it first, with: bdl-bench log NAME")
+        raise InputError(
+            f"no MLflow database {path}; mirror a run to it first, with: bdl-bench log NAME"
+        )
     try:
         socket.create_server((_HOST, port)).close()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot use port {port} ({reason}); choose another with --port") from None
+        raise InputError(
+            f"cannot use port {port} ({reason}); choose another with --port"
+        ) from None
     address = f"http://{_HOST}:{port}"
     print(f"MLflow UI at {address} (Ctrl-C ends it)", *views(path, address), sep="\n", flush=True)
-    command = [sys.executable, "-m", "mlflow", "ui", "--host", _HOST, "--port", f"{port}", "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "ui",
+        "--host",
+        _HOST,
+        "--port",
+        f"{port}",
+        "--workers",
+        "1",
+    ]
     command += ["--uvicorn-opts", "--log-level warning", "--backend-store-uri"]
     with address_of(tracking_uri) as uri:
         if code := attended([*command, uri], os.environ | PRIVATE | _LEAN):
-            raise InputError(f"the MLflow UI stopped with exit code {code}; its message stands above")
+            raise InputError(
+                f"the MLflow UI stopped with exit code {code}; its message stands above"
+            )
 
 
 def attended(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.errors import InputError
 from bdl.plan import Cell
-from bdl.publishing.logged import Measurement, described, logged_dataset, looks, measurements, mirrored, of_split
+from bdl.publishing.logged import (
+    Measurement,
+    described,
+    logged_dataset,
+    looks,
+    measurements,
+    mirrored,
+    of_split,
+)
 from bdl.publishing.tracking import bring_along, complete, connection, explained
 from bdl.spec.labels import DatasetName
 from bdl.spec.values import leaves
@@ -24,7 +32,9 @@ if TYPE_CHECKING:
     from bdl.spec import Benchmark
 
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Opens the experiment in the interface's view for trained models, not in that for language models."""
+"""Opens the experiment in the interface's view for trained models, not in that for language
+models.
+"""
 
 _CONTENT = "bdl.content"
 """Tag with the digest of a run that is complete."""
@@ -68,9 +78,19 @@ class _Content(NamedTuple):
 
     @property
     def digest(self) -> str:
-        files = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts]
+        files = [
+            (path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts
+        ]
         below = [split._asdict() for split in self.splits]
-        said = [self.identity, self.failed, self.params, self.measured, dict(self.tags), files, below]
+        said = [
+            self.identity,
+            self.failed,
+            self.params,
+            self.measured,
+            dict(self.tags),
+            files,
+            below,
+        ]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
@@ -85,28 +105,36 @@ def mirror(
     tags: Mapping[str, str],
     artifacts: Sequence[Path],
 ) -> list[str]:
-    """Write cells of a store to MLflow, each as one run of the benchmark's experiment; return the runs' identifiers.
+    """Write cells of a store to MLflow, each as one run of the benchmark's experiment.
 
-    A `variant`, which is not the protocol, has an experiment of its own. `artifact_root` is the folder of a new
-    experiment's artifacts; an experiment that exists keeps its own, but for one of a database beside the folder, whose
-    artifacts are where both are now. Tags and files (`artifacts`) go to every run. `InputError` if a cell has no rows,
-    a file is missing, or the database, server or folder cannot be used.
+    Return the runs' identifiers.
+
+    A `variant`, which is not the protocol, has an experiment of its own. `artifact_root` is the
+    folder of a new experiment's artifacts; an experiment that exists keeps its own, but for one of
+    a database beside the folder, whose artifacts are where both are now. Tags and files
+    (`artifacts`) go to every run. `InputError` if a cell has no rows, a file is missing, or the
+    database, server or folder cannot be used.
 
     Notes
     -----
-    A run of the same fingerprint that says the same, by the tag ``bdl.content``, stays. Another is replaced, since
-    MLflow's parameters never change and its series only grow: the new one is completed first, then the old one is
-    deleted (``mlflow gc`` purges it). A run of another fingerprint stays, as history. A run is FINISHED only when
-    complete and when a fit of it succeeded. The tag ``bdl.failures`` counts the reasons of failed fits.
+    A run of the same fingerprint that says the same, by the tag ``bdl.content``, stays. Another is
+    replaced, since MLflow's parameters never change and its series only grow: the new one is
+    completed first, then the old one is deleted (``mlflow gc`` purges it). A run of another
+    fingerprint stays, as history. A run is FINISHED only when complete and when a fit of it
+    succeeded. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
     contents = [_content(benchmark, store, cell, tags, artifacts) for cell in cells]
     for path in artifacts:
         if not path.is_file():
-            raise InputError(f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}")
+            raise InputError(
+                f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}"
+            )
     bring_along(tracking_uri, artifact_root)
     told = [part for part in (benchmark.profile, variant) if part not in ("paper", "")]
     name = f"{benchmark.name} ({', '.join(told)})" if told else benchmark.name
-    if there := complete(tracking_uri, name, _CONTENT, [(own.digest, own.status) for own in contents]):
+    if there := complete(
+        tracking_uri, name, _CONTENT, [(own.digest, own.status) for own in contents]
+    ):
         return there
     with connection(tracking_uri) as client, explained(tracking_uri):
         experiment = _experiment(client, name, artifact_root)
@@ -115,7 +143,11 @@ def mirror(
 
 
 def _content(
-    benchmark: "Benchmark", store: Store, cell: Cell, tags: Mapping[str, str], artifacts: Sequence[Path]
+    benchmark: "Benchmark",
+    store: Store,
+    cell: Cell,
+    tags: Mapping[str, str],
+    artifacts: Sequence[Path],
 ) -> _Content:
     fit_hash = store.fit_hash(cell.key)
     if fit_hash is None:
@@ -123,11 +155,20 @@ def _content(
     swept = {"bdl.point": cell.point.text} if cell.point else {}
     rows = store.rows("final", cell.key)
     reasons = Counter(row.reason for row in rows if row.status == "failed")
-    told = {"bdl.failures": "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())[:_LONGEST]}
+    told = {
+        "bdl.failures": "; ".join(
+            f"{count} x {reason}" for reason, count in reasons.most_common()
+        )[:_LONGEST]
+    }
     measured = measurements(rows, benchmark.metrics, store.readings(cell.key))
     about = described(cell, measured, len(rows), tags.get("bdl.protocol", ""))
     return _Content(
-        identity={"bdl.dataset": str(cell.dataset), "bdl.entry": cell.entry, **swept, "bdl.fit_hash": fit_hash},
+        identity={
+            "bdl.dataset": str(cell.dataset),
+            "bdl.entry": cell.entry,
+            **swept,
+            "bdl.fit_hash": fit_hash,
+        },
         failed=reasons.total() == len(rows) > 0,
         params=parameters(cell),
         measured=measured,
@@ -160,7 +201,10 @@ def parameters(cell: Cell) -> dict[str, str]:
         "preparation": benchmark.preparation.dump_on(dataset),
         "evaluation": benchmark.evaluation_of(cell.entry).model_dump(mode="json"),
     }
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves(settings)}
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in leaves(settings)
+    }
     return {mirrored(name): text[:_LONGEST] for name, text in texts.items()}
 
 
@@ -171,8 +215,12 @@ def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"cannot make {folder}: {error.strerror}; choose another --results") from None
-        identifier: str = client.create_experiment(name, artifact_location=folder.as_uri(), tags=_KIND)
+            raise InputError(
+                f"cannot make {folder}: {error.strerror}; choose another --results"
+            ) from None
+        identifier: str = client.create_experiment(
+            name, artifact_location=folder.as_uri(), tags=_KIND
+        )
         return identifier
     if found.lifecycle_stage != "active":
         raise InputError(
@@ -183,14 +231,21 @@ def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
 
 
 def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
-    """Write a run, then delete the runs that it replaces; one that says the same and is complete stays instead."""
-    found = client.search_runs([experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'")
+    """Write a run, then delete the runs that it replaces.
+
+    One that says the same and is complete stays instead.
+    """
+    found = client.search_runs(
+        [experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'"
+    )
     own = [run for run in found if content.identity.items() <= run.data.tags.items()]
     digest = content.digest
     for run in own:
         if (run.data.tags.get(_CONTENT), run.info.status) == (digest, content.status):
             return str(run.info.run_id)
-    run_id: str = client.create_run(experiment, tags=content.identity, run_name=content.name).info.run_id
+    run_id: str = client.create_run(
+        experiment, tags=content.identity, run_name=content.name
+    ).info.run_id
     try:
         _log(client, run_id, content, content.tags)
         client.log_inputs(run_id, [logged_dataset(content.dataset)])
@@ -198,7 +253,9 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
             client.log_artifact(run_id, str(path))
         for split in content.splits:
             tags = {_PARENT: run_id, "bdl.split": f"{split.number}"}
-            below = client.create_run(experiment, tags=tags, run_name=f"{content.name}/{split.number}").info.run_id
+            below = client.create_run(
+                experiment, tags=tags, run_name=f"{content.name}/{split.number}"
+            ).info.run_id
             _log(client, below, split, {})
             client.set_terminated(below, "FAILED" if split.failed else "FINISHED")
         client.set_tag(run_id, _CONTENT, digest)
@@ -214,7 +271,9 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     return run_id
 
 
-def _log(client: "MlflowClient", run_id: str, said: _Content | _Split, tags: Mapping[str, str]) -> None:
+def _log(
+    client: "MlflowClient", run_id: str, said: _Content | _Split, tags: Mapping[str, str]
+) -> None:
     """Log what a run says, in as few calls as MLflow allows."""
     from mlflow.entities import Metric, Param, RunTag
 

@@ -25,7 +25,12 @@ from bdl.reports.curves import curves
 from bdl.reports.distributions import boxes, truth_ranks
 from bdl.reports.figures import Shown, draw_figures
 from bdl.reports.layout import Section
-from bdl.reports.more_tables import bound_notes, elsewhere_sections, ensemble_sections, reference_sections
+from bdl.reports.more_tables import (
+    bound_notes,
+    elsewhere_sections,
+    ensemble_sections,
+    reference_sections,
+)
 from bdl.reports.paired import paired_differences
 from bdl.reports.render import SECTIONS, render
 from bdl.spec import Benchmark, Variant, differences
@@ -42,12 +47,16 @@ def compared(found: LoadedResults) -> list[TableCell]:
     Entries whose searches ended on a bound have a note that says so.
     """
     present = narrowed(found.benchmark, found.rows)
-    noted = present.model_copy(update={"notes": (*present.notes, *bound_notes(present, found.rows))})
+    noted = present.model_copy(
+        update={"notes": (*present.notes, *bound_notes(present, found.rows))}
+    )
     return compare(noted, found.rows, protocol=found.protocol)
 
 
 def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
-    """Narrow a benchmark to the data sets, the entries and the metrics that rows have; to all metrics if none has.
+    """Narrow a benchmark to the data sets, the entries and the metrics that rows have.
+
+    To all metrics if none has.
 
     A metric is had, too, where the rows say why it could not be computed.
     """
@@ -57,7 +66,9 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
         [name for name in benchmark.entries if name in present["entry"]],
     )
     metrics = tuple(
-        name for name in benchmark.metrics if name in rows and (rows[name].notna().any() or refusals(rows, name))
+        name
+        for name in benchmark.metrics
+        if name in rows and (rows[name].notna().any() or refusals(rows, name))
     )
     return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
 
@@ -73,10 +84,13 @@ class Published(NamedTuple):
 
 
 def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> Published:
-    """Write rows, posteriors, provenance, table and figures; but for the rows, only if one of them has changed.
+    """Write rows, posteriors, provenance, table and figures.
 
-    Figures that are no longer drawn are removed, unless the store has fits that were imported from published rows:
-    without their posteriors some figures cannot be drawn, and all that there are stay.
+    But for the rows, only if one of them has changed.
+
+    Figures that are no longer drawn are removed, unless the store has fits that were imported from
+    published rows: without their posteriors some figures cannot be drawn, and all that there are
+    stay.
     """
     place, benchmark = folder(results, made), made.benchmark
     cells = stored_cells(benchmark, store)
@@ -84,7 +98,9 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     origin = provenance(made, cells, store, wall_seconds)
     if benchmark.baseline or benchmark.claims:
         origin["overlap"] = overlaps(benchmark)
-    found = LoadedResults.of(place, made, benchmark, final_frame(cells, store), points_frame(cells, store))
+    found = LoadedResults.of(
+        place, made, benchmark, final_frame(cells, store), points_frame(cells, store)
+    )
     shown = compared(found)
     publish_info(sampled(cells), place)  # the table shows it
     texts = {
@@ -97,24 +113,41 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     travelling = stored_posteriors(cells, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    drawn = draw_figures(gathered(found, pictures(cells, store), shown), place / "figures", pdf=False)
+    drawn = draw_figures(
+        gathered(found, pictures(cells, store), shown), place / "figures", pdf=False
+    )
     if len(of_whole_sets(cells, store)) == len(cells):
         for path in (place / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in drawn and path.suffix in (".png", ".pdf"):
                 path.unlink()
     files = _for_people(place)
     origin["posteriors"] = write_posteriors(travelling, place)
-    write_provenance(origin | {"published": {"digest": digest, "files": [path.name for path in files]}}, place)
+    write_provenance(
+        origin | {"published": {"digest": digest, "files": [path.name for path in files]}}, place
+    )
     return Published(found, shown, files)
 
 
 def _digest(
-    origin: Mapping[str, Any], rows: Sequence[Path], texts: Mapping[Path, str], cells: Sequence[Cell], store: Store
+    origin: Mapping[str, Any],
+    rows: Sequence[Path],
+    texts: Mapping[Path, str],
+    cells: Sequence[Cell],
+    store: Store,
 ) -> str:
     """Digest (SHA-256, hex) what tables and figures are made of, and by which code."""
-    lasting = {name: value for name, value in origin.items() if name not in ("written", "command_wall_minutes")}
+    lasting = {
+        name: value
+        for name, value in origin.items()
+        if name not in ("written", "command_wall_minutes")
+    }
     kept = [artefact for cell in cells for *_, artefact in store.artefacts(cell.key)]
-    content = [lasting, [sha256(path.read_bytes()).hexdigest() for path in rows], [*texts.values()], kept]
+    content = [
+        lasting,
+        [sha256(path.read_bytes()).hexdigest() for path in rows],
+        [*texts.values()],
+        kept,
+    ]
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -123,7 +156,9 @@ def _as_before(digest: str, place: Path) -> bool:
     try:
         with ResultsFolder(place) as here:
             known = here.provenance
-            return known.get("published") == {"digest": digest, "files": files} and is_published(place, known)
+            return known.get("published") == {"digest": digest, "files": files} and is_published(
+                place, known
+            )
     except InputError:  # a damaged file, which is written anew
         return False
 
@@ -133,12 +168,16 @@ def _for_people(place: Path) -> list[Path]:
 
 
 def tables(
-    found: LoadedResults, format: str, metrics: Sequence[str] = (), cells: Sequence[TableCell] | None = None
+    found: LoadedResults,
+    format: str,
+    metrics: Sequence[str] = (),
+    cells: Sequence[TableCell] | None = None,
 ) -> RenderableType:
     """Render our numbers beside the printed ones (`cells`, as `compared` gives them), with what they are not as head.
 
-    Without a choice of metrics there are all, and below them sampled references, claims, members of an ensemble that
-    are as good, and what other papers print. `InputError` if there is no such metric, or as `render` says.
+    Without a choice of metrics there are all, and below them sampled references, claims, members
+    of an ensemble that are as good, and what other papers print. `InputError` if there is no such
+    metric, or as `render` says.
     """
     cells = compared(found) if cells is None else cells
     known = dict.fromkeys(str(cell.metric) for cell in cells)
@@ -157,7 +196,10 @@ def tables(
 
 
 def claimed(found: LoadedResults) -> list[Judged]:
-    """Judge claims by what has rows; none if that is not the protocol, or data are needed and not here."""
+    """Judge claims by what has rows.
+
+    None if that is not the protocol, or data are needed and not here.
+    """
     present = narrowed(found.benchmark, found.rows)
     if not (present.claims and found.protocol):
         return []
@@ -168,10 +210,12 @@ def claimed(found: LoadedResults) -> list[Judged]:
 
 
 def redraw(asked: Variant, results: Path) -> list[Path]:
-    """Draw the figures of an earlier run again, as PNG and PDF; those of posteriors only where its store has them.
+    """Draw the figures of an earlier run again, as PNG and PDF.
 
-    They are drawn into the folder of the run, or of one that would be narrowed to such a part. `InputError` if no fit
-    is finished, or as `load_results` says.
+    Those of posteriors only where its store has them.
+
+    They are drawn into the folder of the run, or of one that would be narrowed to such a part.
+    `InputError` if no fit is finished, or as `load_results` says.
     """
     shown = shown_again(load_results(asked, results), asked, results)
     return draw_figures(shown, folder(results, asked) / "figures")
@@ -180,7 +224,9 @@ def redraw(asked: Variant, results: Path) -> list[Path]:
 def shown_again(found: LoadedResults, asked: Variant, results: Path) -> Shown:
     """Gather what the figures of an earlier run show, once it is loaded; errors as in `redraw`."""
     if found.rows.empty:
-        raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: {asked.command('run', results)}")
+        raise InputError(
+            f"no fit of {found.benchmark.name} is finished; go on with: {asked.command('run', results)}"
+        )
     with mended(asked if found.place == folder(results, asked) else asked.whole, results):
         kept = stored_pictures(found, asked)
     return gathered(found, kept)
@@ -195,15 +241,35 @@ def stored_pictures(found: LoadedResults, asked: Variant) -> Mapping[str, Any]:
         return pictures(here.cells, here.store)
 
 
-def gathered(found: LoadedResults, kept: Mapping[str, Any], cells: Sequence[TableCell] | None = None) -> Shown:
-    """Gather what figures show of what has rows; `kept` and `cells` are as `pictures` and `compared` give them."""
+def gathered(
+    found: LoadedResults, kept: Mapping[str, Any], cells: Sequence[TableCell] | None = None
+) -> Shown:
+    """Gather what figures show of what has rows.
+
+    `kept` and `cells` are as `pictures` and `compared` give them.
+    """
     present = narrowed(found.benchmark, found.rows)
-    pairs = paired_differences(present, found.rows, recorded_overlaps(found.place, present) if present.baseline else {})
-    own = curves(present, found.points), boxes(present, found.rows), truth_ranks(present, found.rows)
-    return Shown(present, compared(found) if cells is None else cells, pairs, *own, **kept, remark=found.remark)
+    pairs = paired_differences(
+        present, found.rows, recorded_overlaps(found.place, present) if present.baseline else {}
+    )
+    own = (
+        curves(present, found.points),
+        boxes(present, found.rows),
+        truth_ranks(present, found.rows),
+    )
+    return Shown(
+        present,
+        compared(found) if cells is None else cells,
+        pairs,
+        *own,
+        **kept,
+        remark=found.remark,
+    )
 
 
-def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
+def mirror_run(
+    found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]
+) -> int:
     """Mirror what a run has left to MLflow; return the number of runs written.
 
     `InputError` if no cell has results, or as `bdl.publishing.mirror.mirror` says.
@@ -212,7 +278,9 @@ def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, arti
 
     made, cells = found.made, stored_cells(found.benchmark, store)
     if not cells:
-        raise InputError(f"no fit of {made.benchmark.name} is finished; go on with: {made.command('run', results)}")
+        raise InputError(
+            f"no fit of {made.benchmark.name} is finished; go on with: {made.command('run', results)}"
+        )
 
     origin = provenance(made, cells, store, 0.0)
     tags: Mapping[str, str] = {
@@ -226,18 +294,30 @@ def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, arti
     }
     own, root = made.benchmark, results / ARTIFACTS
     runs = mirror(
-        own, store, cells, variant=made.name, tracking_uri=uri, artifact_root=root, tags=tags, artifacts=artifacts
+        own,
+        store,
+        cells,
+        variant=made.name,
+        tracking_uri=uri,
+        artifact_root=root,
+        tags=tags,
+        artifacts=artifacts,
     )
     return len(runs)
 
 
 def log_again(asked: Variant, uri: str, results: Path) -> int:
-    """Mirror an earlier run to MLflow from its store, as what it was made with; errors as in `mirror_run`."""
+    """Mirror an earlier run to MLflow from its store, as what it was made with.
+
+    Errors as in `mirror_run`.
+    """
     place = folder(results, asked)
     with ResultsFolder(place, asked, latest=True) as here:
         if here.store is None:
             open_results(asked, results).close()  # says so if there is nothing at all
-            raise InputError(f"{place} has no store to export; one comes with: {asked.command('run', results)}")
+            raise InputError(
+                f"{place} has no store to export; one comes with: {asked.command('run', results)}"
+            )
         return mirror_run(load(here), here.store, uri, results, _for_people(place))
 
 

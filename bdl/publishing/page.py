@@ -28,11 +28,21 @@ from bdl.spec import Benchmark, Variant
 from bdl.spec.variant import listed
 from bdl.store import HYPER
 
-HIDDEN = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "posteriors", "overlap")
+HIDDEN = (
+    "spec",
+    "fit_hashes",
+    "score_hashes",
+    "fingerprints",
+    "published",
+    "posteriors",
+    "overlap",
+)
 """Parts of the provenance that are not for people."""
 
 SHADES = 96
-"""Colours of a figure within a page, which are told apart by eye no more than those of the file beside it."""
+"""Colours of a figure within a page, which are told apart by eye no more than those of the file
+beside it.
+"""
 WIDEST = 1600
 """Of such a figure, in dots."""
 
@@ -42,8 +52,8 @@ _ABOUT = re.compile(r"<!-- papers: (.*?) -->\n*")
 def write_page(asked: Variant, results: Path, target: Path | None = None) -> Path:
     """Write what is known of a run as one HTML file that needs nothing beside it, by default its ``report.html``.
 
-    Its figures are drawn for it; those of posteriors without a store are those of the folder. `InputError` as
-    `load_results` says; if no fit is finished; or if the file cannot be written.
+    Its figures are drawn for it; those of posteriors without a store are those of the folder.
+    `InputError` as `load_results` says; if no fit is finished; or if the file cannot be written.
     """
     found, place = load_results(asked, results), folder(results, asked)
     path = target or place / "report.html"
@@ -53,10 +63,14 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
         page = _page(_filled(found, seen, [Path(drawn), place]))
     try:
         if target is None:
-            place.mkdir(parents=True, exist_ok=True)  # that of a part of the whole may not be there
+            place.mkdir(
+                parents=True, exist_ok=True
+            )  # that of a part of the whole may not be there
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; choose another --output") from None
+        raise InputError(
+            f"cannot write {path}: {error.strerror}; choose another --output"
+        ) from None
     return path
 
 
@@ -72,21 +86,29 @@ def _filled(found: LoadedResults, seen: Shown, places: Sequence[Path]) -> dict[s
         "part": _part(seen.benchmark, found.rows),
         "remark": found.banner,
         "command": f"bdl-bench run {found.made.asked}",
-        "counts": Counter(cell.verdict for cell in cells if info(cell.metric).direction != "ratio"),
+        "counts": Counter(
+            cell.verdict for cell in cells if info(cell.metric).direction != "ratio"
+        ),
         "tables": sections(cells),
         "notes": below(cells),
         "claims": claim_sections(benchmark, claimed(found)),
         "ensembles": ensemble_sections(benchmark, found.rows),
         "elsewhere": elsewhere_sections(benchmark, cells),
         "paired": [tally(*compared), *paired_sections(*compared)] if pairs else [],
-        "pictures": {kind: [(path.stem, *_embedded(path)) for path in own] for kind, own in pictures.items()},
+        "pictures": {
+            kind: [(path.stem, *_embedded(path)) for path in own] for kind, own in pictures.items()
+        },
         "failures": failed,
         "hypers": _hypers(found.rows, benchmark.axes),
         "provenance": {
-            name: _told(value) for name, value in origin.items() if name not in HIDDEN and value not in (None, {}, [])
+            name: _told(value)
+            for name, value in origin.items()
+            if name not in HIDDEN and value not in (None, {}, [])
         },
         "errata": errata(paper.paper for paper in benchmark.papers),
-        "spec": yaml.safe_dump(benchmark.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110),
+        "spec": yaml.safe_dump(
+            benchmark.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110
+        ),
     }
 
 
@@ -98,10 +120,19 @@ def _page(values: Mapping[str, Any]) -> str:
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")  # tags within it are text
     loader = PackageLoader("bdl.publishing", "parts")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"verdict": _kind, "shown": shown, "html": lambda text: Markup(markdown.render(text))}
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {
+        "verdict": _kind,
+        "shown": shown,
+        "html": lambda text: Markup(markdown.render(text)),
+    }
     parts = files("bdl.publishing") / "parts"
-    own = {name: Markup((parts / f"page.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
+    own = {
+        name: Markup((parts / f"page.{name}").read_text(encoding="utf-8"))
+        for name in ("css", "js")
+    }
     return environment.get_template("page.html").render(**own, **values)
 
 
@@ -118,7 +149,9 @@ def _embedded(path: Path) -> tuple[int, str]:
     with Image.open(path) as image:
         picture, width = image.convert("RGB"), round(96 * image.width / image.info["dpi"][0])
     if picture.width > WIDEST:
-        picture = picture.resize((WIDEST, round(picture.height * WIDEST / picture.width)), Image.Resampling.LANCZOS)
+        picture = picture.resize(
+            (WIDEST, round(picture.height * WIDEST / picture.width)), Image.Resampling.LANCZOS
+        )
     stream = io.BytesIO()
     picture.quantize(SHADES).save(stream, "PNG", optimize=True)
     return width, data_uri(stream)
@@ -136,18 +169,29 @@ def _part(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
 
 
 def _pictures(places: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
-    """Group the figures of folders by what they show; of those with one name, take that of the first folder."""
+    """Group the figures of folders by what they show.
+
+    Of those with one name, take that of the first folder.
+    """
     groups: dict[str, list[Path]] = {}
-    found = {path.name: path for place in reversed(places) for path in (place / "figures").glob(f"{benchmark}-*.png")}
+    found = {
+        path.name: path
+        for place in reversed(places)
+        for path in (place / "figures").glob(f"{benchmark}-*.png")
+    }
     for _, path in sorted(found.items()):
         groups.setdefault(heading_of(path.stem.removeprefix(benchmark)), []).append(path)
     return {kind.heading: groups[kind.heading] for kind in KINDS if kind.heading in groups}
 
 
 def _failures(found: Sequence[Failure]) -> Section | None:
-    lines = [(own.cell, own.stage, listed({*own.splits}), f"{own.fits}", own.reason) for own in found]
+    lines = [
+        (own.cell, own.stage, listed({*own.splits}), f"{own.fits}", own.reason) for own in found
+    ]
     title = "Fits that failed, or of which a score could not be computed"
-    return Section.of(title, ["Cell", "Fit", "Splits", "Count", "Reason"], lines) if lines else None
+    return (
+        Section.of(title, ["Cell", "Fit", "Splits", "Count", "Reason"], lines) if lines else None
+    )
 
 
 def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
@@ -172,11 +216,17 @@ def _told(value: object) -> str:
 
 
 def errata(papers: Iterable[str]) -> str:
-    """Return the sections about papers, such as ``vifa2023``, as Markdown; a comment in each says which it is about."""
+    """Return the sections about papers, such as ``vifa2023``, as Markdown.
+
+    A comment in each says which it is about.
+    """
     # an installed package has the page among its own files, and a checkout among its documentation
     installed = files("bdl") / "errata.md"
     page = installed if installed.is_file() else Path(__file__).parents[2] / "docs" / "errata.md"
-    wanted, (_, *sections) = set(papers), re.split(r"(?m)^(?=## )", page.read_text(encoding="utf-8"))
+    wanted, (_, *sections) = (
+        set(papers),
+        re.split(r"(?m)^(?=## )", page.read_text(encoding="utf-8")),
+    )
     about = ((section, _ABOUT.search(section)) for section in sections)
     chosen = (section for section, found in about if found and wanted & set(found[1].split()))
     return "".join(_ABOUT.sub("", section) for section in chosen)

@@ -24,14 +24,26 @@ from bdl.spec import Benchmark, Variant
 from bdl.store import STAGES, Row, Stage
 from bdl.store.store import Store
 
-_PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
+_PACKAGES = (
+    "bdl-bench",
+    "torch",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "optuna",
+    "pydantic",
+    "mlflow",
+)
 
 
-def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds: float) -> dict[str, Any]:
+def provenance(
+    made: Variant, cells: Sequence[Cell], store: Store, wall_seconds: float
+) -> dict[str, Any]:
     """Describe where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
 
-    Fits that were imported from published rows are listed under ``taken_from``; machine, packages, commit and minutes
-    of work are those of the others.
+    Fits that were imported from published rows are listed under ``taken_from``; machine, packages,
+    commit and minutes of work are those of the others.
     """
     benchmark = made.benchmark
     rows = [row for cell in cells for row in store.rows("final", cell.key) if not row.imported]
@@ -78,7 +90,9 @@ def _imported_from(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
     for cell in cells:
         for row in store.rows("final", cell.key):
             if row.imported:
-                found.setdefault(json.dumps(row.details["origin"]), {}).setdefault(cell.label, []).append(row)
+                found.setdefault(json.dumps(row.details["origin"]), {}).setdefault(
+                    cell.label, []
+                ).append(row)
     return [
         {
             **json.loads(origin),
@@ -90,7 +104,11 @@ def _imported_from(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
 
 
 def _compiled(cell: Cell, store: Store) -> list[Stage]:
-    return [stage for stage in STAGES if any(row.details.get("compiled") for row in store.rows(stage, cell.key))]
+    return [
+        stage
+        for stage in STAGES
+        if any(row.details.get("compiled") for row in store.rows(stage, cell.key))
+    ]
 
 
 def _minutes(rows: Iterable[Row]) -> float:
@@ -98,7 +116,10 @@ def _minutes(rows: Iterable[Row]) -> float:
 
 
 def _score_hash(cell: Cell, store: Store) -> str | None:
-    """Return the hash of the scores of a cell's fits; None if there are none, or they were not computed alike."""
+    """Return the hash of the scores of a cell's fits.
+
+    None if there are none, or they were not computed alike.
+    """
     rows = [row for row in store.rows("final", cell.key) if row.status == "ok"]
     found = {tuple(row.codes.get(str(metric), "") for metric in computed(cell)) for row in rows}
     codes = found.pop() if len(found) == 1 else ()
@@ -114,9 +135,14 @@ def _linear_algebra() -> str:
 
 
 def _git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
-    """Name the commit of the package, marked if its files have changed since; None where git does not track it."""
+    """Name the commit of the package, marked if its files have changed since.
+
+    None where git does not track it.
+    """
     try:
-        git(package, "ls-files", "--error-unmatch", "__init__.py")  # which may be installed below another repository
+        git(
+            package, "ls-files", "--error-unmatch", "__init__.py"
+        )  # which may be installed below another repository
         changes = git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
         return git(package, "rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.SubprocessError):
@@ -124,14 +150,22 @@ def _git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
 
 
 def git(folder: Path, *words: str) -> str:
-    """Ask git about the repository of a folder; raise `OSError` or `subprocess.SubprocessError` if it does not tell."""
+    """Ask git about the repository of a folder.
+
+    Raise `OSError` or `subprocess.SubprocessError` if it does not tell.
+    """
     call = ["git", "--no-optional-locks", "-C", str(folder), *words]
-    done = subprocess.run(call, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True)
+    done = subprocess.run(
+        call, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
+    )
     return done.stdout.strip()
 
 
 def _installed_commit(version: str) -> str | None:
-    """Read the commit from the version that an installation has; None for a release, which the version names."""
+    """Read the commit from the version that an installation has.
+
+    None for a release, which the version names.
+    """
     found = re.search(r"\+g([0-9a-f]+)(\.d\d+)?$", version)
     return found and found[1] + ("+changes" if found[2] else "")
 
@@ -141,14 +175,17 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 def overlaps(benchmark: Benchmark) -> dict[str, float]:
     """Return n_test / n_train of the first split of each data set whose splits share training rows.
 
-    It is the largest at the points of a sweep. Replicates of one split, and single splits, are not there. `InputError`
-    if data cannot be had.
+    It is the largest at the points of a sweep. Replicates of one split, and single splits, are not
+    there. `InputError` if data cannot be had.
     """
     if benchmark.preparation.repeats:
         return {}
@@ -163,9 +200,16 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
 
 
 def recorded_overlaps(place: Path, benchmark: Benchmark) -> dict[str, float]:
-    """Return what `overlaps` does, as the provenance of published rows has it; from the data where it has not."""
+    """Return what `overlaps` does, as the provenance of published rows has it.
+
+    From the data where it has not.
+    """
     with ResultsFolder(place) as here:
         known: dict[str, float] | None = here.provenance.get("overlap")
         cells = here.provenance.get("fit_hashes", {})
     covered = {label.partition("/")[0] for label in cells}
-    return overlaps(benchmark) if known is None or not {*map(str, benchmark.datasets)} <= covered else known
+    return (
+        overlaps(benchmark)
+        if known is None or not {*map(str, benchmark.datasets)} <= covered
+        else known
+    )

@@ -53,11 +53,18 @@ class Told(NamedTuple):
         if format == "json":
             return json.dumps(self.content, indent=2, ensure_ascii=False, default=float) + "\n"
         if format == "markdown":
-            return "\n".join([*(f"{markdown(line)}\n" for line in self.lines), *map(markdown_table, self.sections)])
+            return "\n".join(
+                [
+                    *(f"{markdown(line)}\n" for line in self.lines),
+                    *map(markdown_table, self.sections),
+                ]
+            )
         if format != "text":
             raise unknown("format", format, RENDERINGS)
         return Group(
-            *map(Text, self.lines), Text(), *(Padding(rich_table(each), (0, 0, 1, 0)) for each in self.sections)
+            *map(Text, self.lines),
+            Text(),
+            *(Padding(rich_table(each), (0, 0, 1, 0)) for each in self.sections),
         )
 
 
@@ -77,36 +84,56 @@ class Run(NamedTuple):
 
 
 def read_run(given: str, results: Path) -> Run:
-    """Read a run from its folder, given by its path or by that below `results`; `InputError` if none, or if damaged."""
+    """Read a run from its folder, given by its path or by that below `results`.
+
+    `InputError` if none, or if damaged.
+    """
     for place in (Path(given), results / given):
         with ResultsFolder(place) as here:
             if here.has_rows:
                 if not (here.published or here.spec):
-                    raise InputError(f"{place} does not say what it was made with; finish the run first")
+                    raise InputError(
+                        f"{place} does not say what it was made with; finish the run first"
+                    )
                 return Run(place, here.finals, here.spec.benchmark if here.spec else None)
-    raise InputError(f"no results in {given} or {results / given}: give a folder of a run or of published rows")
+    raise InputError(
+        f"no results in {given} or {results / given}: give a folder of a run or of published rows"
+    )
 
 
-def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> Told:
+def compare_runs(
+    first: Run, second: Run, datasets: Sequence[str] = (), methods: Sequence[str] = ()
+) -> Told:
     """List the scores, hyper-parameters and fields in which two runs, or a part of both, differ.
 
-    `InputError` if they have no score or no axis in common, or neither has such a data set or method.
+    `InputError` if they have no score or no axis in common, or neither has such a data set or
+    method.
     """
     for column, kind, wanted in (("dataset", "dataset", datasets), ("entry", "method", methods)):
         names = keep(kind, wanted, dict.fromkeys((*first.rows[column], *second.rows[column])))
-        first, second = (run._replace(rows=run.rows[run.rows[column].isin(names)]) for run in (first, second))
+        first, second = (
+            run._replace(rows=run.rows[run.rows[column].isin(names)]) for run in (first, second)
+        )
     metrics = [name for name in first.metrics if name in second.metrics]
     axes = axes_of(first.rows)
     if not metrics or axes != axes_of(second.rows):
         what = "the same sweep" if metrics else "a score in common"
-        raise InputError(f"{first.place} and {second.place} do not have {what}: there is nothing to pair")
+        raise InputError(
+            f"{first.place} and {second.place} do not have {what}: there is nothing to pair"
+        )
     known = second.benchmark or first.benchmark
-    if known is None and second.place.name in dict(list_benchmarks()):  # that which the folder is called by
+    if known is None and second.place.name in dict(
+        list_benchmarks()
+    ):  # that which the folder is called by
         known = narrowed(load_benchmark(second.place.name), second.rows)
     shared, lines = _shared(known)
     found = changes(first.rows, second.rows, metrics, axes, shared)
     hypers = moved(first.rows, second.rows, axes)
-    fields = differences(first.benchmark, second.benchmark) if first.benchmark and second.benchmark else None
+    fields = (
+        differences(first.benchmark, second.benchmark)
+        if first.benchmark and second.benchmark
+        else None
+    )
     both = [change for change in found if not change.only]
     other = [change for change in both if not change.same]
     lines = [
@@ -116,13 +143,18 @@ def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods:
         *lines,
         *_spec_lines(fields),
     ]
-    sections = [*change_sections(other, "mean difference"), *([moved_section(hypers)] if hypers else [])]
+    sections = [
+        *change_sections(other, "mean difference"),
+        *([moved_section(hypers)] if hypers else []),
+    ]
     content = {
         "first": str(first.place),
         "second": str(second.place),
         "scores": [_by_method(change.record) for change in found],
         "hyper": [_by_method(each._asdict()) for each in hypers],
-        "spec": None if fields is None else {path: list(values) for path, values in fields.items()},
+        "spec": None
+        if fields is None
+        else {path: list(values) for path, values in fields.items()},
     }
     return Told(lines, sections, content)
 
@@ -135,7 +167,9 @@ def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, l
     benchmark = narrowed(found.benchmark, found.rows)
     against = baseline or benchmark.baseline
     if against is None:
-        raise InputError(f"{benchmark.name} names no baseline: give --baseline METHOD, or a second folder of results")
+        raise InputError(
+            f"{benchmark.name} names no baseline: give --baseline METHOD, or a second folder of results"
+        )
     if against not in benchmark.entries:
         raise unknown("method", against, benchmark.entries)
     benchmark = benchmark.model_copy(update={"baseline": against})
@@ -143,17 +177,31 @@ def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, l
     pairs = paired_differences(benchmark, found.rows, shared)
     lines = [found.remark, *lines] if found.remark else lines
     cells, ranked = compared(found), list[Ranks]()
-    scored = [name for name in dict.fromkeys(cell.metric for cell in cells) if info(name).direction in DIRECTED]
+    scored = [
+        name
+        for name in dict.fromkeys(cell.metric for cell in cells)
+        if info(name).direction in DIRECTED
+    ]
     try:
         ranked = [each for name in scored if (each := ranks(cells, name))]
     except InputError as error:  # without the library, which says what to install
         lines.append(str(error))
-    sections = [tally(benchmark, pairs), *paired_sections(benchmark, pairs), *map(rank_section, ranked)]
+    sections = [
+        tally(benchmark, pairs),
+        *paired_sections(benchmark, pairs),
+        *map(rank_section, ranked),
+    ]
     content = {
         "benchmark": benchmark.name,
         "baseline": against,
-        "paired": [_by_method(each._asdict() | {"point": {**each.point}, "verdict": each.verdict}) for each in pairs],
-        "ranks": [{"metric": each.metric, "places": each.places, "p": each.p, "means": each.means} for each in ranked],
+        "paired": [
+            _by_method(each._asdict() | {"point": {**each.point}, "verdict": each.verdict})
+            for each in pairs
+        ],
+        "ranks": [
+            {"metric": each.metric, "places": each.places, "p": each.p, "means": each.means}
+            for each in ranked
+        ],
     }
     return Told(lines, sections if pairs else sections[1:], content), ranked
 

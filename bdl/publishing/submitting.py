@@ -14,7 +14,17 @@ from bdl.archive.loading import open_results
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed, evaluation
 from bdl.plan import Cell, data_checksum, fit_hash, fit_versions
-from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, BundledRun, encode, member, write
+from bdl.publishing.bundle import (
+    RUN,
+    RUNTIME,
+    Bundle,
+    BundledCell,
+    BundledRow,
+    BundledRun,
+    encode,
+    member,
+    write,
+)
 from bdl.publishing.foreign import part, readable
 from bdl.publishing.provenance import git, provenance
 from bdl.publishing.verifying import is_predicted, predicted, recomputed
@@ -31,21 +41,25 @@ _FOLDERS = re.compile(r"(?<![\w./\\])(?:file://)?(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\
 def submit(asked: Variant, results: Path, output: Path) -> int:
     """Make a bundle of a finished run, and count its fits.
 
-    Scores of predictions are computed from what the bundle has, so that they follow from it to the last digit; they are
-    those of the run but for the rounding of float32. All others are those of the run. `InputError` if the run is not
-    finished, has published rows alone or components that others cannot check, if spec, data or code have changed since,
-    or the file cannot be written.
+    Scores of predictions are computed from what the bundle has, so that they follow from it to the
+    last digit; they are those of the run but for the rounding of float32. All others are those of
+    the run. `InputError` if the run is not finished, has published rows alone or components that
+    others cannot check, if spec, data or code have changed since, or the file cannot be written.
     """
     with mended(asked, results), open_results(asked, results, latest=True) as here:
         made = public(here.made.dump())
         readable(made)
         again = asked.command("run", results)
         if here.store is None:
-            raise InputError(f"{here.place} has published rows alone, without posteriors; they come with: {again}")
+            raise InputError(
+                f"{here.place} has published rows alone, without posteriors; they come with: {again}"
+            )
         cells = part(here.made)
         for cell in cells:
             if lacking := sorted(set(cell.splits) - set(here.store.splits(cell.key))):
-                raise InputError(f"{cell.label} has no fit of split {lacking[0]} yet; go on with: {again}")
+                raise InputError(
+                    f"{cell.label} has no fit of split {lacking[0]} yet; go on with: {again}"
+                )
         write(output, _members(here, here.store, made, cells, again))
     return sum(len(cell.splits) for cell in cells)
 
@@ -60,26 +74,41 @@ def _members(
             if row.split not in cell.splits:
                 continue
             kept = codes(cell, row.metrics)
-            values = {name: value for name, value in row.metrics.items() if name in kept or name == RUNTIME}
+            values = {
+                name: value
+                for name, value in row.metrics.items()
+                if name in kept or name == RUNTIME
+            }
             if is_predicted(cell, row.status):
                 posterior, buffers, _ = here.posterior(cell, row.split)
                 given = predicted(evaluation(cell, row.split, posterior, buffers, row.hyper))
                 values |= recomputed(cell, row.split, given, row.hyper)[0]
                 yield member(place, row.split), encode(given)
-            if lacking := [metric for metric in computed(cell) if row.status == "ok" and str(metric) not in values]:
-                raise InputError(f"{cell.label}, split {row.split} has no {lacking[0]} yet; go on with: {again}")
+            if lacking := [
+                metric
+                for metric in computed(cell)
+                if row.status == "ok" and str(metric) not in values
+            ]:
+                raise InputError(
+                    f"{cell.label}, split {row.split} has no {lacking[0]} yet; go on with: {again}"
+                )
             reason = row.problem and _anonymous(row.problem)
             own = {name: getattr(row, name) for name in ("split", "status", "hyper", "seconds")}
             rows.append(BundledRow(**own, reason=reason, scores=values))
         dataset, entry, point = cell.key
         identity: dict[str, Any] = {"fit_hash": fit_hash(cell), "versions": fit_versions(cell)}
         identity["data"] = data_checksum(cell)
-        bundled.append(BundledCell(dataset=dataset, entry=entry, point=point, rows=tuple(rows), **identity))
+        bundled.append(
+            BundledCell(dataset=dataset, entry=entry, point=point, rows=tuple(rows), **identity)
+        )
     origin = provenance(here.made, cells, store, 0.0)
     environment = {name: origin[name] for name in _ENVIRONMENT}
     run = BundledRun(made=made, environment=environment, cells=tuple(bundled))
     # mappings in their order: that of entries and of a search matters
-    yield RUN, json.dumps(run.model_dump(mode="json"), separators=(",", ":"), allow_nan=False).encode()
+    yield (
+        RUN,
+        json.dumps(run.model_dump(mode="json"), separators=(",", ":"), allow_nan=False).encode(),
+    )
 
 
 def _anonymous(text: str) -> str:
@@ -106,18 +135,23 @@ class Registered(NamedTuple):
     """What the history says of a bundle."""
 
     commit: str | None
-    """The last commit without the bundle that brought a file with its spec; None without the mark."""
+    """The last commit without the bundle that brought a file with its spec; None without the
+    mark.
+    """
     why: str
     """Why it has no mark; empty if it has."""
 
 
 def registered(path: Path) -> Registered:
-    """Look for the spec of a bundle in the commits before the one that adds it; `InputError` if it is no bundle.
+    """Look for the spec of a bundle in the commits before the one that adds it.
 
-    A file ``<name of the benchmark>.yaml``, in any folder of the bundle's repository, has to say what the bundle was
-    made with: the same settings in the same order, in which searches draw, under the bundle's profile and with defaults
-    filled in, titles, notes and claims aside. Of parts from outside of this package, which are not imported, the
-    settings that the file has are compared. A bundle that is not committed yet counts as added after the last commit.
+    `InputError` if it is no bundle.
+
+    A file ``<name of the benchmark>.yaml``, in any folder of the bundle's repository, has to say
+    what the bundle was made with: the same settings in the same order, in which searches draw,
+    under the bundle's profile and with defaults filled in, titles, notes and claims aside. Of
+    parts from outside of this package, which are not imported, the settings that the file has are
+    compared. A bundle that is not committed yet counts as added after the last commit.
     """
     with Bundle(path) as bundle:
         made = bundle.run().made
@@ -125,7 +159,9 @@ def registered(path: Path) -> Registered:
     try:
         if git(folder, "rev-parse", "--is-shallow-repository") == "true":
             return Registered(None, "this clone is shallow: git fetch --unshallow")
-        added = git(folder, "log", "--topo-order", "--diff-filter=A", "--format=%H", "--", path.name).split()
+        added = git(
+            folder, "log", "--topo-order", "--diff-filter=A", "--format=%H", "--", path.name
+        ).split()
         before = f"{added[-1]}^@" if added else "HEAD"
         if git(folder, "rev-parse", before):  # nothing comes before the first commit
             for commit, text in _versions(folder, before, name):
@@ -156,7 +192,11 @@ def _says(text: str, made: Mapping[str, Any]) -> bool:
         (own, foreign), (theirs, _) = _read(content, profile), readable(made)
         alike = own.benchmark.model_dump_json() == theirs.benchmark.model_dump_json()
         return alike and all(
-            _holds(made["spec"]["entries"][name], own.benchmark.entries[name].dump(), content["entries"][name])
+            _holds(
+                made["spec"]["entries"][name],
+                own.benchmark.entries[name].dump(),
+                content["entries"][name],
+            )
             for name in foreign
         )
     except (InputError, LookupError, TypeError, AttributeError):  # whatever the file is
@@ -164,11 +204,16 @@ def _says(text: str, made: Mapping[str, Any]) -> bool:
 
 
 def _read(content: Mapping[str, Any], profile: str) -> tuple[Variant, frozenset[str]]:
-    return readable({"spec": {**content, "profile": profile}, "overrides": {}, "narrowed_to": None})
+    return readable(
+        {"spec": {**content, "profile": profile}, "overrides": {}, "narrowed_to": None}
+    )
 
 
 def _holds(whole: Mapping[str, Any], read: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Return whether an entry has the settings that a file gives its parts; what it is scored by has been compared."""
+    """Return whether an entry has the settings that a file gives its parts.
+
+    What it is scored by has been compared.
+    """
     parts = {**read, **{name: given[name] for name in _PARTS if name in given}}
     return whole["by_dataset"] == given.get("by_dataset", {}) and all(
         _within(parts[name], whole[name]) for name in _PARTS

@@ -34,8 +34,8 @@ _PATIENCE = 10
 def connection(tracking_uri: str) -> Iterator["MlflowClient"]:
     """Connect to MLflow; until the block ends, logging below warnings is off in this process.
 
-    A database is made if its folder exists, which takes some seconds. `InputError` if it, or the server, cannot be
-    used.
+    A database is made if its folder exists, which takes some seconds. `InputError` if it, or the
+    server, cannot be used.
     """
     path = database(tracking_uri)
     if path is not None:
@@ -63,7 +63,9 @@ def _alone(path: Path | None) -> Iterator[None]:
     try:
         lock = FileLock(path.with_suffix(".lock")).acquire()
     except OSError as error:
-        raise InputError(f"cannot write to {path.parent}: {error.strerror}; choose another tracking URI") from None
+        raise InputError(
+            f"cannot write to {path.parent}: {error.strerror}; choose another tracking URI"
+        ) from None
     with lock:
         if not (path.exists() and path.stat().st_size):
             _create(path)
@@ -83,8 +85,9 @@ def _create(path: Path) -> None:
 def address_of(tracking_uri: str) -> Iterator[str]:
     """Write the URI as MLflow takes it, until the block ends.
 
-    Versions of SQLAlchemy differ on whether ``%`` quotes in the path of a database, and MLflow makes the folder that
-    the quoted path names. A path with characters that a URI would quote is therefore given by a link to it.
+    Versions of SQLAlchemy differ on whether ``%`` quotes in the path of a database, and MLflow
+    makes the folder that the quoted path names. A path with characters that a URI would quote is
+    therefore given by a link to it.
     """
     path = database(tracking_uri)
     if path is None or quote(str(path)) == str(path):
@@ -99,10 +102,15 @@ def address_of(tracking_uri: str) -> Iterator[str]:
 def bring_along(tracking_uri: str, artifact_root: Path) -> None:
     """Let the experiments of a database beside `artifact_root` have their files there, if both were moved or copied.
 
-    Nothing is done for a server, nor for a database that is elsewhere or not there; `InputError` if it cannot be used.
+    Nothing is done for a server, nor for a database that is elsewhere or not there; `InputError`
+    if it cannot be used.
     """
     path = database(tracking_uri)
-    if path is None or not path.is_file() or path.parent.resolve() != artifact_root.parent.resolve():
+    if (
+        path is None
+        or not path.is_file()
+        or path.parent.resolve() != artifact_root.parent.resolve()
+    ):
         return
     with _writing(path) as db:
         made = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone()
@@ -110,7 +118,10 @@ def bring_along(tracking_uri: str, artifact_root: Path) -> None:
         for identifier, name, before in db.execute(query).fetchall() if made else ():
             now = (artifact_root / name).resolve().as_uri()
             if before != now and before.endswith(f"/{quote(artifact_root.name)}/{quote(name)}"):
-                db.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (now, identifier))
+                db.execute(
+                    "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?",
+                    (now, identifier),
+                )
                 db.execute(
                     "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) "
                     "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
@@ -118,11 +129,13 @@ def bring_along(tracking_uri: str, artifact_root: Path) -> None:
                 )
 
 
-def complete(tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tuple[str, str]]) -> list[str] | None:
+def complete(
+    tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tuple[str, str]]
+) -> list[str] | None:
     """Find runs of an experiment that a database has already, without MLflow, which takes seconds.
 
-    `wanted` has the value of a tag and the status of each run. Returned are their identifiers; None if one is not
-    there, or that cannot be known.
+    `wanted` has the value of a tag and the status of each run. Returned are their identifiers;
+    None if one is not there, or that cannot be known.
     """
     path = database(tracking_uri)
     if path is None or not path.is_file():
@@ -134,7 +147,9 @@ def complete(tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tupl
     )
     try:
         with closing(sqlite3.connect(path)) as db:
-            found = {(value, status): run for value, status, run in db.execute(query, (tag, experiment))}
+            found = {
+                (value, status): run for value, status, run in db.execute(query, (tag, experiment))
+            }
     except sqlite3.Error:
         return None
     return [found[own] for own in wanted] if found.keys() >= {*wanted} else None
@@ -143,7 +158,8 @@ def complete(tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tupl
 def _client(tracking_uri: str) -> "MlflowClient":
     """Connect, and let MLflow set up a database: it keeps the folder of files beside it, by a quoted URI.
 
-    MLflow would write the working directory into a statement of SQL, where an apostrophe or a colon ends it.
+    MLflow would write the working directory into a statement of SQL, where an apostrophe or a
+    colon ends it.
     """
     from mlflow import MlflowClient
 
@@ -169,8 +185,12 @@ def explained(tracking_uri: str) -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError, CommandError, sqlite3.Error) as error:
         reason = shorten(str(error), 200, placeholder=" ...")
-        if getattr(error, "error_code", "") == "INVALID_PARAMETER_VALUE":  # nothing is wrong with the database
-            raise InputError(f"MLflow refuses what is to be written to {tracking_uri}: {reason}") from None
+        if (
+            getattr(error, "error_code", "") == "INVALID_PARAMETER_VALUE"
+        ):  # nothing is wrong with the database
+            raise InputError(
+                f"MLflow refuses what is to be written to {tracking_uri}: {reason}"
+            ) from None
         raise InputError(
             f"MLflow cannot use {tracking_uri} ({reason}); mend or remove it, or choose another tracking URI, and "
             "mirror again with: bdl-bench log NAME"
@@ -178,7 +198,10 @@ def explained(tracking_uri: str) -> Iterator[None]:
 
 
 def database(tracking_uri: str) -> Path | None:
-    """Return the file of an SQLite tracking URI, unquoted; None for a server; `InputError` if the URI is neither."""
+    """Return the file of an SQLite tracking URI, unquoted; None for a server.
+
+    `InputError` if the URI is neither.
+    """
     if tracking_uri.startswith(("http://", "https://")):
         return None
     path = tracking_uri.removeprefix("sqlite:///")
@@ -200,7 +223,9 @@ def check_uri(tracking_uri: str, results: Path) -> None:
     elif path.exists():
         _check_writable(path)
     elif path.parent.resolve() != results.resolve() and not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write a database to {path.parent}; make that folder or choose another tracking URI")
+        raise InputError(
+            f"cannot write a database to {path.parent}; make that folder or choose another tracking URI"
+        )
 
 
 def _check_answers(address: str) -> None:
@@ -219,14 +244,19 @@ def _check_answers(address: str) -> None:
 def _check_writable(path: Path) -> None:
     """Take SQLite's write lock for a moment: MLflow makes missing folders and retries all else for a minute."""
     if not path.parent.is_dir():
-        raise InputError(f"no folder {path.parent} for the MLflow database; make it or choose another tracking URI")
+        raise InputError(
+            f"no folder {path.parent} for the MLflow database; make it or choose another tracking URI"
+        )
     with _writing(path) as db:
         db.execute("ROLLBACK")  # committed, it would leave a database without tables
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """Write to a database file in one transaction, at once or not at all; an error is told in one line."""
+    """Write to a database file in one transaction, at once or not at all.
+
+    An error is told in one line.
+    """
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as db, db:
             db.execute("BEGIN IMMEDIATE")

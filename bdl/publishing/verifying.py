@@ -22,7 +22,16 @@ from bdl.metrics.targets import Examples, answer
 from bdl.plan import Cell, data_checksum, fit_hash
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Outputs, is_predictive
-from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, Given, decode, member
+from bdl.publishing.bundle import (
+    RUN,
+    RUNTIME,
+    Bundle,
+    BundledCell,
+    BundledRow,
+    Given,
+    decode,
+    member,
+)
 from bdl.publishing.foreign import part, readable
 from bdl.search import Setting
 from bdl.spec import Entry
@@ -31,7 +40,9 @@ from bdl.spec.labels import MetricName
 T = TypeVar("T")
 
 _DIGITS, _SMALL = 1e-10, 1e-12
-"""Relative and absolute difference of equal scores: processors round the same sums differently, some 1e-15 a term."""
+"""Relative and absolute difference of equal scores: processors round the same sums differently,
+some 1e-15 a term.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +58,9 @@ class _Handed(Evaluation):
         known: Any = Outputs(self.mean, _numbers(self.tested))
         return replace(self, posterior=known, predicted=None)
 
-    def outputs(self, examples: Examples, draws: Draws, posterior: Posterior | None = None) -> Tensor:
+    def outputs(
+        self, examples: Examples, draws: Draws, posterior: Posterior | None = None
+    ) -> Tensor:
         """Return the outputs that there are; others cannot be drawn."""
         if draws.step:
             raise InputError("this score draws samples of its own")
@@ -57,12 +70,14 @@ class _Handed(Evaluation):
 def predicted(evaluated: Evaluation) -> Given:
     """Return all that the predictive scores of a fit are made of, with the numbers of the test rows.
 
-    Outputs of a model are as it computes them, float32 in its own units, which restores them to the last bit; what
-    predicts by itself answers in float64.
+    Outputs of a model are as it computes them, float32 in its own units, which restores them to
+    the last bit; what predicts by itself answers in float64.
     """
     rows, problem = evaluated.tested, evaluated.model
     if is_predictive(evaluated.posterior):
-        return Given(answer(problem, evaluated.posterior, rows)._replace(rows=_numbers(rows)), None)
+        return Given(
+            answer(problem, evaluated.posterior, rows)._replace(rows=_numbers(rows)), None
+        )
     units = rows._replace(y_unit=1.0, y_origin=0.0)
     samples, mean = (
         evaluated.at(where).outputs(units, Draws(evaluated.samples, evaluated.key)).float()
@@ -76,11 +91,13 @@ def is_predicted(cell: Cell, status: str) -> bool:
     return status == "ok" and any(metric.info.kind == "predictive" for metric in computed(cell))
 
 
-def recomputed(cell: Cell, split: int, given: Given, hyper: Setting) -> tuple[dict[str, float | None], set[MetricName]]:
+def recomputed(
+    cell: Cell, split: int, given: Given, hyper: Setting
+) -> tuple[dict[str, float | None], set[MetricName]]:
     """Compute every score that predictions give, with our data; `hyper` is in original units.
 
-    Returned are the values by metric, None for one that is not finite; and the metrics that need more of a fit.
-    `InputError` if the predictions are of other rows, or none of this cell.
+    Returned are the values by metric, None for one that is not finite; and the metrics that need
+    more of a fit. `InputError` if the predictions are of other rows, or none of this cell.
     """
     tested = cell.rows(split).test
     if given.samples.rows.tolist() != tested.tolist():
@@ -96,8 +113,14 @@ def recomputed(cell: Cell, split: int, given: Given, hyper: Setting) -> tuple[di
         raise InputError(f"its hyper-parameters lack {error}") from None
     metrics = computed(cell)
     found = scores(handed, [metric for metric in metrics if metric.info.kind == "predictive"])
-    others = {metric for metric in metrics if metric.info.kind != "predictive" or str(metric) in found.refused}
-    return {name: value for name, value in found.stored.items() if name not in found.refused}, others
+    others = {
+        metric
+        for metric in metrics
+        if metric.info.kind != "predictive" or str(metric) in found.refused
+    }
+    return {
+        name: value for name, value in found.stored.items() if name not in found.refused
+    }, others
 
 
 def _numbers(rows: Examples) -> Tensor:
@@ -119,14 +142,18 @@ class Verified(NamedTuple):
     reported: tuple[str, ...]
     """Scores that are taken on trust."""
     foreign: bool
-    """Whether method, model or prior are from outside of this package; the identity of the fits is not checked then."""
+    """Whether method, model or prior are from outside of this package; the identity of the fits
+    is not checked then.
+    """
 
 
 def verify(path: Path) -> list[Verified]:
-    """Check a bundle, and say what of it was checked; nothing that it names is imported, but for parts of this package.
+    """Check a bundle, and say what of it was checked.
 
-    `InputError` if it is none, or anything in it does not follow from its predictions, its spec and our data; with the
-    data set, the method and the split.
+    Nothing that it names is imported, but for parts of this package.
+
+    `InputError` if it is none, or anything in it does not follow from its predictions, its spec
+    and our data; with the data set, the method and the split.
     """
     with Bundle(path) as bundle, _named(str(path)):
         run = bundle.run()
@@ -135,7 +162,9 @@ def verify(path: Path) -> list[Verified]:
         keys = [(own.dataset, own.entry, own.point) for own in run.cells]
         _check_list(keys, [cell.key for cell in cells], lambda key: f"{key[0]}/{key[1]}")
         pairs = list(zip(cells, run.cells, strict=True))
-        found = [_verified(bundle, place, cell, own, foreign) for place, (cell, own) in enumerate(pairs)]
+        found = [
+            _verified(bundle, place, cell, own, foreign) for place, (cell, own) in enumerate(pairs)
+        ]
         files = [
             member(place, row.split)
             for place, (cell, own) in enumerate(pairs)
@@ -152,33 +181,50 @@ def _check_list(given: Sequence[T], expected: Sequence[T], name: Callable[[T], s
     there, wanted = Counter(given), Counter(expected)
     for item in (*wanted, *there):
         if there[item] != wanted[item]:
-            why = "is missing" if not there[item] else "comes twice" if wanted[item] else "is not in the spec"
+            why = (
+                "is missing"
+                if not there[item]
+                else "comes twice"
+                if wanted[item]
+                else "is not in the spec"
+            )
             raise InputError(f"{name(item)} {why}")
     if list(given) != list(expected):
         raise InputError(f"{name(given[0])} and what follows are not in the order of the spec")
 
 
-def _verified(bundle: Bundle, place: int, cell: Cell, own: BundledCell, foreign: Container[str]) -> Verified:
+def _verified(
+    bundle: Bundle, place: int, cell: Cell, own: BundledCell, foreign: Container[str]
+) -> Verified:
     with _named(cell.label):
         if own.data != (ours := data_checksum(cell)):
             raise InputError(f"its data are not ours: checksum {short(own.data)}, ours {ours}")
         if cell.entry not in foreign and own.fit_hash != fit_hash(cell, own.versions):
-            raise InputError("its fits are not of the spec of the bundle: the hash that identifies them is another")
+            raise InputError(
+                "its fits are not of the spec of the bundle: the hash that identifies them is another"
+            )
         _check_list([row.split for row in own.rows], cell.splits, lambda split: f"split {split}")
     follow, trusted = set[str](), set[str]()
     for row in own.rows:
         with _named(f"{cell.label}, split {row.split}"):
             found = _check_row(bundle, cell, row, member(place, row.split))
         follow |= found
-        trusted |= {name for name, value in row.scores.items() if value is not None and name not in found}
+        trusted |= {
+            name for name, value in row.scores.items() if value is not None and name not in found
+        }
     failed = sum(row.status == "failed" for row in own.rows)
     names = dict.fromkeys(name for row in own.rows for name in row.scores)
-    scores, reported = (tuple(name for name in names if name in kind) for kind in (follow - trusted, trusted))
+    scores, reported = (
+        tuple(name for name in names if name in kind) for kind in (follow - trusted, trusted)
+    )
     return Verified(cell.label, len(own.rows), failed, scores, reported, cell.entry in foreign)
 
 
 def _check_row(bundle: Bundle, cell: Cell, row: BundledRow, name: str) -> set[str]:
-    """Return the scores of a row that follow from its predictions; refuse it if another one should."""
+    """Return the scores of a row that follow from its predictions.
+
+    Refuse it if another one should.
+    """
     if row.status == "failed":
         if row.scores:
             raise InputError("it failed, and has scores")
@@ -193,8 +239,12 @@ def _check_row(bundle: Bundle, cell: Cell, row: BundledRow, name: str) -> set[st
             raise InputError(f"{score} is missing")
         if score in values:
             if not _equal(values[score], row.scores[score]):
-                raise InputError(f"{score} is {row.scores[score]}, and {values[score]} by its predictions")
-        elif score != RUNTIME and not any(score == own or score.startswith(f"{own}_") for own in others):
+                raise InputError(
+                    f"{score} is {row.scores[score]}, and {values[score]} by its predictions"
+                )
+        elif score != RUNTIME and not any(
+            score == own or score.startswith(f"{own}_") for own in others
+        ):
             raise InputError(f"its benchmark has no score '{short(score)}'")
     return set(values)
 

@@ -1,7 +1,8 @@
 """What a reference posterior is, and its draws on disk, by the content of what was sampled.
 
-A reference is two files in ``references`` of the data directory: ``<key>.npy``, the draws (C, S, D) as float64,
-and ``<key>.json``, with what was sampled, the rules, the certificate, and digests of the draws and of all that.
+A reference is two files in ``references`` of the data directory: ``<key>.npy``, the draws (C, S,
+D) as float64, and ``<key>.json``, with what was sampled, the rules, the certificate, and digests
+of the draws and of all that.
 """
 
 import hashlib
@@ -28,15 +29,23 @@ class Truth(NamedTuple):
     """The posterior that approximations are held against, float64."""
 
     mean: Tensor
-    """Mean of all parameters, (D,); empty where the posterior is known as functions only, by its chains."""
+    """Mean of all parameters, (D,); empty where the posterior is known as functions only, by its
+    chains.
+    """
     covariance: Tensor
-    """Covariance of the first d parameters, (d, d); d is below D where the reference knows no more."""
+    """Covariance of the first d parameters, (d, d); d is below D where the reference knows no
+    more.
+    """
     hyper: Mapping[str, float]
     """Hyper-parameters that the reference estimated; methods may ask for them."""
     chains: Tensor | None = None
-    """Draws that mean and covariance come from, (C, S, D) with an even C; None where they are exact."""
+    """Draws that mean and covariance come from, (C, S, D) with an even C; None where they are
+    exact.
+    """
     log_density: Callable[[Tensor], Tensor] | None = None
-    """Log-density of parameters up to a constant, (m, D) -> (m,), nats; None where the mean and covariance say all."""
+    """Log-density of parameters up to a constant, (m, D) -> (m,), nats; None where the mean and
+    covariance say all.
+    """
 
 
 class Reference(ABC):
@@ -45,7 +54,9 @@ class Reference(ABC):
     estimates: ClassVar[tuple[str, ...]] = ()
     """Names of the hyper-parameters that it estimates; the others are given to it."""
     of_functions: ClassVar[bool] = False
-    """Whether it knows functions only: `fit` and `recipe` are then given the test rows, inputs and targets, as well."""
+    """Whether it knows functions only: `fit` and `recipe` are then given the test rows, inputs
+    and targets, as well.
+    """
 
     @abstractmethod
     def check(self, problem: Problem) -> None:
@@ -75,7 +86,10 @@ class Recipe(Protocol):
         """SHA-256 (hex) over all that the draws are made of."""
 
     def about(self) -> dict[str, Any]:
-        """Describe the problem: what the info file says of it; ``rows``, ``parameters`` and ``settings`` at least."""
+        """Describe the problem: what the info file says of it.
+
+        ``rows``, ``parameters`` and ``settings`` at least.
+        """
 
     def make(self) -> "Made":
         """Sample and judge; raise `InputError` if draws that break a rule are not to be kept."""
@@ -112,8 +126,8 @@ def state(recipe: Recipe) -> State:
 def obtain(recipe: Recipe) -> Made:
     """Read the draws of a recipe; sample, certify and keep them first if they are missing.
 
-    `InputError` if the recipe keeps no draws that break a rule and they do, the files are corrupt or cannot be written,
-    or the extra ``mcmc`` is not installed.
+    `InputError` if the recipe keeps no draws that break a rule and they do, the files are corrupt
+    or cannot be written, or the extra ``mcmc`` is not installed.
     """
     if not all(path.exists() for path in files(recipe)):
         write(recipe)
@@ -133,25 +147,37 @@ def write(recipe: Recipe) -> Judged:
     }
     content["sha256"] = _digest(content)
     _replace(place, lambda file: np.save(file, theta))
-    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
+    text = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items()
+    )
     _replace(info, lambda file: file.write(f"{{\n{text}\n}}\n".encode()))
     return certificate
 
 
 def read(recipe: Recipe) -> Made:
-    """Read and verify the draws of a recipe; `InputError` if a file is missing, truncated or edited."""
+    """Read and verify the draws of a recipe.
+
+    `InputError` if a file is missing, truncated or edited.
+    """
     place, info = files(recipe)
     stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (place, info))
     return _read(place, info, stamps, recipe.certificate.read)
 
 
-@lru_cache(maxsize=2)  # the replicates of a benchmark ask for the same draws, up to hundreds of megabytes
-def _read(place: Path, info: Path, stamps: tuple[int, ...], parse: Callable[[object], Judged]) -> Made:
+@lru_cache(
+    maxsize=2
+)  # the replicates of a benchmark ask for the same draws, up to hundreds of megabytes
+def _read(
+    place: Path, info: Path, stamps: tuple[int, ...], parse: Callable[[object], Judged]
+) -> Made:
     try:
         content = json.loads(info.read_text("utf-8"))
         certificate = parse(content["certificate"])
         theta = np.load(place, allow_pickle=False)
-        if content.pop("sha256") != _digest(content) or _draws_digest(theta) != content["draws_sha256"]:
+        if (
+            content.pop("sha256") != _digest(content)
+            or _draws_digest(theta) != content["draws_sha256"]
+        ):
             raise ValueError("a checksum differs")
     except Exception as error:  # a changed byte can break the readers in any way
         reason = f"{type(error).__name__}: {error}".splitlines()[0]

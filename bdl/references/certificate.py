@@ -1,8 +1,8 @@
 """Numbered rules that draws must pass before they count as the truth, their Monte-Carlo errors, and certificates.
 
-R-hat is the rank-normalised split one, and both effective sample sizes are those of Vehtari, Gelman, Simpson,
-Carpenter & Buerkner (2021), Bayesian Analysis 16(2); E-FMI is that of Betancourt (2016), arXiv:1604.00695,
-section 3. arviz computes them.
+R-hat is the rank-normalised split one, and both effective sample sizes are those of Vehtari,
+Gelman, Simpson, Carpenter & Buerkner (2021), Bayesian Analysis 16(2); E-FMI is that of Betancourt
+(2016), arXiv:1604.00695, section 3. arviz computes them.
 """
 
 import operator
@@ -43,7 +43,9 @@ class Rule(NamedTuple):
 
     def passes(self, value: float) -> bool:
         """Return whether a value keeps the bound; NaN does not."""
-        holds = {"<": operator.lt, ">": operator.gt, ">=": operator.ge, "==": operator.eq}[self.relation]
+        holds = {"<": operator.lt, ">": operator.gt, ">=": operator.ge, "==": operator.eq}[
+            self.relation
+        ]
         return bool(holds(value, self.limit))
 
 
@@ -89,7 +91,10 @@ class Judged:
         ]
 
     def admit(self) -> Self:
-        """Return the certificate itself if all rules are kept; `InputError` names the first failure."""
+        """Return the certificate itself if all rules are kept.
+
+        `InputError` names the first failure.
+        """
         failures = self.failures()
         if failures:
             others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -117,7 +122,9 @@ class Judged:
             values, worst = getattr(self, rule.statistic), self.worst_of(rule)
             bound = f"{rule.statistic} {rule.relation} {rule.limit:g} for every {rule.of}"
             kept = "" if rule.passes(worst) else ": BROKEN"
-            lines.append(f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} {values.index(worst)}{kept}")
+            lines.append(
+                f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} {values.index(worst)}{kept}"
+            )
         return lines
 
     def errors(self) -> str:
@@ -126,13 +133,18 @@ class Judged:
 
     @classmethod
     def read(cls, content: object) -> Self:
-        """Read what an info file has; neither arviz nor a sampler is needed. `InputError` if it is no certificate."""
+        """Read what an info file has; neither arviz nor a sampler is needed.
+
+        `InputError` if it is no certificate.
+        """
         try:
             return TypeAdapter(cls).validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"not a certificate: {where}: {first['msg']}; sample the reference again") from None
+            raise InputError(
+                f"not a certificate: {where}: {first['msg']}; sample the reference again"
+            ) from None
 
 
 FloatArray = NDArray[np.float64]
@@ -164,8 +176,9 @@ class Errors(NamedTuple):
 class Certificate(Judged):
     """What is known of the quality of a sampled reference.
 
-    Coordinates come in the order of the parameter vector. Standard errors are those of `monte_carlo_errors`;
-    of the symmetric covariance, row i holds the i + 1 entries up to the diagonal, to three digits.
+    Coordinates come in the order of the parameter vector. Standard errors are those of
+    `monte_carlo_errors`; of the symmetric covariance, row i holds the i + 1 entries up to the
+    diagonal, to three digits.
     """
 
     covariance_error: tuple[tuple[float, ...], ...]
@@ -176,13 +189,18 @@ class Certificate(Judged):
     def errors(self) -> str:
         """Describe the largest Monte-Carlo errors in a line."""
         largest = max(self.mean_error), max(self.sd_error), max(map(max, self.covariance_error))
-        return "largest Monte-Carlo errors: mean {:.2g}, sd {:.2g}, covariance entry {:.2g}".format(*largest)
+        return (
+            "largest Monte-Carlo errors: mean {:.2g}, sd {:.2g}, covariance entry {:.2g}".format(
+                *largest
+            )
+        )
 
 
 def certify(draws: Draws) -> Certificate:
     """Judge draws, whether good or bad: every statistic of the rules, and Monte-Carlo errors.
 
-    `InputError` if a value is not finite, or a coordinate or an energy never moves; or if arviz is not installed.
+    `InputError` if a value is not finite, or a coordinate or an energy never moves; or if arviz is
+    not installed.
     """
     for name, values in (("coordinate", draws.theta), ("energy", draws.energy[..., None])):
         for problem, bad in (
@@ -190,14 +208,18 @@ def certify(draws: Draws) -> Certificate:
             ("never moves", np.ptp(values, axis=(0, 1)) == 0),
         ):
             if bad.any():
-                raise InputError(f"{name} {bad.argmax()} {problem}: the sampler failed, check the model")
+                raise InputError(
+                    f"{name} {bad.argmax()} {problem}: the sampler failed, check the model"
+                )
     errors = monte_carlo_errors(draws.theta)
     return Certificate(
         **statistics(draws.theta, draws, 17),
         divergences=tuple(draws.diverging.sum(1).tolist()),
         mean_error=rounded(errors.mean, 17),
         sd_error=rounded(errors.sd, 17),
-        covariance_error=tuple(rounded(row[: i + 1], 3) for i, row in enumerate(errors.covariance)),
+        covariance_error=tuple(
+            rounded(row[: i + 1], 3) for i, row in enumerate(errors.covariance)
+        ),
     )
 
 
@@ -227,11 +249,13 @@ def rounded(values: Any, digits: int) -> tuple[float, ...]:
 def monte_carlo_errors(theta: FloatArray) -> Errors:
     """Estimate standard errors of the pooled mean, standard deviations and covariance of draws (C, S, D).
 
-    They are sqrt(variance of the batches / number of batches), where a batch is one of `BATCHES_PER_CHAIN` equal
-    stretches of a chain, and what is averaged in it are draws (for the mean) and products of centred draws (for the
-    covariance); the error of sd_i is that of its square over 2 sd_i. A remainder at the start of each chain is left out
-    (Flegal & Jones 2010, Annals of Statistics 38(2), section 3). With 4 chains an error is itself known to 7 % (99
-    degrees of freedom). It is too small where draws stay correlated over a whole batch: such draws break rule 2.
+    They are sqrt(variance of the batches / number of batches), where a batch is one of
+    `BATCHES_PER_CHAIN` equal stretches of a chain, and what is averaged in it are draws (for the
+    mean) and products of centred draws (for the covariance); the error of sd_i is that of its
+    square over 2 sd_i. A remainder at the start of each chain is left out (Flegal & Jones 2010,
+    Annals of Statistics 38(2), section 3). With 4 chains an error is itself known to 7 % (99
+    degrees of freedom). It is too small where draws stay correlated over a whole batch: such draws
+    break rule 2.
     """
     draws, dim = theta.shape[1:]
     size = draws // BATCHES_PER_CHAIN
@@ -242,7 +266,9 @@ def monte_carlo_errors(theta: FloatArray) -> Errors:
     scatter = sum((batch.T @ batch / size - covariance) ** 2 for batch in centred)
     of_covariance = np.sqrt(scatter / ((count - 1) * count))
     of_mean = centred.mean(1).std(0, ddof=1) / np.sqrt(count)
-    return Errors(of_mean, of_covariance.diagonal() / (2 * np.sqrt(covariance.diagonal())), of_covariance)
+    return Errors(
+        of_mean, of_covariance.diagonal() / (2 * np.sqrt(covariance.diagonal())), of_covariance
+    )
 
 
 def check_length(chains: int, draws: int) -> None:

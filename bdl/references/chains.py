@@ -1,7 +1,8 @@
 """The log posterior that methods see, as fast functions of numpy vectors, and chains of NUTS over network parameters.
 
-A chain that starts at a mode may never leave it, and chains that start in the prior may all miss one. So half of them
-start at modes, as the members of a deep ensemble, and half at draws of the prior (MILE: Sommer et al. 2025).
+A chain that starts at a mode may never leave it, and chains that start in the prior may all miss
+one. So half of them start at modes, as the members of a deep ensemble, and half at draws of the
+prior (MILE: Sommer et al. 2025).
 """
 
 import math
@@ -29,18 +30,21 @@ Slope = Callable[[Vector], tuple[float, Vector]]
 Law = tuple[float, float]
 """Mean and standard deviation of a normal law."""
 _LARGEST = 300.0
-"""Logarithm of a precision from which the density counts as zero: trajectories that diverge come to where it
+"""Logarithm of a precision from which the density counts as zero: trajectories that diverge come
+to where it
 overflows."""
 
 
 def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
     """Return the log posterior of training data as the model sees them, float64, (n, d) and (n,).
 
-    Networks of one hidden layer have a compiled one, many times as fast as automatic differentiation, which serves
-    every other model.
+    Networks of one hidden layer have a compiled one, many times as fast as automatic
+    differentiation, which serves every other model.
     """
     if has_loops(problem):
-        noise = float(hyper["noise_precision"]) if isinstance(problem.likelihood, Gaussian) else 0.0
+        noise = (
+            float(hyper["noise_precision"]) if isinstance(problem.likelihood, Gaussian) else 0.0
+        )
         prior = problem.prior_precision(hyper).expand(problem.dim).numpy().copy()
         given = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, _tanh(problem)
         loops = _loops()
@@ -58,9 +62,9 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
 def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, prior: Law, noise: Law) -> Slope:
     """Return the log posterior of parameters and of the logarithms of prior and noise precision, (D + 2,).
 
-    The problem `has_loops`, the likelihood `gaussian`, and one prior precision for all parameters; training data are as
-    the model sees them, float64. The laws are of log ``prior_precision`` and log ``noise_precision`` in the unit of
-    `y`, the two last coordinates.
+    The problem `has_loops`, the likelihood `gaussian`, and one prior precision for all parameters;
+    training data are as the model sees them, float64. The laws are of log ``prior_precision`` and
+    log ``noise_precision`` in the unit of `y`, the two last coordinates.
     """
     dim, rows = problem.dim, len(y)
     centres, widths = np.array([prior, noise]).T
@@ -76,7 +80,9 @@ def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, prior: Law, no
         of_prior = alpha * float(theta @ theta) / 2
         of_noise = -value - of_prior  # beta times half the sum of squared errors
         away = (logs - centres) / widths
-        gradient = np.concatenate([slopes, np.array([dim / 2 - of_prior, rows / 2 - of_noise]) - away / widths])
+        gradient = np.concatenate(
+            [slopes, np.array([dim / 2 - of_prior, rows / 2 - of_noise]) - away / widths]
+        )
         value += dim * logs[0] / 2 + rows * logs[1] / 2 - float(away @ away) / 2
         return value, gradient
 
@@ -104,11 +110,17 @@ def _loops() -> Any:
     """Compile the log posterior of a network of one hidden layer: matrix products, and loops over a unit's rows."""
 
     @optional("numba").njit(fastmath={"contract", "reassoc"})  # type: ignore[untyped-decorator]
-    def loops(theta: Vector, x: Vector, y: Vector, prior: Vector, noise: float, tanh: bool) -> tuple[float, Vector]:
+    def loops(
+        theta: Vector, x: Vector, y: Vector, prior: Vector, noise: float, tanh: bool
+    ) -> tuple[float, Vector]:
         d, n = x.shape
         h = (len(theta) - 1) // (d + 2)
         biases, tops = h * d, h * d + h
-        units, f, error = np.dot(theta[:biases].reshape(h, d), x), np.full(n, theta[-1]), np.empty(n)
+        units, f, error = (
+            np.dot(theta[:biases].reshape(h, d), x),
+            np.full(n, theta[-1]),
+            np.empty(n),
+        )
         for j in range(h):
             unit, bias, top = units[j], theta[biases + j], theta[tops + j]
             for i in range(n):
@@ -131,7 +143,9 @@ def _loops() -> Any:
             for i in range(n):
                 by_top += unit[i] * error[i]
                 back = error[i] * top
-                unit[i] = back * (1.0 - unit[i] * unit[i]) if tanh else (back if unit[i] > 0 else 0.0)
+                unit[i] = (
+                    back * (1.0 - unit[i] * unit[i]) if tanh else (back if unit[i] > 0 else 0.0)
+                )
                 by_bias += unit[i]
             gradient[tops + j], gradient[biases + j] = by_top, by_bias
         gradient[:biases] = np.dot(units, x.T).ravel()
@@ -162,7 +176,8 @@ class ChainSettings:
     kept
         Draws of each chain that are stored, evenly spaced.
     seed
-        Gives all chains their randomness; the last bit of a gradient may differ all the same, and draws with it.
+        Gives all chains their randomness; the last bit of a gradient may differ all the same, and
+        draws with it.
     target_accept
         Acceptance rate that the warm-up adapts the step size to; nearer to 1, steps are smaller.
     max_depth
@@ -200,15 +215,23 @@ def climb(start: Vector, slope: Slope) -> Vector:
         value, gradient = slope(theta)
         return -value, -gradient
 
-    found: Vector = minimize(descent, start, jac=True, method="L-BFGS-B", options={"maxiter": CLIMB}).x
+    found: Vector = minimize(
+        descent, start, jac=True, method="L-BFGS-B", options={"maxiter": CLIMB}
+    ).x
     return found
 
 
 def run(slope: Slope, begin: list[Vector], settings: ChainSettings) -> Draws:
-    """Sample chains one after the other, on one thread; `InputError` if nutpie is not installed."""
+    """Sample chains one after the other, on one thread.
+
+    `InputError` if nutpie is not installed.
+    """
     start = perf_counter()
     with one_thread():
-        trees = [_chain(slope, point, settings, settings.seed + number) for number, point in enumerate(begin)]
+        trees = [
+            _chain(slope, point, settings, settings.seed + number)
+            for number, point in enumerate(begin)
+        ]
     packages = ("nutpie", "numba", "numpy", "scipy")
     made = origin("nutpie", settings.seed, settings.tune, packages, perf_counter() - start)
     parts = zip(*(from_tree(tree, "theta", made)[:-1] for tree in trees), strict=True)

@@ -1,7 +1,8 @@
 """Exact posteriors: of linear regression in closed form, of one or two parameters by sums over a grid; best Gaussians.
 
-The trapezoidal rule converges geometrically in 1 / step for a function that is analytic and decays at both ends
-(Trefethen & Weideman 2014, SIAM Review 56(3), theorem 5.1), so that a modest grid gives moments to rounding.
+The trapezoidal rule converges geometrically in 1 / step for a function that is analytic and decays
+at both ends (Trefethen & Weideman 2014, SIAM Review 56(3), theorem 5.1), so that a modest grid
+gives moments to rounding.
 """
 
 import math
@@ -40,15 +41,16 @@ class ConjugateReference(Reference):
 class BayesianRidgeReference(Reference):
     """Precisions by maximising the evidence with scikit-learn's `BayesianRidge`, and the posterior under them.
 
-    Its ``lambda_`` is the papers' prior precision alpha, its ``alpha_`` their noise precision beta.
+    Its ``lambda_`` is the papers' prior precision alpha, its ``alpha_`` their noise precision
+    beta.
 
     Parameters
     ----------
     bias
-        ``"unpenalised"``: the bias is the intercept of `BayesianRidge`, which has no prior, and the covariance
-        is that of the weights (Brownlie 2022, section 5.2.2). ``"penalised"``: the bias has the weights' prior,
-        as in the approximations, and the covariance has its row and column; only the precisions are
-        `BayesianRidge`'s.
+        ``"unpenalised"``: the bias is the intercept of `BayesianRidge`, which has no prior, and
+        the covariance is that of the weights (Brownlie 2022, section 5.2.2). ``"penalised"``: the
+        bias has the weights' prior, as in the approximations, and the covariance has its row and
+        column; only the precisions are `BayesianRidge`'s.
     """
 
     bias: Literal["unpenalised", "penalised"] = "unpenalised"
@@ -61,7 +63,10 @@ class BayesianRidgeReference(Reference):
             raise InputError("bayesian-ridge fits an intercept: give the linear model its bias")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
-        """Find precisions and posterior; `hyper` has no part; `InputError` if the targets are constant."""
+        """Find precisions and posterior; `hyper` has no part.
+
+        `InputError` if the targets are constant.
+        """
         from sklearn.linear_model import BayesianRidge
 
         if bool((y == y[0]).all()):
@@ -69,7 +74,9 @@ class BayesianRidgeReference(Reference):
         ridge = BayesianRidge().fit(x.numpy(), y.numpy())
         found = {"prior_precision": float(ridge.lambda_), "noise_precision": float(ridge.alpha_)}
         if self.bias == "penalised":
-            given = {name: torch.tensor(value, dtype=torch.float64) for name, value in found.items()}
+            given = {
+                name: torch.tensor(value, dtype=torch.float64) for name, value in found.items()
+            }
             exact = Conjugate().fit(problem, x, y, given)
             return Truth(exact.mean(), exact.covariance(), found)
         mean = torch.tensor([*ridge.coef_, ridge.intercept_], dtype=torch.float64)
@@ -89,41 +96,51 @@ MOST_POINTS = 2**22
 class GridReference(Reference):
     """The posterior of one or two parameters under any likelihood, by sums over a grid.
 
-    Its axes are the principal axes of the Laplace approximation. The grid is widened until it holds the density,
-    and its step halved until that changes mean and covariance by less than 1e-8 of the covariance.
+    Its axes are the principal axes of the Laplace approximation. The grid is widened until it
+    holds the density, and its step halved until that changes mean and covariance by less than 1e-8
+    of the covariance.
     """
 
     def check(self, problem: Problem) -> None:
         if problem.dim > 2:
-            raise InputError(f"a grid has room for two parameters: the model has {problem.dim}; use another reference")
+            raise InputError(
+                f"a grid has room for two parameters: the model has {problem.dim}; use another reference"
+            )
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Find mean and covariance, and give the log-density.
 
-        `InputError` if the density is not finite, has no proper mode, or is too skewed for a grid of 4 million points.
+        `InputError` if the density is not finite, has no proper mode, or is too skewed for a grid
+        of 4 million points.
         """
         log_density = partial(log_joint, problem=problem, batch=whole(x, y), hyper=hyper)
         mode, scale = laplace(log_density, torch.zeros(problem.dim, dtype=torch.float64))
         mean, covariance = moments(lambda z: log_density(mode + z @ scale.T), problem.dim)
-        return Truth(mode + scale @ mean, scale @ covariance @ scale.T, {}, log_density=log_density)
+        return Truth(
+            mode + scale @ mean, scale @ covariance @ scale.T, {}, log_density=log_density
+        )
 
 
 def moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor]:
     """Sum a density over grids around 0, ever wider and finer, until its moments stand: mean and covariance, float64.
 
-    The density is of about unit scale around 0; a second mode is found unless the first grid ends in a valley before
-    it. A step twice as long gives the same to `AGREEMENT`, and geometric convergence makes the error far smaller for an
-    analytic density. `InputError` if a value is NaN or infinite (minus infinity is allowed), or `MOST_POINTS` points
-    are not enough.
+    The density is of about unit scale around 0; a second mode is found unless the first grid ends
+    in a valley before it. A step twice as long gives the same to `AGREEMENT`, and geometric
+    convergence makes the error far smaller for an analytic density. `InputError` if a value is NaN
+    or infinite (minus infinity is allowed), or `MOST_POINTS` points are not enough.
     """
     step, reach = STEP, torch.full((dim, 2), REACH, dtype=torch.float64)
     while True:
         points = _grid(reach, step)
         values = log_density(points.view(-1, dim)).view(points.shape[:-1])
         if bool((values.isnan() | values.isposinf()).any()):
-            raise InputError("log p(D, theta) is not finite on the grid: check the data and the likelihood")
+            raise InputError(
+                "log p(D, theta) is not finite on the grid: check the data and the likelihood"
+            )
         values = values - values.max()
-        open_sides = torch.tensor([[values.select(i, end).max() > -EDGE for end in (0, -1)] for i in range(dim)])
+        open_sides = torch.tensor(
+            [[values.select(i, end).max() > -EDGE for end in (0, -1)] for i in range(dim)]
+        )
         if bool(open_sides.any()):
             reach = torch.where(open_sides, 2 * reach, reach)
             continue
@@ -159,21 +176,33 @@ def _weighted(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class OptimumCertificate(NamedTuple):
-    """How far q = N(m, L L^T) is from the optimum; expectations by quadrature with half the step of the fit's."""
+    """How far q = N(m, L L^T) is from the optimum.
+
+    Expectations by quadrature with half the step of the fit's.
+    """
 
     neg_elbo: float
     """Nats."""
     gradient: float
-    """Length of the derivative of the ELBO by m and L, by automatic differentiation, over the ELBO."""
+    """Length of the derivative of the ELBO by m and L, by automatic differentiation, over the
+    ELBO.
+    """
     mean_identity: float
-    """Largest entry of L^T E_q[d log p(D, theta) / d theta], which is 0 at the optimum: nats per standard deviation."""
+    """Largest entry of L^T E_q[d log p(D, theta) / d theta], which is 0 at the optimum: nats per
+    standard deviation.
+    """
     covariance_identity: float
-    """Largest entry of L^T H L - I with H = -E_q[d^2 log p(D, theta) / d theta^2], which is 0 at the optimum."""
+    """Largest entry of L^T H L - I with H = -E_q[d^2 log p(D, theta) / d theta^2], which is 0 at
+    the optimum.
+    """
     quadrature: float
     """Change of the ELBO by halving the step, over the ELBO."""
 
     def admit(self) -> "OptimumCertificate":
-        """Return the certificate itself if it keeps every limit; `InputError` names the first that it does not."""
+        """Return the certificate itself if it keeps every limit.
+
+        `InputError` names the first that it does not.
+        """
         for name, limit in LIMITS.items():
             if not (value := getattr(self, name)) <= limit:
                 raise InputError(
@@ -200,11 +229,18 @@ LIMITS: Mapping[str, float] = {
 """Largest values that a certificate may have."""
 
 
-def certify_optimum(problem: Problem, q: FullGaussian, x: Tensor, y: Tensor, hyper: Hyper) -> OptimumCertificate:
-    """Judge whether q has the best ELBO of all Gaussians; arguments as in `bdl.models.linear.elbo`."""
+def certify_optimum(
+    problem: Problem, q: FullGaussian, x: Tensor, y: Tensor, hyper: Hyper
+) -> OptimumCertificate:
+    """Judge whether q has the best ELBO of all Gaussians.
+
+    Arguments as in `bdl.models.linear.elbo`.
+    """
     at = FullGaussian(q.loc.detach().requires_grad_(), q.scale_tril.detach().requires_grad_())
     precision = prior_precision(problem, hyper)
-    divergence = kl_divergence(at, DiagonalGaussian(torch.zeros_like(precision), precision.reciprocal()))
+    divergence = kl_divergence(
+        at, DiagonalGaussian(torch.zeros_like(precision), precision.reciprocal())
+    )
     bound = expected_log_likelihood(problem, at, x, y, hyper, finer=2) - divergence
     by_mean, by_factor = torch.autograd.grad(bound, list(at))
     once, twice = elbo(problem, q, x, y, hyper), elbo(problem, q, x, y, hyper, finer=2)
@@ -214,7 +250,9 @@ def certify_optimum(problem: Problem, q: FullGaussian, x: Tensor, y: Tensor, hyp
         neg_elbo=-float(twice.value),
         gradient=float(torch.cat([by_mean, by_factor.tril().flatten()]).norm() / size),
         mean_identity=float((q.scale_tril.mT @ twice.slope).abs().max()),
-        covariance_identity=float((curvature - torch.eye(q.dim, dtype=curvature.dtype)).abs().max()),
+        covariance_identity=float(
+            (curvature - torch.eye(q.dim, dtype=curvature.dtype)).abs().max()
+        ),
         quadrature=float((once.value - twice.value).abs() / size),
     )
 
@@ -223,8 +261,8 @@ def certify_optimum(problem: Problem, q: FullGaussian, x: Tensor, y: Tensor, hyp
 class ExactGaussianReference(Reference):
     """The Gaussian of any covariance with the best ELBO, by `ExactGaussian`, if its certificate keeps the limits.
 
-    It is not the posterior, but the best that any Gaussian can do: what variational methods with fewer parameters, or
-    with noise, are measured against (SLANG paper 2018, Tables 1, 4, 6 and 7).
+    It is not the posterior, but the best that any Gaussian can do: what variational methods with
+    fewer parameters, or with noise, are measured against (SLANG paper 2018, Tables 1, 4, 6 and 7).
     """
 
     def check(self, problem: Problem) -> None:
@@ -246,9 +284,18 @@ _OPTIMA: dict[tuple[Any, ...], tuple[FullGaussian, OptimumCertificate]] = {}
 """By the problem and the content of training data and hyper-parameters."""
 
 
-def _optimum(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> tuple[FullGaussian, OptimumCertificate]:
-    data = sha256(x.double().contiguous().numpy().tobytes() + y.double().numpy().tobytes()).digest()
-    key = problem, x.shape, data, tuple(sorted((name, float(value)) for name, value in hyper.items()))
+def _optimum(
+    problem: Problem, x: Tensor, y: Tensor, hyper: Hyper
+) -> tuple[FullGaussian, OptimumCertificate]:
+    data = sha256(
+        x.double().contiguous().numpy().tobytes() + y.double().numpy().tobytes()
+    ).digest()
+    key = (
+        problem,
+        x.shape,
+        data,
+        tuple(sorted((name, float(value)) for name, value in hyper.items())),
+    )
     if key not in _OPTIMA:
         q = ExactGaussian("full").fit(problem, x.double(), y.double(), hyper)
         assert isinstance(q, FullGaussian), "the structure says so"

@@ -1,8 +1,9 @@
 """Rules that chains over the parameters of a network must pass in function space before they count as the truth.
 
-Weights may be permuted without a change of the function, so chains need not agree in them. What is judged are the
-network's outputs at the test rows, and between and beyond them. R-hat and effective sample sizes are those of Vehtari,
-Gelman, Simpson, Carpenter & Buerkner (2021), Bayesian Analysis 16(2).
+Weights may be permuted without a change of the function, so chains need not agree in them. What is
+judged are the network's outputs at the test rows, and between and beyond them. R-hat and effective
+sample sizes are those of Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021), Bayesian Analysis
+16(2).
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,14 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.problem import Hyper, Problem
-from bdl.references.certificate import FloatArray, Judged, Rule, monte_carlo_errors, rounded, statistics
+from bdl.references.certificate import (
+    FloatArray,
+    Judged,
+    Rule,
+    monte_carlo_errors,
+    rounded,
+    statistics,
+)
 from bdl.references.mcmc import Draws
 
 CHECKS = (
@@ -29,7 +37,9 @@ CHECKS = (
     Rule(9, "agreement", "<", 5, "input"),
 )
 PAIRS, PLACES = 20, (-0.5, 0.5, 1.5)
-"""Pairs of test rows whose lines the grid follows, and its places there: beyond the one, between, beyond the other."""
+"""Pairs of test rows whose lines the grid follows, and its places there: beyond the one, between,
+beyond the other.
+"""
 _VALUES_AT_ONCE = 2**22
 
 
@@ -37,14 +47,16 @@ _VALUES_AT_ONCE = 2**22
 class FunctionCertificate(Judged):
     """What is known of the quality of chains, as functions.
 
-    Inputs are the test rows, after them the grid, and after it the logarithm of a precision that is sampled. Errors are
-    Monte-Carlo standard errors: of mean and standard deviation of the output, in its standard deviations, and of the
-    log predictive density of a test row, in nats. Divergences are shares of the trajectories.
+    Inputs are the test rows, after them the grid, and after it the logarithm of a precision that
+    is sampled. Errors are Monte-Carlo standard errors: of mean and standard deviation of the
+    output, in its standard deviations, and of the log predictive density of a test row, in nats.
+    Divergences are shares of the trajectories.
     """
 
     density_error: tuple[float, ...]
     agreement: tuple[float, ...]
-    """Difference between chains that started at modes and chains that started in the prior, in standard errors: the
+    """Difference between chains that started at modes and chains that started in the prior, in
+    standard errors: the
     larger one of those of mean and standard deviation."""
     gradients: int
     """Evaluations of the log posterior and its gradient after warm-up."""
@@ -55,13 +67,17 @@ class FunctionCertificate(Judged):
     def errors(self) -> str:
         """Describe the largest Monte-Carlo errors in a line."""
         largest = max(self.mean_error), max(self.sd_error), max(self.density_error)
-        return "largest Monte-Carlo errors: mean {:.2g} sd, sd {:.2g} of it, log density {:.2g} nats".format(*largest)
+        return "largest Monte-Carlo errors: mean {:.2g} sd, sd {:.2g} of it, log density {:.2g} nats".format(
+            *largest
+        )
 
 
 def grid(test: Tensor) -> Tensor:
     """Lay inputs on lines through pairs of test rows, between and beyond them: (m, d) -> (60, d)."""
     generator = np.random.default_rng(0)
-    first, second = (test[torch.from_numpy(generator.integers(len(test), size=PAIRS))] for _ in range(2))
+    first, second = (
+        test[torch.from_numpy(generator.integers(len(test), size=PAIRS))] for _ in range(2)
+    )
     return torch.cat([first + place * (second - first) for place in PLACES])
 
 
@@ -69,7 +85,9 @@ def functions(problem: Problem, theta: FloatArray, x: Tensor) -> FloatArray:
     """Evaluate the model at draws (C, S, D) and inputs (m, d): outputs as it sees the targets, (C, S, m, d_out)."""
     flat = torch.from_numpy(theta.reshape(-1, theta.shape[-1]))
     size = max(1, _VALUES_AT_ONCE // (len(x) * problem.widest))
-    values = torch.func.vmap(lambda one: problem.model(one, x, problem.d_out), chunk_size=size)(flat)
+    values = torch.func.vmap(lambda one: problem.model(one, x, problem.d_out), chunk_size=size)(
+        flat
+    )
     found: FloatArray = values.numpy().reshape(*theta.shape[:2], len(x), problem.d_out)
     return found
 
@@ -77,17 +95,22 @@ def functions(problem: Problem, theta: FloatArray, x: Tensor) -> FloatArray:
 def certify_functions(
     problem: Problem, draws: Draws, x: Tensor, y: Tensor, hyper: Hyper, *, beyond: bool = True
 ) -> FunctionCertificate:
-    """Judge chains by the functions that they are, whether good or bad; the first half started at modes.
+    """Judge chains by the functions that they are, whether good or bad.
 
-    Test rows are as the model sees them, float64, (m, d) and (m,), hyper-parameters in the unit of `y`. One that each
-    draw has its own value of, (C, S, 1), is judged as well, by its logarithm, after the inputs. Functions are judged on
-    the grid between and `beyond` the rows, too. `InputError` if a chain never moves, or arviz is not installed.
+    The first half started at modes.
+
+    Test rows are as the model sees them, float64, (m, d) and (m,), hyper-parameters in the unit of
+    `y`. One that each draw has its own value of, (C, S, 1), is judged as well, by its logarithm,
+    after the inputs. Functions are judged on the grid between and `beyond` the rows, too.
+    `InputError` if a chain never moves, or arviz is not installed.
     """
     outputs = functions(problem, draws.theta, torch.cat([x, grid(x)]) if beyond else x)
     sampled = [np.log(value.numpy()) for value in hyper.values() if value.ndim]
     f = np.concatenate([outputs.reshape(*outputs.shape[:2], -1), *sampled], axis=2)
     if (stuck := ~(np.ptp(f, axis=1) > 0).all(1)).any():
-        raise InputError(f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check the model")
+        raise InputError(
+            f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check the model"
+        )
     errors, sd = monte_carlo_errors(f), f.std((0, 1))
     predictive = problem.likelihood.predictive(torch.from_numpy(outputs[:, :, : len(x)]), hyper)
     densities = predictive.log_prob(y).numpy()
@@ -106,7 +129,9 @@ def certify_functions(
 def agreement(*groups: FloatArray) -> FloatArray:
     """Compare two groups of chains, (C, S, m): the larger difference of mean and sd, in standard errors, (m,)."""
     errors = [monte_carlo_errors(group) for group in groups]
-    means, sds = ([getattr(group, moment)((0, 1)) for group in groups] for moment in ("mean", "std"))
+    means, sds = (
+        [getattr(group, moment)((0, 1)) for group in groups] for moment in ("mean", "std")
+    )
     by_mean = np.abs(means[0] - means[1]) / np.hypot(errors[0].mean, errors[1].mean)
     by_sd = np.abs(sds[0] - sds[1]) / np.hypot(errors[0].sd, errors[1].sd)
     larger: FloatArray = np.maximum(by_mean, by_sd)

@@ -1,7 +1,8 @@
 """Draws from the posterior of a regression by the No-U-Turn sampler: the truth where there is no closed form.
 
-The model is y_i ~ Bernoulli(sigmoid(x_i theta)), or y_i ~ N(x_i theta, 1/beta), with theta_j ~ N(0, 1/alpha_j);
-an intercept is a column of ones. It is written with bambi, as in Brownlie (2022), and sampled by nutpie or by pymc.
+The model is y_i ~ Bernoulli(sigmoid(x_i theta)), or y_i ~ N(x_i theta, 1/beta), with theta_j ~
+N(0, 1/alpha_j); an intercept is a column of ones. It is written with bambi, as in Brownlie (2022),
+and sampled by nutpie or by pymc.
 """
 
 import importlib
@@ -28,8 +29,9 @@ TERM = "features(row)"
 class Regression:
     """Data, likelihood and prior of a linear model.
 
-    Inputs are (n, D), targets (n,): 0 or 1 in logistic regression, which it is if `noise_precision` is None, real
-    otherwise; `prior_precision` is that of every parameter, (D,). `InputError` if a precision is not positive.
+    Inputs are (n, D), targets (n,): 0 or 1 in logistic regression, which it is if
+    `noise_precision` is None, real otherwise; `prior_precision` is that of every parameter, (D,).
+    `InputError` if a precision is not positive.
     """
 
     x: NDArray[np.float64]
@@ -39,7 +41,10 @@ class Regression:
 
     def __post_init__(self) -> None:
         noise = [] if self.noise_precision is None else [("noise_precision", self.noise_precision)]
-        for name, value in (*(("prior_precision", alpha) for alpha in self.prior_precision), *noise):
+        for name, value in (
+            *(("prior_precision", alpha) for alpha in self.prior_precision),
+            *noise,
+        ):
             if not 0 < value < np.inf:
                 raise InputError(f"{name} must be positive and finite: it is {value}")
 
@@ -104,15 +109,17 @@ class Draws(NamedTuple):
 def sample(regression: Regression, settings: Settings) -> Draws:
     """Draw from the posterior: the same for the same seed, sampler and versions.
 
-    No process is forked: nutpie runs its chains in threads, pymc one after the other. `InputError` if bambi or the
-    sampler is not installed.
+    No process is forked: nutpie runs its chains in threads, pymc one after the other. `InputError`
+    if bambi or the sampler is not installed.
     """
     sampler = settings.chosen()
     run, packages = {"nutpie": (_nutpie, ["nutpie"]), "pymc": (_pymc, [])}[sampler]
     start = perf_counter()
     tree = run(build(regression), settings)
     packages += ["bambi", "pymc", "pytensor", "numpy"]
-    return from_tree(tree, TERM, origin(sampler, settings.seed, settings.tune, packages, perf_counter() - start))
+    return from_tree(
+        tree, TERM, origin(sampler, settings.seed, settings.tune, packages, perf_counter() - start)
+    )
 
 
 def origin(sampler: str, seed: int, tune: int, packages: Iterable[str], seconds: float) -> Origin:
@@ -124,12 +131,15 @@ def origin(sampler: str, seed: int, tune: int, packages: Iterable[str], seconds:
 def build(regression: Regression) -> Any:
     """Write the model with bambi and give its `pymc.Model`, whose one free variable is `TERM`.
 
-    All columns are one term of the formula, hence one vector instead of D scalar variables (a scalar if D is 1).
+    All columns are one term of the formula, hence one vector instead of D scalar variables (a
+    scalar if D is 1).
     """
     bambi, pandas = optional("bambi"), optional("pandas")
     data = pandas.DataFrame({"y": regression.y, "row": np.arange(len(regression.x))})
     sigma = regression.prior_precision**-0.5
-    priors: dict[str, Any] = {TERM: bambi.Prior("Normal", mu=0, sigma=sigma if len(sigma) > 1 else sigma[0])}
+    priors: dict[str, Any] = {
+        TERM: bambi.Prior("Normal", mu=0, sigma=sigma if len(sigma) > 1 else sigma[0])
+    }
     if regression.noise_precision is not None:
         priors["sigma"] = regression.noise_precision**-0.5
     model = bambi.Model(
@@ -148,8 +158,9 @@ def build(regression: Regression) -> Any:
 def _logistic_family() -> Any:
     """Bernoulli targets, log p(y | f) = -log(1 + exp((1 - 2 y) f)), exact for every f.
 
-    bambi's own family ``"bernoulli"`` bounds the probability to [2.2e-16, 1 - 2.2e-16]: beyond |f| = 36 its
-    likelihood of the other label is flat, and so is its gradient. This one is faster, too.
+    bambi's own family ``"bernoulli"`` bounds the probability to [2.2e-16, 1 - 2.2e-16]: beyond |f|
+    = 36 its likelihood of the other label is flat, and so is its gradient. This one is faster,
+    too.
     """
     bambi, pymc, tensor = optional("bambi"), optional("pymc"), optional("pytensor.tensor")
 
@@ -159,7 +170,9 @@ def _logistic_family() -> Any:
     def distribution(name: str, logit_p: Any, **options: Any) -> Any:
         return pymc.CustomDist(name, logit_p, logp=log_prob, **options)
 
-    likelihood = bambi.Likelihood("BernoulliLogit", params=["logit_p"], parent="logit_p", dist=distribution)
+    likelihood = bambi.Likelihood(
+        "BernoulliLogit", params=["logit_p"], parent="logit_p", dist=distribution
+    )
     return bambi.Family("bernoulli-logit", likelihood, "identity")
 
 
@@ -184,14 +197,21 @@ def optional(name: str, purpose: str = "sampling") -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise InputError(f"{purpose} needs {name} ({error}): pip install 'bdl-bench[mcmc]'") from None
+        raise InputError(
+            f"{purpose} needs {name} ({error}): pip install 'bdl-bench[mcmc]'"
+        ) from None
 
 
 def by_nutpie(model: Any, draws: int, tune: int, target_accept: float, **options: Any) -> Any:
-    """Sample a compiled model on one thread, since chains are threads already; further options are nutpie's."""
+    """Sample a compiled model on one thread, since chains are threads already.
+
+    Further options are nutpie's.
+    """
     lengths = {"draws": draws, "tune": tune, "target_accept": target_accept}
     with one_thread():
-        return optional("nutpie").sample(model, **lengths, **options, save_warmup=False, progress_bar=False)
+        return optional("nutpie").sample(
+            model, **lengths, **options, save_warmup=False, progress_bar=False
+        )
 
 
 def _nutpie(model: Any, settings: Settings) -> Any:

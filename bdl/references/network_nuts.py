@@ -17,14 +17,29 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import MeanVariance
 from bdl.references.certificate import check_length, told
-from bdl.references.chains import ChainSettings, Law, Vector, climb, has_loops, run, slope, slope_with_precisions
+from bdl.references.chains import (
+    ChainSettings,
+    Law,
+    Vector,
+    climb,
+    has_loops,
+    run,
+    slope,
+    slope_with_precisions,
+)
 from bdl.references.function_certificate import CHECKS, certify_functions
 
-LAWS: Mapping[str, Law] = {"prior_precision": (math.log(3), 1.0), "noise_precision": (math.log(10), 2.0)}
-"""Mean and standard deviation of the log precisions, standardised targets: 95 % of the prior precisions are from 0.4 to
+LAWS: Mapping[str, Law] = {
+    "prior_precision": (math.log(3), 1.0),
+    "noise_precision": (math.log(10), 2.0),
+}
+"""Mean and standard deviation of the log precisions, standardised targets: 95 % of the prior
+precisions are from 0.4 to
 21, and of the noise's standard deviations from 0.04 to 2.2 of those of the targets."""
 _DEPTH = 9
-"""On boston the smallest effective sample size is three times that with 8 for as many gradients; 10 is no better."""
+"""On boston the smallest effective sample size is three times that with 8 for as many gradients;
+10 is no better.
+"""
 _ACTIVATIONS: tuple[Literal["relu", "tanh"], ...] = ("relu", "tanh")
 
 
@@ -45,7 +60,9 @@ class SampledNetworks(NamedTuple):
     def __call__(self, x: Tensor) -> MeanVariance:
         """Predict targets at standardised inputs, (n, d): a normal for each network, (S, n)."""
         model = Mlp(tuple(map(int, self.hidden)), _ACTIVATIONS[int(self.activation)])
-        f = torch.func.vmap(lambda one: model(one, x, 1), chunk_size=64)(self.theta.double()).squeeze(-1)
+        f = torch.func.vmap(lambda one: model(one, x, 1), chunk_size=64)(
+            self.theta.double()
+        ).squeeze(-1)
         return MeanVariance(f, (1 / self.noise_precision.double()).unsqueeze(1).expand(f.shape))
 
     @property
@@ -59,17 +76,18 @@ class SampledNetworks(NamedTuple):
 class NetworkNuts(Guest):
     """The No-U-Turn sampler of nutpie over weights, prior precision alpha and noise precision beta.
 
-    log alpha ~ N(log 3, 1) and log beta ~ N(log 10, 4), for standardised targets; given these, prior and likelihood are
-    those of all entries. Chains start as those of `network-mcmc`, and are judged by its rules at the training rows
-    alone: what is far beyond them, where chains mix more slowly, is not predicted.
+    log alpha ~ N(log 3, 1) and log beta ~ N(log 10, 4), for standardised targets; given these,
+    prior and likelihood are those of all entries. Chains start as those of `network-mcmc`, and are
+    judged by its rules at the training rows alone: what is far beyond them, where chains mix more
+    slowly, is not predicted.
 
     Parameters
     ----------
     draws, tune
         Iterations of each chain that are judged, and before these.
     chains
-        Number of chains, even: the first half starts at modes for the precisions 3 and 10, the second at draws of the
-        prior.
+        Number of chains, even: the first half starts at modes for the precisions 3 and 10, the
+        second at draws of the prior.
     kept
         Draws of each chain that predict, evenly spaced.
     """
@@ -93,16 +111,26 @@ class NetworkNuts(Guest):
                 f"NetworkNuts samples one hidden layer of {' or '.join(_ACTIVATIONS)}: use the model 'mlp'"
             )
         if not isinstance(prior, GaussianPrior) or prior.bias_precision is not None:
-            raise InputError("NetworkNuts samples one prior precision: use the prior 'gaussian' without bias_precision")
+            raise InputError(
+                "NetworkNuts samples one prior precision: use the prior 'gaussian' without bias_precision"
+            )
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> SampledNetworks:
         problem, x, y = train.problem, torch.from_numpy(train.x), torch.from_numpy(train.y)
-        settings = ChainSettings(self.draws, self.tune, self.chains, self.kept, seed, max_depth=_DEPTH)
-        sampled = run(slope_with_precisions(problem, x, y, *LAWS.values()), _starts(problem, x, y, settings), settings)
+        settings = ChainSettings(
+            self.draws, self.tune, self.chains, self.kept, seed, max_depth=_DEPTH
+        )
+        sampled = run(
+            slope_with_precisions(problem, x, y, *LAWS.values()),
+            _starts(problem, x, y, settings),
+            settings,
+        )
         theta, logs = np.split(sampled.theta, [problem.dim], axis=2)
         precision = np.exp(logs[:, :, 1])
         noise = {"noise_precision": torch.from_numpy(precision).unsqueeze(-1)}
-        certificate = certify_functions(problem, sampled._replace(theta=theta), x, y, noise, beyond=False)
+        certificate = certify_functions(
+            problem, sampled._replace(theta=theta), x, y, noise, beyond=False
+        )
         assert isinstance(problem.model, Mlp), "check has seen to it"
         return SampledNetworks(
             torch.from_numpy(theta[:, settings.places].reshape(-1, problem.dim)).float(),
@@ -114,17 +142,28 @@ class NetworkNuts(Guest):
 
 
 def _starts(problem: Problem, x: Tensor, y: Tensor, settings: ChainSettings) -> list[Vector]:
-    """Find where chains start: modes for the central precisions, then draws of the whole prior; (D + 2,) each."""
+    """Find where chains start: modes for the central precisions, then draws of the whole prior.
+
+    (D + 2,) each.
+    """
     generator = torch.Generator().manual_seed(settings.seed)
-    noise = torch.randn(settings.chains, problem.dim + len(LAWS), generator=generator, dtype=torch.float64)
-    centres, widths = (torch.tensor(part, dtype=torch.float64) for part in zip(*LAWS.values(), strict=True))
+    noise = torch.randn(
+        settings.chains, problem.dim + len(LAWS), generator=generator, dtype=torch.float64
+    )
+    centres, widths = (
+        torch.tensor(part, dtype=torch.float64) for part in zip(*LAWS.values(), strict=True)
+    )
     density = slope(problem, x, y, dict(zip(LAWS, centres.exp(), strict=True)))
     found = []
     for number, row in enumerate(noise):
         theta, logs = row[: problem.dim], centres + widths * row[problem.dim :]
         if number < settings.chains // 2:
-            found.append(np.concatenate([climb(problem.initial(theta).numpy(), density), centres.numpy()]))
+            found.append(
+                np.concatenate([climb(problem.initial(theta).numpy(), density), centres.numpy()])
+            )
         else:
-            drawn = problem.prior.sample(theta, dict(zip(LAWS, logs.exp(), strict=True)), problem.layout)
+            drawn = problem.prior.sample(
+                theta, dict(zip(LAWS, logs.exp(), strict=True)), problem.layout
+            )
             found.append(torch.cat([drawn, logs]).numpy())
     return found

@@ -24,7 +24,9 @@ from bdl.references.function_certificate import FunctionCertificate, certify_fun
 from bdl.references.mcmc import Regression, Settings, sample
 
 _FORMAT, _NETWORK_FORMAT = 1, 1
-"""Part of every key, of regressions and of networks; a change of what is sampled, judged or written raises it."""
+"""Part of every key, of regressions and of networks; a change of what is sampled, judged or
+written raises it.
+"""
 
 
 def _digest(head: str, arrays: Iterable[NDArray[np.float64]], settings: object) -> str:
@@ -48,7 +50,11 @@ class LinearRecipe:
     def key(self) -> str:
         """SHA-256 (hex) over data, likelihood, prior and sampler settings."""
         x, y, alpha = self.regression.x, self.regression.y, self.regression.prior_precision
-        return _digest(f"{_FORMAT}{x.shape}{self.regression.noise_precision!r}", (x, y, alpha), asdict(self.settings))
+        return _digest(
+            f"{_FORMAT}{x.shape}{self.regression.noise_precision!r}",
+            (x, y, alpha),
+            asdict(self.settings),
+        )
 
     def about(self) -> dict[str, Any]:
         rows, dim = self.regression.x.shape
@@ -74,8 +80,13 @@ class NutsReference(Reference, Settings):
 
     def check(self, problem: Problem) -> None:
         check_length(self.chains, self.draws)
-        if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian | Bernoulli)):
-            raise InputError("nuts samples linear models with a gaussian or bernoulli likelihood only: give one")
+        if not (
+            isinstance(problem.model, Linear)
+            and isinstance(problem.likelihood, Gaussian | Bernoulli)
+        ):
+            raise InputError(
+                "nuts samples linear models with a gaussian or bernoulli likelihood only: give one"
+            )
 
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> LinearRecipe:
         noise = hyper.get("noise_precision")
@@ -90,18 +101,24 @@ class NutsReference(Reference, Settings):
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Take the draws from the cache, or sample, certify and keep them.
 
-        `InputError` if a rule is broken, the cache is corrupt, or the extra ``mcmc`` is not installed.
+        `InputError` if a rule is broken, the cache is corrupt, or the extra ``mcmc`` is not
+        installed.
         """
         found = obtain(self.recipe(problem, x, y, hyper))
         found.certificate.admit()
         chains = torch.from_numpy(found.theta)
         pooled = chains.flatten(0, 1)
-        return Truth(pooled.mean(0), torch.cov(pooled.T).reshape(problem.dim, problem.dim), {}, chains)
+        return Truth(
+            pooled.mean(0), torch.cov(pooled.T).reshape(problem.dim, problem.dim), {}, chains
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkRecipe:
-    """What is sampled, how, and where its functions are judged; all as the model sees it, float64."""
+    """What is sampled, how, and where its functions are judged.
+
+    All as the model sees it, float64.
+    """
 
     problem: Problem
     x: Tensor
@@ -134,7 +151,9 @@ class NetworkRecipe:
     def make(self) -> Made:
         """Sample and judge; what breaks a rule is kept, and says so."""
         density = slope(self.problem, self.x, self.y, self.hyper)
-        chains = run(density, starts(self.problem, self.hyper, density, self.settings), self.settings)
+        chains = run(
+            density, starts(self.problem, self.hyper, density, self.settings), self.settings
+        )
         certificate = certify_functions(self.problem, chains, self.test_x, self.test_y, self.hyper)
         return Made(chains.theta[:, self.settings.places], certificate)
 
@@ -173,15 +192,18 @@ class NetworkMcmc(Reference, ChainSettings):
         test_x: Tensor | None = None,
         test_y: Tensor | None = None,
     ) -> NetworkRecipe:
-        """Describe what `fit` would sample; the rows at which functions are judged are by default those that train."""
+        """Describe what `fit` would sample.
+
+        The rows at which functions are judged are by default those that train.
+        """
         judged = (x, y) if test_x is None or test_y is None else (test_x, test_y)
         return NetworkRecipe(problem, x, y, *judged, hyper, ChainSettings(*astuple(self)[:-1]))
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, *judged: Tensor) -> Truth:
         """Take the draws from the cache, or sample, judge and keep them; arguments as in `recipe`.
 
-        `InputError` if a rule is broken and the reference is not to be used uncertified, the cache is corrupt, or the
-        extra ``mcmc`` is not installed.
+        `InputError` if a rule is broken and the reference is not to be used uncertified, the cache
+        is corrupt, or the extra ``mcmc`` is not installed.
         """
         found = obtain(self.recipe(problem, x, y, hyper, *judged))
         if not self.uncertified:

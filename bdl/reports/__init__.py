@@ -38,42 +38,46 @@ class Cell:
     Attributes
     ----------
     benchmark, dataset, method, metric, statistic
-        Where the cell belongs; `method` is the benchmark's entry, `statistic` ``"mean"``, ``"median"`` or, where
-        the paper prints it, ``"max"``.
+        Where the cell belongs; `method` is the benchmark's entry, `statistic` ``"mean"``,
+        ``"median"`` or, where the paper prints it, ``"max"``.
     ours, ours_se
-        The statistic over the successful trials and its standard error, in the metric's unit; None without
-        a successful trial, and without two of them for the standard error. Where the paper prints the value of one
-        split, that of the same split.
+        The statistic over the successful trials and its standard error, in the metric's unit; None
+        without a successful trial, and without two of them for the standard error. Where the paper
+        prints the value of one split, that of the same split.
     n_trials, n_failed
-        All trials (of that split, if it is one alone), and those that failed or gave no finite value.
+        All trials (of that split, if it is one alone), and those that failed or gave no finite
+        value.
     paper, paper_se, paper_source
         The printed number, its printed standard error, and paper and table.
     z, df
-        What rounding of the printed number does not explain of ours - paper, in standard errors of the difference, and
-        the degrees of freedom of that; None where it has none, and for durations.
+        What rounding of the printed number does not explain of ours - paper, in standard errors of
+        the difference, and the degrees of freedom of that; None where it has none, and for
+        durations.
     p
         Of the two-sided test that the verdict comes from; None without a test.
     low, high
         Ends of the 95 % interval of ours - paper, rounding included; None as `z`.
     margin
-        How far both may be from zero for a match; None without a printed number, and for durations.
+        How far both may be from zero for a match; None without a printed number, and for
+        durations.
     failed_as_worst
-        The median of all trials, the failed ones counted as worst; None where none failed, or so many that it is one
-        of them, and of metrics without a worst value.
+        The median of all trials, the failed ones counted as worst; None where none failed, or so
+        many that it is one of them, and of metrics without a worst value.
     mc_se, floor
-        Monte-Carlo standard error of a score that has one; and where the truth is sampled, the distance that the exact
-        posterior is expected to have to the sample; None elsewhere.
+        Monte-Carlo standard error of a score that has one; and where the truth is sampled, the
+        distance that the exact posterior is expected to have to the sample; None elsewhere.
     verdict
-        ``"match"``, ``"no difference shown"``, ``"better"``, ``"worse"``, ``"differs"`` (of metrics without a better
-        and a worse), ``"undecided"``, ``"print in error"``, ``"withheld"`` (of a run that is not the protocol), ``"no
-        paper value"``, ``"failed"`` (no trial succeeded), ``"not run"`` (no trial), ``"no parameters"`` (a score of
-        parameters, of which the method left none), or for durations a ratio such as ``"53x faster"``.
+        ``"match"``, ``"no difference shown"``, ``"better"``, ``"worse"``, ``"differs"`` (of
+        metrics without a better and a worse), ``"undecided"``, ``"print in error"``,
+        ``"withheld"`` (of a run that is not the protocol), ``"no paper value"``, ``"failed"`` (no
+        trial succeeded), ``"not run"`` (no trial), ``"no parameters"`` (a score of parameters, of
+        which the method left none), or for durations a ratio such as ``"53x faster"``.
         ``docs/verdicts.md`` has the rules.
     note
         Remarks, one a line, or None.
     point
-        Path of each axis of a sweep to the JSON of the cell's value there; empty without a sweep, and printed numbers
-        are those of cells without one.
+        Path of each axis of a sweep to the JSON of the cell's value there; empty without a sweep,
+        and printed numbers are those of cells without one.
     """
 
     benchmark: str
@@ -105,19 +109,22 @@ class Cell:
 def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = True) -> list[Cell]:
     """Aggregate trials and set them against the printed numbers: by cell of the benchmark, metric and statistic.
 
-    `rows` has one row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and
-    one an axis of the sweep; `reason`, where there is one, says of an ``"ok"`` row which scores could not be computed.
-    `protocol` says whether they were made as the benchmark's protocol says, all of it or a part; without it verdicts
-    are withheld. Durations, and values of one split, are shown by their mean; their median is there only where the
-    paper prints one, and so is any maximum. `InputError` if a metric or a paper table is unknown.
+    `rows` has one row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a
+    column a metric, and one an axis of the sweep; `reason`, where there is one, says of an
+    ``"ok"`` row which scores could not be computed. `protocol` says whether they were made as the
+    benchmark's protocol says, all of it or a part; without it verdicts are withheld. Durations,
+    and values of one split, are shown by their mean; their median is there only where the paper
+    prints one, and so is any maximum. `InputError` if a metric or a paper table is unknown.
 
     Notes
     -----
-    Failed trials are left out of the statistics. Where the truth is sampled, its Monte-Carlo error is part of the error
-    of ours and of the printed number. The verdict is that of `bdl.reports.verdicts.judge`.
+    Failed trials are left out of the statistics. Where the truth is sampled, its Monte-Carlo error
+    is part of the error of ours and of the printed number. The verdict is that of
+    `bdl.reports.verdicts.judge`.
 
-    A number printed for one split is held against our number of that split. Where all printed numbers of a metric on a
-    dataset are of one split, entries without a printed number are shown on that split as well.
+    A number printed for one split is held against our number of that split. Where all printed
+    numbers of a metric on a dataset are of one split, entries without a printed number are shown
+    on that split as well.
     """
     printed = paper_values(benchmark.papers)
     if benchmark.axes:  # papers print nothing at the points of a sweep
@@ -140,7 +147,9 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
             usual = statistic == "median" and split is None and info(metric).direction != "ratio"
             if statistic == "mean" or paper is not None or usual:
                 own = trials if split is None else trials[trials["split"] == split]
-                cells.append(_cell(benchmark, place, dict(point.texts), own, split, paper, protocol))
+                cells.append(
+                    _cell(benchmark, place, dict(point.texts), own, split, paper, protocol)
+                )
     return cells
 
 
@@ -149,7 +158,11 @@ def _lone_splits(printed: Mapping[Key, PaperValue]) -> dict[tuple[str, str], int
     found: dict[tuple[str, str], set[int | None]] = {}
     for (dataset, _, metric, _), value in printed.items():
         found.setdefault((dataset, metric), set()).add(value.split)
-    return {place: split for place, (split, *others) in found.items() if split is not None and not others}
+    return {
+        place: split
+        for place, (split, *others) in found.items()
+        if split is not None and not others
+    }
 
 
 def _cell(
@@ -167,12 +180,17 @@ def _cell(
     good = trials[trials["status"] == "ok"]
     values = finite(trials, place[2])
     failed = len(trials) - values.size
-    mc_se, floor = (summary("mean", finite(trials, f"{place[2]}_{suffix}"))[0] for suffix in _SAMPLED)
-    # An error that each trial has by itself shows in the spread of the trials; that of a sampled truth does not.
+    mc_se, floor = (
+        summary("mean", finite(trials, f"{place[2]}_{suffix}"))[0] for suffix in _SAMPLED
+    )
+    # An error that each trial has by itself shows in the spread of the trials; that of a sampled
+    # truth does not.
     ours = Ours(*summary(place[3], values), values.size, failed, None if floor is None else mc_se)
     notes = [note for note in benchmark.notes if _concerns(note, place)]
     texts = [" ".join(note.text.split()) for note in notes]
-    judged = judge(ours, paper, about, in_error=any(note.verdict for note in notes), protocol=protocol)
+    judged = judge(
+        ours, paper, about, in_error=any(note.verdict for note in notes), protocol=protocol
+    )
     found = judged.found
     return Cell(
         benchmark.name,
@@ -191,11 +209,18 @@ def _cell(
         p=found.p if found else None,
         low=found.value - found.half if found else None,
         high=found.value + found.half if found else None,
-        margin=None if paper is None or about.direction == "ratio" else about.margin_of(paper.value),
+        margin=None
+        if paper is None or about.direction == "ratio"
+        else about.margin_of(paper.value),
         failed_as_worst=failed_as_worst(values, failed, about),
         verdict=NO_PARAMETERS if lacking.any() else "not run" if trials.empty else judged.verdict,
         note="\n".join(
-            [*texts, *refusals(good, place[2]), *certified(good), *_remarks(ours, about, floor, split, judged)]
+            [
+                *texts,
+                *refusals(good, place[2]),
+                *certified(good),
+                *_remarks(ours, about, floor, split, judged),
+            ]
         )
         or None,
         point=point,
@@ -203,23 +228,40 @@ def _cell(
 
 
 def refusals(rows: "pd.DataFrame", metric: str) -> list[str]:
-    """List why a score of fits that did not fail could not be computed, each reason once; `rows` as for `compare`."""
+    """List why a score of fits that did not fail could not be computed, each reason once.
+
+    `rows` as for `compare`.
+    """
     reasons = rows["reason"][rows["status"] == "ok"].dropna()
-    told = (part for reason in reasons for part in reason.split(REFUSALS) if part.startswith(f"{metric}: "))
+    told = (
+        part
+        for reason in reasons
+        for part in reason.split(REFUSALS)
+        if part.startswith(f"{metric}: ")
+    )
     return list(dict.fromkeys(f"not computed: {part}" for part in told))
 
 
 def certified(rows: "pd.DataFrame") -> list[str]:
-    """Return how many fits keep the rules for their draws, and which ones others break; `rows` as for `compare`."""
+    """Return how many fits keep the rules for their draws, and which ones others break.
+
+    `rows` as for `compare`.
+    """
     found = rows[CERTIFICATE].dropna()
     if found.empty:
         return []
     broken = sorted({int(number) for text in found for number in re.findall(r"\d+", text)})
-    others = f"; others break rules {', '.join(map(str, broken))} for chains of networks" if broken else ""
+    others = (
+        f"; others break rules {', '.join(map(str, broken))} for chains of networks"
+        if broken
+        else ""
+    )
     return [f"certified: {(found == CERTIFIED).sum()} of {len(found)} splits{others}"]
 
 
-def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement) -> Iterator[str]:
+def _remarks(
+    ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement
+) -> Iterator[str]:
     if floor is not None:
         yield SAMPLED_TRUTH
     if split is not None:
@@ -231,7 +273,10 @@ def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | No
 
 
 def failed_as_worst(values: Array, failed: int, about: MetricInfo) -> float | None:
-    """Return the median of all trials, those that failed being worse than all others; None as `Cell` says."""
+    """Return the median of all trials, those that failed being worse than all others.
+
+    None as `Cell` says.
+    """
     if not failed or about.direction not in ("lower", "higher"):
         return None
     worst = math.inf if about.direction == "lower" else -math.inf
@@ -240,7 +285,10 @@ def failed_as_worst(values: Array, failed: int, about: MetricInfo) -> float | No
 
 
 def summary(statistic: str, values: Array) -> tuple[float | None, float | None]:
-    """Return a statistic of finite values and its standard error; None where there are too few or they overflow."""
+    """Return a statistic of finite values and its standard error.
+
+    None where there are too few or they overflow.
+    """
     location, standard_error = STATISTICS[statistic]
     # Diverged trials can be finite and still overflow when squared or summed.
     with np.errstate(over="ignore", invalid="ignore"):

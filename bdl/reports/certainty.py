@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from bdl.spec import Benchmark
 
 
-_DIAGONAL: dict[str, Any] = {"color": drawing.QUIET, "linestyle": (0, (3, 1.5)), "linewidth": 1, "label": "calibrated"}
+_DIAGONAL: dict[str, Any] = {
+    "color": drawing.QUIET,
+    "linestyle": (0, (3, 1.5)),
+    "linewidth": 1,
+    "label": "calibrated",
+}
 
 Shares = Mapping[str, float]
 """Metric to the share of the rows that it keeps."""
@@ -44,31 +49,48 @@ def coverage(below: Array, levels: Array) -> Array:
     return share
 
 
-def reliability(confidence: Array, hits: NDArray[np.bool_], bins: int) -> tuple[Array, Array, NDArray[np.int64]]:
+def reliability(
+    confidence: Array, hits: NDArray[np.bool_], bins: int
+) -> tuple[Array, Array, NDArray[np.int64]]:
     """Compare confidence with accuracy in bins of equal width, each without its lower bound (Guo et al. 2017).
 
-    `confidence` is the probability of the most probable class of each row, (n,), and `hits` whether it was the right
-    one. Returned are mean confidence, accuracy and number of rows of each bin that has any.
+    `confidence` is the probability of the most probable class of each row, (n,), and `hits`
+    whether it was the right one. Returned are mean confidence, accuracy and number of rows of each
+    bin that has any.
     """
     place = np.clip(np.ceil(confidence * bins).astype(int), 1, bins) - 1
     rows = np.bincount(place, minlength=bins)
     some = rows > 0
-    means = [np.bincount(place, weights, bins)[some] / rows[some] for weights in (confidence, hits.astype(float))]
+    means = [
+        np.bincount(place, weights, bins)[some] / rows[some]
+        for weights in (confidence, hits.astype(float))
+    ]
     return means[0], means[1], rows[some]
 
 
 def coverage_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
     """Draw how often intervals cover, where `coverage` is scored at several levels: nothing of a sweep."""
-    scored = [own for own in benchmark.metrics if isinstance(own, Label) and own.name == "coverage"]
+    scored = [
+        own for own in benchmark.metrics if isinstance(own, Label) and own.name == "coverage"
+    ]
     levels = {str(own): float(own.settings["level"]) for own in scored}
-    own = [cell for cell in cells if cell.statistic == "mean" and cell.metric in levels and cell.ours is not None]
+    own = [
+        cell
+        for cell in cells
+        if cell.statistic == "mean" and cell.metric in levels and cell.ours is not None
+    ]
     if benchmark.axes or len(levels) < 2 or not own:
         return {}
     return {"calibration": partial(coverage_figure, benchmark, levels, own)}
 
 
-def coverage_figure(benchmark: "Benchmark", levels: Mapping[str, float], cells: Sequence[Cell]) -> "Figure":
-    """Draw mean coverage against the level, a panel a data set and a line an entry; `levels` are those of metrics."""
+def coverage_figure(
+    benchmark: "Benchmark", levels: Mapping[str, float], cells: Sequence[Cell]
+) -> "Figure":
+    """Draw mean coverage against the level, a panel a data set and a line an entry.
+
+    `levels` are those of metrics.
+    """
     groups = grouped(cells, lambda cell: cell.dataset)
     figure, panels = drawing.grid(len(groups), (2.6, 2.8))
     styles = drawing.styles(benchmark.entries)
@@ -80,7 +102,9 @@ def coverage_figure(benchmark: "Benchmark", levels: Mapping[str, float], cells: 
         panel.set(xlabel="level of the central interval", xlim=(0, 1), ylim=(0, 1), aspect="equal")
     lines = benchmark.title, "Coverage of predictive intervals, mean ± SE over splits"
     order = ["calibrated", *styles]
-    return drawing.finished(figure, panels, "share of targets within", *lines, order=order, columns=3)
+    return drawing.finished(
+        figure, panels, "share of targets within", *lines, order=order, columns=3
+    )
 
 
 def calibration_figure(table: "pd.DataFrame", rows: int) -> "Figure":
@@ -88,7 +112,9 @@ def calibration_figure(table: "pd.DataFrame", rows: int) -> "Figure":
     figure, (panel,) = drawing.grid(1, (3.4, 3.4))
     across, up = table.columns[:2]
     panel.plot([0, 1], [0, 1], **_DIAGONAL)
-    panel.plot(table[across], table[up], color=drawing.COLORS[0], label="predictions", **drawing.DOTS)
+    panel.plot(
+        table[across], table[up], color=drawing.COLORS[0], label="predictions", **drawing.DOTS
+    )
     drawing.dress(panel, f"{rows} rows", bold=False)
     panel.set(xlabel=across, ylabel=up, xlim=(0, 1), ylim=(0, 1), aspect="equal")
     drawing.title(figure, "Calibration")
@@ -100,18 +126,31 @@ def selective_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing
     """Draw scores that keep several shares: nothing of scores with one share, and nothing of a sweep."""
     means = [cell for cell in cells if cell.statistic == "mean" and cell.ours is not None]
     scores = orders(benchmark.metrics) if means and not benchmark.axes else {}
-    return {f"selective-{name}": partial(selective_figure, benchmark, name, by, means) for name, by in scores.items()}
+    return {
+        f"selective-{name}": partial(selective_figure, benchmark, name, by, means)
+        for name, by in scores.items()
+    }
 
 
 def orders(metrics: Sequence[str]) -> dict[str, dict[str, Shares]]:
     """Return the scores that keep several shares: by name, what orders the rows, and the metrics of that order."""
-    shared = [metric for metric in metrics if isinstance(metric, Label) and "kept" in metric.settings]
+    shared = [
+        metric for metric in metrics if isinstance(metric, Label) and "kept" in metric.settings
+    ]
     found = dict[str, dict[str, Shares]]()
-    for name, by in dict.fromkeys((own.name, own.settings["by"]) for own in shared if own.settings["kept"] < 1):
+    for name, by in dict.fromkeys(
+        (own.name, own.settings["by"]) for own in shared if own.settings["kept"] < 1
+    ):
         # without a choice of rows the order is of no account
-        alike = [own for own in shared if own.name == name and (own.settings["by"] == by or own.settings["kept"] == 1)]
+        alike = [
+            own
+            for own in shared
+            if own.name == name and (own.settings["by"] == by or own.settings["kept"] == 1)
+        ]
         if len(alike) > 1:
-            found.setdefault(name, {})[by] = {str(own): float(own.settings["kept"]) for own in alike}
+            found.setdefault(name, {})[by] = {
+                str(own): float(own.settings["kept"]) for own in alike
+            }
     return found
 
 
@@ -128,15 +167,31 @@ def selective_figure(
         panel.set_xlabel("share of the test rows that is kept")
         shares = by_order[by]
         own = [cell for cell in groups[dataset] if cell.metric in shares]
-        values = {entry: draw_line(panel, entry, styles[entry], shares, own) for entry in benchmark.entries}
+        values = {
+            entry: draw_line(panel, entry, styles[entry], shares, own)
+            for entry in benchmark.entries
+        }
         drawing.fit(panel, "y", values, scale="linear")
-    return drawing.finished(figure, panels, measure(name), benchmark.title, heading(name), order=styles)
+    return drawing.finished(
+        figure, panels, measure(name), benchmark.title, heading(name), order=styles
+    )
 
 
-def draw_line(panel: "Axes", entry: str, look: Mapping[str, Any], shares: Shares, cells: Sequence[Cell]) -> list[float]:
-    """Draw an entry's means along numbers by metric, with standard errors, and what is printed; return its values."""
-    along = sorted((cell for cell in cells if cell.method == entry), key=lambda cell: shares[cell.metric])
-    own = [(shares[each.metric], each.ours, each.ours_se or 0.0, each.paper) for each in along if each.ours is not None]
+def draw_line(
+    panel: "Axes", entry: str, look: Mapping[str, Any], shares: Shares, cells: Sequence[Cell]
+) -> list[float]:
+    """Draw an entry's means along numbers by metric, with standard errors, and what is printed.
+
+    Return its values.
+    """
+    along = sorted(
+        (cell for cell in cells if cell.method == entry), key=lambda cell: shares[cell.metric]
+    )
+    own = [
+        (shares[each.metric], each.ours, each.ours_se or 0.0, each.paper)
+        for each in along
+        if each.ours is not None
+    ]
     if own:
         x, y, errors, _ = zip(*own, strict=True)
         panel.errorbar(x, y, errors, label=entry, capsize=2, **{**look, **drawing.DOTS})
@@ -144,7 +199,9 @@ def draw_line(panel: "Axes", entry: str, look: Mapping[str, Any], shares: Shares
     if printed:
         marks = drawing.PRINTED | {"color": look["color"]}
         panel.plot(*zip(*printed, strict=True), label=f"paper, {entry}", **marks)
-    return [end for _, y, error, _ in own for end in drawing.ends(y, error)] + [paper for _, paper in printed]
+    return [end for _, y, error, _ in own for end in drawing.ends(y, error)] + [
+        paper for _, paper in printed
+    ]
 
 
 class Labelled(NamedTuple):
@@ -167,18 +224,27 @@ def refusal_drawings(benchmark: "Benchmark", fits: Sequence[Labelled]) -> drawin
         "refusal-reliability": partial(reliability_figure, benchmark, fits),
     }
     two = [fit for fit in fits if fit.probabilities.shape[1] == 2]
-    return drawings | ({"refusal-referral": partial(referral_figure, benchmark, two)} if two else {})
+    return drawings | (
+        {"refusal-referral": partial(referral_figure, benchmark, two)} if two else {}
+    )
 
 
 def risk_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Figure":
     """Draw the error of the most certain rows along their share: means over the splits, bands of a standard error."""
     groups = grouped(fits, lambda fit: fit.dataset)
     places = [*product(groups, fits[0].risks)]
-    figure, panels = drawing.grid(len(places), (3.6, 3.0), columns=min(len(places), 2), sharey=True)
+    figure, panels = drawing.grid(
+        len(places), (3.6, 3.0), columns=min(len(places), 2), sharey=True
+    )
     for panel, (dataset, by) in zip(panels, places, strict=True):
         drawing.dress(panel, f"{dataset}, by {by}", bold=False)
         panel.set_xlabel("share of the test rows that is kept")
-        _bands(panel, benchmark, SHARES, [(fit.entry, at_shares(fit.risks[by])) for fit in groups[dataset]])
+        _bands(
+            panel,
+            benchmark,
+            SHARES,
+            [(fit.entry, at_shares(fit.risks[by])) for fit in groups[dataset]],
+        )
     lines = benchmark.title, "Errors of the most certain rows"
     return drawing.finished(figure, panels, "error", *lines, order=benchmark.entries)
 
@@ -191,7 +257,10 @@ def referral_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Figure
         drawing.dress(panel, dataset, bold=False)
         panel.set_xlabel("sensitivity: share of the positive rows that is referred")
         _bands(panel, benchmark, SENSITIVITIES, [(fit.entry, referred(fit)) for fit in own])
-    up, lines = "share of all rows that is referred", (benchmark.title, "Referral at a given sensitivity")
+    up, lines = (
+        "share of all rows that is referred",
+        (benchmark.title, "Referral at a given sensitivity"),
+    )
     return drawing.finished(figure, panels, up, *lines, order=benchmark.entries)
 
 
@@ -206,7 +275,9 @@ def reliability_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Fig
         confidence, accuracy, _ = reliability(probabilities.max(1), hits, BINS)
         least = 1 / probabilities.shape[1]  # of the most probable of so many classes
         panel.plot([least, 1], [least, 1], **_DIAGONAL)
-        panel.plot(confidence, accuracy, color=drawing.COLORS[0], label="predictions", **drawing.DOTS)
+        panel.plot(
+            confidence, accuracy, color=drawing.COLORS[0], label="predictions", **drawing.DOTS
+        )
         drawing.dress(panel, ", ".join(place) if several else place[1], bold=False)
         panel.set_xlabel("confidence")
     lines = benchmark.title, "Reliability of the most probable class"
@@ -228,7 +299,9 @@ def referred(fit: Labelled) -> Array:
     return share
 
 
-def _bands(panel: "Axes", benchmark: "Benchmark", x: Array, lines: Sequence[tuple[str, Array]]) -> None:
+def _bands(
+    panel: "Axes", benchmark: "Benchmark", x: Array, lines: Sequence[tuple[str, Array]]
+) -> None:
     for entry, look in drawing.styles(benchmark.entries).items():
         own = np.array([line for name, line in lines if name == entry])
         if not len(own):
@@ -237,4 +310,6 @@ def _bands(panel: "Axes", benchmark: "Benchmark", x: Array, lines: Sequence[tupl
         panel.plot(x, mean, linewidth=1.4, label=entry, **line)
         if len(own) > 1:
             se = own.std(0, ddof=1) / np.sqrt(len(own))
-            panel.fill_between(x, mean - se, mean + se, color=look["color"], alpha=SHADE, linewidth=0)
+            panel.fill_between(
+                x, mean - se, mean + se, color=look["color"], alpha=SHADE, linewidth=0
+            )

@@ -34,7 +34,8 @@ class Finding(NamedTuple):
     def verdict(self) -> str:
         """``confirmed`` or ``contradicted`` where the 95 % interval is below or above 0, else ``not shown``.
 
-        Fewer than three pairs are ``undecided``, and what speaks for a side that failed where the other did not.
+        Fewer than three pairs are ``undecided``, and what speaks for a side that failed where the
+        other did not.
         """
         found = self.difference
         if found.low is None or found.high is None or found.n < FEWEST:
@@ -70,17 +71,31 @@ class Judged(NamedTuple):
             own = each.difference
             sides = {"less": each.less, "than": each.than, "times": self.claim.times}
             interval = {"difference": own.mean, "low": own.low, "high": own.high, "n": own.n}
-            found.append({**said, "dataset": own.dataset, **own.point, **sides, **interval, "verdict": each.verdict})
+            found.append(
+                {
+                    **said,
+                    "dataset": own.dataset,
+                    **own.point,
+                    **sides,
+                    **interval,
+                    "verdict": each.verdict,
+                }
+            )
         return found
 
 
-def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]) -> list[Judged]:
+def judged_claims(
+    benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
+) -> list[Judged]:
     """Judge the claims of a benchmark, but those of which no split has both sides, in the order of the file.
 
     Arguments are as `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
     """
     groups = by_split(rows, benchmark.axes)
-    found = (Judged(claim, tuple(_findings(claim, benchmark, groups, overlap))) for claim in benchmark.claims)
+    found = (
+        Judged(claim, tuple(_findings(claim, benchmark, groups, overlap)))
+        for claim in benchmark.claims
+    )
     return [each for each in found if each.findings]
 
 
@@ -93,7 +108,9 @@ def _findings(
     """Yield what rows by data set, entry and values of the axes say, where a split has both sides."""
     sides = claim.sides()
     open_axes = [axis for axis in benchmark.axes if axis not in {*sides[0][1], *sides[1][1]}]
-    places = dict.fromkeys(tuple(point.texts[axis] for axis in open_axes) for point in benchmark.points)
+    places = dict.fromkeys(
+        tuple(point.texts[axis] for axis in open_axes) for point in benchmark.points
+    )
     for dataset, texts in product(map(str, claim.datasets or benchmark.datasets), places):
         place = dict(zip(open_axes, texts, strict=True))
         values = []
@@ -102,7 +119,10 @@ def _findings(
             own = groups.get((dataset, entry, *(point[axis] for axis in benchmark.axes)))
             if own is not None and metric in own:
                 values.append(scores(own, metric))
-        if len(values) == 2 and (both := values[0].dropna().index.intersection(values[1].dropna().index)).size:
+        if (
+            len(values) == 2
+            and (both := values[0].dropna().index.intersection(values[1].dropna().index)).size
+        ):
             key = PairedDifference(dataset, claim.less.entry, sides[0][2], 0, point=place)
             difference = paired(key, values[0], claim.times * values[1], overlap.get(dataset, 0.0))
             yield Finding(float(values[0][both].mean()), float(values[1][both].mean()), difference)
@@ -114,16 +134,28 @@ def claim_sections(benchmark: "Benchmark", found: Sequence[Judged]) -> list[Sect
     for judged in found:
         claim, findings = judged
         names = [
-            ", ".join(filter(None, (side.entry, _place(side.at), side.metric))) for side in (claim.less, claim.than)
+            ", ".join(filter(None, (side.entry, _place(side.at), side.metric)))
+            for side in (claim.less, claim.than)
         ]
         difference = "Difference" if claim.times == 1 else f"Difference from {claim.times:g} times"
         columns = ["Dataset", *findings[0].difference.point, *names, difference, "Verdict", "n"]
         rows = []
         for each in findings:
             own = each.difference
-            place, means = (own.dataset, *map(short, own.point.values())), map(quantity, (each.less, each.than))
+            place, means = (
+                (own.dataset, *map(short, own.point.values())),
+                map(quantity, (each.less, each.than)),
+            )
             mean, interval = numbers(own)
-            rows.append((*place, *means, f"{mean} ({interval})" if interval else mean, each.verdict, f"{own.n}"))
+            rows.append(
+                (
+                    *place,
+                    *means,
+                    f"{mean} ({interval})" if interval else mean,
+                    each.verdict,
+                    f"{own.n}",
+                )
+            )
         where = f" at {_place(claim.at)}" if claim.at else ""
         said = f"{benchmark.name}: {claim.text} ({claim.source}): {judged.verdict}"
         title = f"{said}. {measure(claim.metric)}{where}"

@@ -45,7 +45,10 @@ class Box(NamedTuple):
 
 
 def boxes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Box]:
-    """Gather the scores of predictions, where fits are repeats on one split; `rows` are final ones."""
+    """Gather the scores of predictions, where fits are repeats on one split.
+
+    `rows` are final ones.
+    """
     if benchmark.axes or not benchmark.preparation.repeats:
         return []
     found, groups = [], by_cell(rows, ())
@@ -67,7 +70,9 @@ def box_drawings(benchmark: "Benchmark", drawn: Sequence[Box]) -> drawing.Drawin
 def box_figure(benchmark: "Benchmark", drawn: Sequence[Box]) -> "Figure":
     """Draw medians and quartiles, whiskers to the last value within 1.5 times their distance, and all beyond."""
     metric, groups = drawn[0].metric, grouped(drawn, lambda box: box.dataset)
-    figure, panels = entry_rows({name: [box.entry for box in own] for name, own in groups.items()}, measure(metric))
+    figure, panels = entry_rows(
+        {name: [box.entry for box in own] for name, own in groups.items()}, measure(metric)
+    )
     printed = paper_values(benchmark.papers)
     handles = [drawing.handle("ours, quartiles", color=drawing.COLORS[0])]
     beyond = {"markersize": 4, "markeredgecolor": drawing.COLORS[0]}
@@ -88,11 +93,15 @@ def box_figure(benchmark: "Benchmark", drawn: Sequence[Box]) -> "Figure":
     return figure
 
 
-def _box(panel: "Axes", values: Array, place: float, look: dict[str, Any], beyond: dict[str, Any]) -> None:
+def _box(
+    panel: "Axes", values: Array, place: float, look: dict[str, Any], beyond: dict[str, Any]
+) -> None:
     """Draw a lying box with whiskers, at a height; what is beyond these are dots."""
     how: dict[str, Any] = {f"{part}props": look for part in ("box", "whisker", "cap", "median")}
     how["flierprops"] = {"marker": ".", **beyond}
-    panel.boxplot(values, positions=[place], orientation="horizontal", widths=0.5, manage_ticks=False, **how)
+    panel.boxplot(
+        values, positions=[place], orientation="horizontal", widths=0.5, manage_ticks=False, **how
+    )
 
 
 class LayerWeights(NamedTuple):
@@ -106,14 +115,17 @@ class LayerWeights(NamedTuple):
 def weight_drawings(benchmark: "Benchmark", found: Sequence[LayerWeights]) -> drawing.Drawings:
     """Draw histograms and boxes: a figure a data set, a panel an entry."""
     groups = grouped(found, lambda own: own.dataset)
-    return {f"weights-{name}": partial(weights_figure, benchmark, group) for name, group in groups.items()}
+    return {
+        f"weights-{name}": partial(weights_figure, benchmark, group)
+        for name, group in groups.items()
+    }
 
 
 def weights_figure(benchmark: "Benchmark", found: Sequence[LayerWeights]) -> "Figure":
     """Draw the weights of each entry, counts on a logarithmic scale, and above them quartiles and what is beyond.
 
-    These are Figures 4.10 to 4.12 of Mata (2018). Whiskers end at the last value within 1.5 times the distance of the
-    quartiles.
+    These are Figures 4.10 to 4.12 of Mata (2018). Whiskers end at the last value within 1.5 times
+    the distance of the quartiles.
     """
     figure, panels = drawing.grid(len(found), (2.9, 2.3))
     beyond = {"markersize": 2, "markeredgecolor": drawing.COLORS[1]}
@@ -159,12 +171,15 @@ class RankedTruth(NamedTuple):
     def envelope(self) -> tuple[Array, Array]:
         """Least and largest count of each bin.
 
-        Each bar of uniform ranks is binomial; by Bonferroni's correction for the number of bars all are within with a
-        probability of `LEVEL` or more.
+        Each bar of uniform ranks is binomial; by Bonferroni's correction for the number of bars
+        all are within with a probability of `LEVEL` or more.
         """
         from scipy.stats import binom
 
-        share, tail = np.diff(self.edges) / (self.draws + 1), (1 - LEVEL) / 2 / (len(self.edges) - 1)
+        share, tail = (
+            np.diff(self.edges) / (self.draws + 1),
+            (1 - LEVEL) / 2 / (len(self.edges) - 1),
+        )
         low, high = (np.asarray(binom.ppf(p, len(self.ranks), share)) for p in (tail, 1 - tail))
         return low, high
 
@@ -193,7 +208,10 @@ def truth_ranks(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[RankedTrut
 def truth_rank_drawings(benchmark: "Benchmark", ranked: Sequence[RankedTruth]) -> drawing.Drawings:
     """Draw histograms: a figure a data set, a line an entry, a column a quantity."""
     groups = grouped(ranked, lambda one: one.dataset)
-    return {f"sbc-{dataset}": partial(truth_rank_figure, benchmark, own) for dataset, own in groups.items()}
+    return {
+        f"sbc-{dataset}": partial(truth_rank_figure, benchmark, own)
+        for dataset, own in groups.items()
+    }
 
 
 def truth_rank_figure(benchmark: "Benchmark", ranked: Sequence[RankedTruth]) -> "Figure":
@@ -206,11 +224,21 @@ def truth_rank_figure(benchmark: "Benchmark", ranked: Sequence[RankedTruth]) -> 
         (low, high), counts, edges, beyond = one.envelope, one.counts, one.edges, one.beyond
         panel.stairs(high, edges, baseline=low, fill=True, color=drawing.GRID)
         for chosen, color in ((~beyond, drawing.COLORS[0]), (beyond, drawing.COLORS[1])):
-            panel.bar(edges[:-1][chosen], counts[chosen], np.diff(edges)[chosen], align="edge", color=color)
+            panel.bar(
+                edges[:-1][chosen],
+                counts[chosen],
+                np.diff(edges)[chosen],
+                align="edge",
+                color=color,
+            )
         drawing.dress(panel, one.entry, "y")
         panel.set(xlim=(-0.5, one.draws + 0.5), xlabel=f"rank, {one.quantity}")
     texts = "within", "beyond"
-    handles = [Patch(color=color, label=text) for color, text in zip(drawing.COLORS, texts, strict=False)]
-    envelope = Patch(color=drawing.GRID, label=f"envelope of uniform ranks, {LEVEL:.0%} for all bars of a panel")
+    handles = [
+        Patch(color=color, label=text) for color, text in zip(drawing.COLORS, texts, strict=False)
+    ]
+    envelope = Patch(
+        color=drawing.GRID, label=f"envelope of uniform ranks, {LEVEL:.0%} for all bars of a panel"
+    )
     lines = benchmark.title, f"Ranks of the truth: {ranked[0].dataset}"
     return drawing.finished(figure, panels, "data sets", *lines, handles=[envelope, *handles])

@@ -19,14 +19,30 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 INK, QUIET, GRID = "#222222", "#666666", "#e3e3e3"
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", INK, "#56b4e9", "#6a3d9a", "#8c6d1f")
-"""Palette of Okabe and Ito (2008), told apart under every common colour blindness, without its yellow, too pale for
+COLORS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    INK,
+    "#56b4e9",
+    "#6a3d9a",
+    "#8c6d1f",
+)
+"""Palette of Okabe and Ito (2008), told apart under every common colour blindness, without its
+yellow, too pale for
 lines; two more, that nine entries have colours of their own."""
 MARKERS = "osD^v"
 DASHES: tuple[Any, ...] = tuple(line for line in ("-", (0, (3, 1.5)), ":") for _ in COLORS)
 """Lines of the first entries, which have the colours once, and of those that have them again."""
 OURS: dict[str, Any] = {"color": COLORS[0], "marker": "o", "markersize": 6.5}
-PAPER: dict[str, Any] = {"color": COLORS[1], "marker": "D", "markersize": 6, "markerfacecolor": "white"}
+PAPER: dict[str, Any] = {
+    "color": COLORS[1],
+    "marker": "D",
+    "markersize": 6,
+    "markerfacecolor": "white",
+}
 PAPER["markeredgewidth"] = 1.4
 PRINTED = PAPER | {"markersize": 4.5, "markeredgewidth": 1.2, "linestyle": "none"}
 """Printed values beside lines; the colour is the entry's."""
@@ -56,12 +72,17 @@ MIN_WIDTH, MOST = 5.5, 4  # of a figure, in inches; panels in a line
 LOG_FROM = 30.0
 """An axis of positive values that span more than this factor is logarithmic."""
 FAR = 1e4
-"""Distances and durations differ by orders of magnitude: only beyond this factor from the next is one out of all
+"""Distances and durations differ by orders of magnitude: only beyond this factor from the next is
+one out of all
 proportion; scores already beyond `LOG_FROM`."""
 ROUNDING = 1e-9
-"""Values that are smaller, in medians, are zero but for rounding, and do not keep an axis from being logarithmic."""
+"""Values that are smaller, in medians, are zero but for rounding, and do not keep an axis from
+being logarithmic.
+"""
 POWERS_FROM, THREES_TO = 1e3, 1e2
-"""Logarithmic axes that span less are labelled 0.1, 1, 10 rather than with powers of ten; still less, 1, 3, 10."""
+"""Logarithmic axes that span less are labelled 0.1, 1, 10 rather than with powers of ten; still
+less, 1, 3, 10.
+"""
 FREE = 0.08  # share of the range that is shown, at either end
 
 Drawings = Mapping[str, Callable[[], "Figure"]]
@@ -71,15 +92,23 @@ Styles = Mapping[str, Mapping[str, Any]]
 
 def title(figure: "Figure", *lines: str) -> "Text":
     """Write the title of a figure; lines that are longer than it is wide are broken."""
-    return figure.suptitle("\n".join(line for line in lines if line), fontsize=11, x=0.01, ha="left", wrap=True)
+    return figure.suptitle(
+        "\n".join(line for line in lines if line), fontsize=11, x=0.01, ha="left", wrap=True
+    )
 
 
 def grid(
-    count: int, size: tuple[float, float], *, columns: int | None = None, downwards: bool = False, **shared: Any
+    count: int,
+    size: tuple[float, float],
+    *,
+    columns: int | None = None,
+    downwards: bool = False,
+    **shared: Any,
 ) -> "tuple[Figure, list[Axes]]":
     """Lay out panels of one size (width and height in inches), with space for a title above and a legend below.
 
-    There are at most four in a line unless `columns` says otherwise; `shared` is `sharex` and `sharey` of matplotlib.
+    There are at most four in a line unless `columns` says otherwise; `shared` is `sharex` and
+    `sharey` of matplotlib.
     """
     from matplotlib.figure import Figure
 
@@ -97,12 +126,16 @@ def grid(
     return figure, ordered[:count]
 
 
-def dress(panel: "Axes", heading: str, lines: Literal["x", "y", "both"] = "both", *, bold: bool = True) -> None:
+def dress(
+    panel: "Axes", heading: str, lines: Literal["x", "y", "both"] = "both", *, bold: bool = True
+) -> None:
     """Put a heading on a panel, grid lines, and no more frame than it needs."""
     panel.set_title(heading, fontsize=10, fontweight="bold" if bold else "normal", loc="left")
     panel.grid(axis=lines)
     panel.tick_params(which="both", length=0)
-    panel.spines[["left", "right", "top"] if lines != "both" else [*panel.spines]].set_visible(False)
+    panel.spines[["left", "right", "top"] if lines != "both" else [*panel.spines]].set_visible(
+        False
+    )
 
 
 def label_left(panels: "Sequence[Axes]", text: str) -> None:
@@ -114,15 +147,25 @@ def label_left(panels: "Sequence[Axes]", text: str) -> None:
 
 
 def styles(entries: Sequence[str] | Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the colour, marker and line of each entry, alike in all figures; the first 27 differ."""
+    """Return the colour, marker and line of each entry, alike in all figures.
+
+    The first 27 differ.
+    """
     return {
         name: {"color": color, "marker": marker, "linestyle": line}
-        for name, color, marker, line in zip(entries, cycle(COLORS), cycle(MARKERS), cycle(DASHES), strict=False)
+        for name, color, marker, line in zip(
+            entries, cycle(COLORS), cycle(MARKERS), cycle(DASHES), strict=False
+        )
     }
 
 
 def legend(
-    figure: "Figure", handles: "Sequence[Artist]" = (), *, order: Iterable[str] = (), columns: int = 4, **place: Any
+    figure: "Figure",
+    handles: "Sequence[Artist]" = (),
+    *,
+    order: Iterable[str] = (),
+    columns: int = 4,
+    **place: Any,
 ) -> None:
     """Describe marks below the panels: `handles`, or else what the panels have labelled, each label once, in order."""
     labelled = {str(handle.get_label()): handle for handle in handles}
@@ -165,14 +208,21 @@ def log_scale(values: Sequence[float]) -> bool:
 def ordinary(values: Sequence[float], factor: float) -> tuple[float, float]:
     """Return the least and the greatest value that are not out of all proportion.
 
-    Left out is what is more than `factor` times as far from zero as all of the others, more than half of all; and of
-    positive values what is more than `FAR` times nearer to zero than the others, half of all or more.
+    Left out is what is more than `factor` times as far from zero as all of the others, more than
+    half of all; and of positive values what is more than `FAR` times nearer to zero than the
+    others, half of all or more.
     """
     ordered = sorted(values, key=abs)
     sizes = [abs(value) for value in ordered]
-    above = [i for i, (a, b) in enumerate(pairwise(sizes), 1) if 0 < a * factor < b and 2 * i > len(sizes)]
+    above = [
+        i
+        for i, (a, b) in enumerate(pairwise(sizes), 1)
+        if 0 < a * factor < b and 2 * i > len(sizes)
+    ]
     kept = ordered[: min(above, default=len(ordered))]
-    below = [i for i, (a, b) in enumerate(pairwise(kept), 1) if 0 < a * FAR < b and 2 * i <= len(sizes)]
+    below = [
+        i for i, (a, b) in enumerate(pairwise(kept), 1) if 0 < a * FAR < b and 2 * i <= len(sizes)
+    ]
     shown = kept[max(below, default=0) if kept and min(kept) > 0 else 0 :] or [0.0]
     return min(shown), max(shown)
 
@@ -189,18 +239,26 @@ def fit(
 ) -> dict[Any, float]:
     """Set the scale and the limits of an axis so that what is out of all proportion does not flatten the rest.
 
-    `marks` has the values of what is drawn; one whose largest value is not `ordinary` does not count, and is returned
-    with that value, which is written on the panel if it is to `say` so. `bars` are ends of error bars, which are seen
-    whole if they do not stretch the axis much. The scale is by default logarithmic for positive values that span a wide
-    range, if no error bar goes below zero: bars of a standard error do so only where values have both signs.
+    `marks` has the values of what is drawn; one whose largest value is not `ordinary` does not
+    count, and is returned with that value, which is written on the panel if it is to `say` so.
+    `bars` are ends of error bars, which are seen whole if they do not stretch the axis much. The
+    scale is by default logarithmic for positive values that span a wide range, if no error bar
+    goes below zero: bars of a standard error do so only where values have both signs.
     """
-    finite = {name: [value for value in values if math.isfinite(value)] for name, values in marks.items()}
+    finite = {
+        name: [value for value in values if math.isfinite(value)] for name, values in marks.items()
+    }
     largest = {name: max(values, key=abs) for name, values in finite.items() if values}
     zero = ROUNDING * median_high([abs(value) for value in largest.values()] or [0.0])
     log = False
     if scale != "linear":
         low, high = ordinary([value for value in largest.values() if value > zero], factor)
-        clear = [v for name, size in largest.items() if abs(size) > zero and low <= size <= high for v in finite[name]]
+        clear = [
+            v
+            for name, size in largest.items()
+            if abs(size) > zero and low <= size <= high
+            for v in finite[name]
+        ]
         log = scale == "log" or (log_scale(clear) and all(end >= 0 for end in bars))
     if not log:
         low, high = ordinary(list(largest.values()), factor)
@@ -208,7 +266,9 @@ def fit(
     if beyond and say:
         text = ", ".join(f"{name} ({quantity(value)})" for name, value in beyond.items())
         place: dict[str, Any] = {"transform": panel.transAxes, "ha": "left", "va": "top"}
-        panel.text(0.02, 0.98, fill(f"beyond the axis: {text}", 36), **place, fontsize=7, color=QUIET)
+        panel.text(
+            0.02, 0.98, fill(f"beyond the axis: {text}", 36), **place, fontsize=7, color=QUIET
+        )
     kept = [value for name, values in finite.items() if name not in beyond for value in values]
     kept = [value for value in kept if value > 0 or not log]
     if not kept:

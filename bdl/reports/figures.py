@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bdl.reports import Cell
 from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
 from bdl.reports.curves import Curve, curve_drawings
-from bdl.reports.distributions import Box, LayerWeights, RankedTruth, box_drawings, truth_rank_drawings, weight_drawings
+from bdl.reports.distributions import (
+    Box,
+    LayerWeights,
+    RankedTruth,
+    box_drawings,
+    truth_rank_drawings,
+    weight_drawings,
+)
 from bdl.reports.drawing import METADATA, STYLE, Drawings, title
 from bdl.reports.paired import PairedDifference
 from bdl.reports.planes import iterate_drawings, joint_drawings, own_drawings
@@ -52,7 +59,10 @@ def drawn(draw: "Callable[[], Figure]", remark: str = "") -> "Figure":
 
 
 def save(drawings: Drawings, folder: Path, pdf: bool = True, remark: str = "") -> list[Path]:
-    """Draw figures in the house style; write each as PNG (200 dpi), and as PDF, under its name, made fit for a file."""
+    """Draw figures in the house style.
+
+    Write each as PNG (200 dpi), and as PDF, under its name, made fit for a file.
+    """
     from matplotlib.style import context
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +80,10 @@ def save(drawings: Drawings, folder: Path, pdf: bool = True, remark: str = "") -
 
 
 def reduce_colours(png: Path) -> None:
-    """Keep 256 colours of a picture, which halves its file or better; the PDF beside it has all of them."""
+    """Keep 256 colours of a picture, which halves its file or better.
+
+    The PDF beside it has all of them.
+    """
     from PIL import Image
 
     with Image.open(png) as picture:
@@ -89,7 +102,8 @@ def tables_html(tables: Sequence["Section"], remark: str) -> str:
     """Write tables as HTML, each under its title, below a remark."""
     above = f"<p><strong>{escape(remark)}</strong></p>" if remark else ""
     return above + "".join(
-        f"<p><strong>{escape(each.title)}</strong></p>{each.table.to_html(index=False, border=0)}" for each in tables
+        f"<p><strong>{escape(each.title)}</strong></p>{each.table.to_html(index=False, border=0)}"
+        for each in tables
     )
 
 
@@ -97,7 +111,9 @@ def _image(figure: "Figure") -> str:
     """Write a figure as HTML; an inch has 96 dots there."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=144)
-    return f'<img alt="figure" width="{round(96 * figure.get_figwidth())}" src="{data_uri(stream)}">'
+    return (
+        f'<img alt="figure" width="{round(96 * figure.get_figwidth())}" src="{data_uri(stream)}">'
+    )
 
 
 def data_uri(png: io.BytesIO) -> str:
@@ -130,7 +146,9 @@ class Kind(NamedTuple):
     needs: str
     """Field of `Shown` without which there is nothing to draw."""
     draw: "Callable[[Benchmark, Any], Drawings]"
-    """Takes that field and returns the names of files, behind that of the benchmark, and what draws each."""
+    """Takes that field and returns the names of files, behind that of the benchmark, and what
+    draws each.
+    """
     heading: str
     """Over such figures on a page."""
     files: str
@@ -152,9 +170,24 @@ KINDS = (
     Kind("cells", distance_drawings, "Scores and distances", "<metric>-distance"),
     Kind("cells", selective_drawings, "The most certain rows", "selective-<score>"),
     Kind("cells", coverage_drawings, "Calibration", "calibration"),
-    Kind("posteriors", lambda _, pairs: own_drawings(pairs), "Posteriors and the truth", "posterior-<dataset>-<entry>"),
-    Kind("posteriors", lambda _, pairs: joint_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>"),
-    Kind("posteriors", lambda _, pairs: iterate_drawings(pairs), "Iterates over the truth", "iterates-<dataset>"),
+    Kind(
+        "posteriors",
+        lambda _, pairs: own_drawings(pairs),
+        "Posteriors and the truth",
+        "posterior-<dataset>-<entry>",
+    ),
+    Kind(
+        "posteriors",
+        lambda _, pairs: joint_drawings(pairs),
+        "Posteriors and the truth",
+        "posteriors-<dataset>",
+    ),
+    Kind(
+        "posteriors",
+        lambda _, pairs: iterate_drawings(pairs),
+        "Iterates over the truth",
+        "iterates-<dataset>",
+    ),
     Kind("bands", band_drawings, "Credible bands", "bands-<dataset>"),
     Kind("labelled", refusal_drawings, "Predictions that may be refused", "refusal-<what>"),
     Kind("weights", weight_drawings, "Weights", "weights-<dataset>"),
@@ -166,10 +199,12 @@ KINDS = (
 def draw_figures(shown: Shown, folder: Path, pdf: bool = True) -> list[Path]:
     """Draw all figures for which there is something to show, as ``<benchmark>-<name>.png`` (200 dpi) and ``.pdf``.
 
-    PDF, which takes as long again, may be left out. The same input gives the same bytes under one version of
-    matplotlib, whatever the user's own settings.
+    PDF, which takes as long again, may be left out. The same input gives the same bytes under one
+    version of matplotlib, whatever the user's own settings.
     """
-    drawings = {f"{shown.benchmark.name}-{name}": draw for name, draw in drawings_of(shown).items()}
+    drawings = {
+        f"{shown.benchmark.name}-{name}": draw for name, draw in drawings_of(shown).items()
+    }
     return save(drawings, folder, pdf, shown.remark)
 
 
@@ -182,4 +217,6 @@ def drawings_of(shown: Shown) -> Drawings:
 
 def heading_of(name: str) -> str:
     """Return the heading over a figure, by the part of its file's name behind the benchmark's."""
-    return next((kind.heading for kind in KINDS if kind.part and kind.part in name), KINDS[0].heading)
+    return next(
+        (kind.heading for kind in KINDS if kind.part and kind.part in name), KINDS[0].heading
+    )

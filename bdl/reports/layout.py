@@ -32,7 +32,17 @@ UNPRINTED = "–"  # noqa: RUF001
 
 LEFT = frozenset(
     {
-        *("Dataset", "Method", "Cell", "Metric", "Hyper-parameter", "Verdict", "Told from", "n", "n (failed)"),
+        *(
+            "Dataset",
+            "Method",
+            "Cell",
+            "Metric",
+            "Hyper-parameter",
+            "Verdict",
+            "Told from",
+            "n",
+            "n (failed)",
+        ),
         *("Fit", "Reason", "Chains x draws", "Certificate"),
     }
 )
@@ -47,7 +57,9 @@ class Section(NamedTuple):
     """Strings; the columns are the headings, of which two may be alike."""
 
     @classmethod
-    def of(cls, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> "Section":
+    def of(
+        cls, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | None]]
+    ) -> "Section":
         """Lay out rows; a column in which no row has anything but None is left out."""
         import pandas as pd
 
@@ -86,7 +98,10 @@ def heading(label: str) -> str:
 
 
 def on_training_rows(label: str, labels: Iterable[str]) -> str | None:
-    """Return which of some metrics scores training rows as this one scores new rows; None without one."""
+    """Return which of some metrics scores training rows as this one scores new rows.
+
+    None without one.
+    """
     names = f"{label}_training", f"training_{label.removeprefix('test_')}"
     return next((str(other) for other in labels if other in names), None)
 
@@ -98,7 +113,10 @@ def repeats(benchmark: "Benchmark") -> str:
 
 
 def matches(cells: Sequence[Cell]) -> str:
-    """Describe how near the printed numbers of one metric a match is; empty where nothing is judged by its interval."""
+    """Describe how near the printed numbers of one metric a match is.
+
+    Empty where nothing is judged by its interval.
+    """
     if not any(cell.z is not None for cell in cells):
         return ""
     margin = info(cells[0].metric).margin
@@ -107,18 +125,28 @@ def matches(cells: Sequence[Cell]) -> str:
 
 def footnotes(cells: Sequence[Cell]) -> list[str]:
     """List the different notes in order of appearance in the tables; the first is number 1."""
-    return list(dict.fromkeys(note for group in by_metric(cells) for cell in group for note in notes_of(cell)))
+    return list(
+        dict.fromkeys(
+            note for group in by_metric(cells) for cell in group for note in notes_of(cell)
+        )
+    )
 
 
 def below(cells: Sequence[Cell]) -> list[str]:
     """List what is said below the tables: the notes with their numbers, and what chance does."""
     last = chance(cells)
-    notes = [f"{str(number).translate(SUPERSCRIPT)} {note}" for number, note in enumerate(footnotes(cells), start=1)]
+    notes = [
+        f"{str(number).translate(SUPERSCRIPT)} {note}"
+        for number, note in enumerate(footnotes(cells), start=1)
+    ]
     return [*notes, *([last] if last else [])]
 
 
 def chance(cells: Sequence[Cell]) -> str | None:
-    """Return how many verdicts come from a test, and how many false alarms are expected; None without any."""
+    """Return how many verdicts come from a test, and how many false alarms are expected.
+
+    None without any.
+    """
     tests = [cell.p for cell in cells if cell.p is not None]
     if not tests:
         return None
@@ -132,8 +160,8 @@ def chance(cells: Sequence[Cell]) -> str | None:
 def sections(cells: Sequence[Cell]) -> list[Section]:
     """Arrange cells as one table a metric, with mean and median side by side.
 
-    Notes are marked by superscript numbers, which count through `footnotes`: on the title where a note holds for the
-    whole table, on the entry where it holds for its row, else on the verdict.
+    Notes are marked by superscript numbers, which count through `footnotes`: on the title where a
+    note holds for the whole table, on the entry where it holds for its row, else on the verdict.
     """
     numbers = {note: number for number, note in enumerate(footnotes(cells), start=1)}
     found = []
@@ -141,17 +169,38 @@ def sections(cells: Sequence[Cell]) -> list[Section]:
         axes = list(dict.fromkeys(path for cell in own for path in cell.point))
         medians = [cell for cell in own if cell.statistic == "median"]
         judged = {cell.statistic for cell in own if cell.paper is not None}
-        judged |= {"mean"} if any(cell.statistic == "mean" and cell.verdict != NO_PAPER for cell in own) else set()
+        judged |= (
+            {"mean"}
+            if any(cell.statistic == "mean" and cell.verdict != NO_PAPER for cell in own)
+            else set()
+        )
         if any(cell.verdict == WITHHELD for cell in own):
             judged.clear()
-        median = FAILED_AS_WORST if any(cell.n_failed and cell.ours is not None for cell in medians) else "Median"
+        median = (
+            FAILED_AS_WORST
+            if any(cell.n_failed and cell.ours is not None for cell in medians)
+            else "Median"
+        )
         n = "n (failed)" if any(cell.n_failed for cell in own) else "n"
-        columns = ["Dataset", *axes, "Method", "Mean ± SE", "Paper ± SE", "z", "Verdict", median, "Paper", "Verdict"]
+        columns = [
+            "Dataset",
+            *axes,
+            "Method",
+            "Mean ± SE",
+            "Paper ± SE",
+            "z",
+            "Verdict",
+            median,
+            "Paper",
+            "Verdict",
+        ]
         columns += ["Largest", "Paper", "Verdict", "MC error", "Floor", n]
         shared = shared_notes(own)
         rows: dict[tuple[str, ...], dict[str, Cell]] = {}
         for cell in own:
-            rows.setdefault((cell.dataset, *cell.point.values(), cell.method), {})[cell.statistic] = cell
+            rows.setdefault((cell.dataset, *cell.point.values(), cell.method), {})[
+                cell.statistic
+            ] = cell
         texts = [_row(row, numbers, shared, judged) for row in rows.values()]
         title = f"{own[0].benchmark}: {heading(own[0].metric)}{matches(own)}"
         found.append(Section.of(marked(title, shared, numbers), columns, texts))
@@ -184,10 +233,13 @@ def by_metric(cells: Sequence[Cell]) -> list[list[Cell]]:
     return list(grouped(cells, lambda cell: (cell.benchmark, cell.metric)).values())
 
 
-def _row(row: dict[str, Cell], numbers: dict[str, int], above: set[str], judged: set[str]) -> list[str | None]:
+def _row(
+    row: dict[str, Cell], numbers: dict[str, int], above: set[str], judged: set[str]
+) -> list[str | None]:
     """Write one row, None where there is nothing to say.
 
-    The notes in `above` are marked on the table already; `judged` are the statistics that have verdicts.
+    The notes in `above` are marked on the table already; `judged` are the statistics that have
+    verdicts.
     """
     mean, median, largest = row["mean"], row.get("median"), row.get("max")
     common = shared_notes(row.values()) if "mean" in judged else {*notes_of(mean)}
@@ -197,7 +249,12 @@ def _row(row: dict[str, Cell], numbers: dict[str, int], above: set[str], judged:
             return None
         return marked(shown(cell.verdict), {*notes_of(cell)} - common, numbers)
 
-    texts = [mean.dataset, *map(short, mean.point.values()), marked(mean.method, common - above, numbers), ours(mean)]
+    texts = [
+        mean.dataset,
+        *map(short, mean.point.values()),
+        marked(mean.method, common - above, numbers),
+        ours(mean),
+    ]
     return [
         *texts,
         printed(mean) or None,
@@ -209,7 +266,10 @@ def _row(row: dict[str, Cell], numbers: dict[str, int], above: set[str], judged:
         ours(largest) if largest else None,
         printed(largest) if largest else None,
         verdict(largest),
-        *(None if mean.floor is None or value is None else f"{value:.2g}" for value in (mean.mc_se, mean.floor)),
+        *(
+            None if mean.floor is None or value is None else f"{value:.2g}"
+            for value in (mean.mc_se, mean.floor)
+        ),
         f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}",
     ]
 
@@ -259,7 +319,9 @@ def printed(cell: Cell) -> str:
 
 def marked(text: str, notes: set[str], numbers: Mapping[str, int]) -> str:
     """Write a text with the numbers of its notes."""
-    return text + " ".join(str(number).translate(SUPERSCRIPT) for number in sorted(numbers[note] for note in notes))
+    return text + " ".join(
+        str(number).translate(SUPERSCRIPT) for number in sorted(numbers[note] for note in notes)
+    )
 
 
 def notes_of(cell: Cell) -> list[str]:

@@ -28,45 +28,66 @@ SPREAD = {"se": "standard error", "sd": "deviation over splits"}
 """What stands behind a printed plus and minus."""
 
 
-def reference_sections(benchmark: str, published: Iterable[tuple[str, int, Judged]]) -> list[Section]:
+def reference_sections(
+    benchmark: str, published: Iterable[tuple[str, int, Judged]]
+) -> list[Section]:
     """Lay out a line for each sampled reference, of which data set, split and certificate are published."""
     lines = []
     for dataset, split, certificate in published:
         worst = {rule.statistic: certificate.worst_of(rule) for rule in certificate.rules}
         lines.append(
             (
-                *(dataset, f"{split}", f"{certificate.origin.sampler}, {certificate.chains} x {certificate.draws}"),
+                *(
+                    dataset,
+                    f"{split}",
+                    f"{certificate.origin.sampler}, {certificate.chains} x {certificate.draws}",
+                ),
                 *(f"{worst['r_hat']:.4f}", f"{min(worst['bulk_ess'], worst['tail_ess']):.0f}"),
                 told(failure.rule.number for failure in certificate.failures()),
                 f"{certificate.origin.seconds:.0f}",
             )
         )
-    columns = ["Dataset", "Split", "Chains x draws", "R-hat", "Smallest ESS", "Certificate", "Seconds"]
+    columns = [
+        "Dataset",
+        "Split",
+        "Chains x draws",
+        "R-hat",
+        "Smallest ESS",
+        "Certificate",
+        "Seconds",
+    ]
     return [Section.of(f"{benchmark}: sampled references", columns, lines)] if lines else []
 
 
 def equivalent(curve: Sequence[float], score: float) -> str:
     """Return the number of members at which a curve reaches a score, as text (Ashukha et al. 2020, section 4).
 
-    The curve has the scores of one member, of two and so on, where less is better; it is linear in between. The number
-    has one decimal; it is ``"< 1"`` for a score worse than one member's, ``"> 5"`` for one better than all of five.
+    The curve has the scores of one member, of two and so on, where less is better; it is linear in
+    between. The number has one decimal; it is ``"< 1"`` for a score worse than one member's, ``">
+    5"`` for one better than all of five.
     """
     if score > curve[0]:
         return "< 1"
     for count, (before, after) in enumerate(pairwise(curve), start=1):
         if after <= score:
-            return f"{count + (before - score) / (before - after) if before > after else count:.1f}"
+            return (
+                f"{count + (before - score) / (before - after) if before > after else count:.1f}"
+            )
     return "1.0" if score == curve[0] else f"> {len(curve)}"
 
 
 def ensemble_sections(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Section]:
     """Lay out the deep-ensemble equivalents of all methods by `calibrated_nll`, a table for each deep ensemble.
 
-    Means are over the splits of which method and ensemble both have the score. A data set without the ensemble, or
-    without scores of its first members, is left out.
+    Means are over the splits of which method and ensemble both have the score. A data set without
+    the ensemble, or without scores of its first members, is left out.
     """
-    metrics = [name for name in benchmark.metrics if getattr(name, "name", name) == "calibrated_nll"]
-    ensembles = [name for name, entry in benchmark.entries.items() if entry.method.name == "deep-ensemble"]
+    metrics = [
+        name for name in benchmark.metrics if getattr(name, "name", name) == "calibrated_nll"
+    ]
+    ensembles = [
+        name for name, entry in benchmark.entries.items() if entry.method.name == "deep-ensemble"
+    ]
     if not (metrics and ensembles):
         return []
     groups = by_split(rows, benchmark.axes)
@@ -75,7 +96,9 @@ def ensemble_sections(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Sect
     for metric in metrics:
         for ensemble in ensembles:
             lines = list(_lines(groups, ensemble, metric))
-            title = f"{benchmark.name}: members of {ensemble} that are as good, by {measure(metric)}"
+            title = (
+                f"{benchmark.name}: members of {ensemble} that are as good, by {measure(metric)}"
+            )
             found += [Section.of(title, columns, lines)] if lines else []
     return found
 
@@ -97,20 +120,41 @@ def _lines(
 
 
 def elsewhere_sections(benchmark: "Benchmark", cells: Sequence[Cell]) -> list[Section]:
-    """Lay out our means and, below those of a data set, what the papers under `elsewhere` print; a table a metric."""
+    """Lay out our means and, below those of a data set, what the papers under `elsewhere` print.
+
+    A table a metric.
+    """
     found = []
     for metric in benchmark.metrics:
-        printed = [row for paper in benchmark.elsewhere for row in load_paper(paper) if row["metric"] == metric]
-        own = [cell for cell in cells if (cell.metric, cell.statistic) == (metric, "mean") and cell.n_trials]
+        printed = [
+            row
+            for paper in benchmark.elsewhere
+            for row in load_paper(paper)
+            if row["metric"] == metric
+        ]
+        own = [
+            cell
+            for cell in cells
+            if (cell.metric, cell.statistic) == (metric, "mean") and cell.n_trials
+        ]
         lines: list[tuple[str, ...]] = []
         for dataset in dict.fromkeys(cell.dataset for cell in own):
             theirs = [row for row in printed if row["dataset"] == dataset]
             here = SPREAD["se"], SPLITS["same-index"], "here"
-            lines += [(dataset, cell.method, ours(cell), *here) for cell in own if theirs and cell.dataset == dataset]
-            lines += [(dataset, row["method"], *as_printed(row), f"{row['paper']} {row['table']}") for row in theirs]
+            lines += [
+                (dataset, cell.method, ours(cell), *here)
+                for cell in own
+                if theirs and cell.dataset == dataset
+            ]
+            lines += [
+                (dataset, row["method"], *as_printed(row), f"{row['paper']} {row['table']}")
+                for row in theirs
+            ]
         if lines and info(metric).direction != "ratio":
             title = f"{benchmark.name}: {heading(metric)}, ours and printed elsewhere, without verdicts"
-            found.append(Section.of(title, ["Dataset", "Method", "Mean", "±", "Splits", "Source"], lines))
+            found.append(
+                Section.of(title, ["Dataset", "Method", "Mean", "±", "Splits", "Source"], lines)
+            )
     return found
 
 
@@ -123,7 +167,9 @@ def as_printed(row: dict[str, str]) -> tuple[str, str, str]:
 
 
 NEAR = 1e-6
-"""Relative distance from a bound that counts as none: proposals are mapped to the unit cube and back."""
+"""Relative distance from a bound that counts as none: proposals are mapped to the unit cube and
+back.
+"""
 
 
 def bound_notes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Note]:
@@ -137,7 +183,11 @@ def bound_notes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Note]:
         if search is not None and own is not None:
             found.setdefault((dataset, entry), []).extend(_bounds(search, own))
     return [
-        Note(dataset=dataset, entry=entry, text=f"The search ended on a bound of its space: {', '.join(texts)}.")
+        Note(
+            dataset=dataset,
+            entry=entry,
+            text=f"The search ended on a bound of its space: {', '.join(texts)}.",
+        )
         for (dataset, entry), texts in found.items()
         if texts
     ]
@@ -145,7 +195,9 @@ def bound_notes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Note]:
 
 def _bounds(search: "Search", rows: "pd.DataFrame") -> Iterator[str]:
     ends = {name: (space.low, space.high) for name, space in search.space.items()}
-    ends |= {name: (min(values), max(values)) for name, values in search.grid.items() if len(values) > 1}
+    ends |= {
+        name: (min(values), max(values)) for name, values in search.grid.items() if len(values) > 1
+    }
     for name, both in ends.items():
         if HYPER + name not in rows:  # no fit has got that far
             continue

@@ -52,8 +52,8 @@ class PairedDifference(NamedTuple):
     def verdict(self) -> str:
         """``"better"`` or ``"worse"`` than the baseline if the interval excludes 0, else ``"undecided"``.
 
-        Also undecided are fewer than three pairs, and what speaks for the one of the two that failed where the other
-        did not.
+        Also undecided are fewer than three pairs, and what speaks for the one of the two that
+        failed where the other did not.
         """
         if self.low is None or self.high is None or self.n < FEWEST or self.low <= 0 <= self.high:
             return "undecided"
@@ -65,29 +65,40 @@ class PairedDifference(NamedTuple):
 def paired_differences(
     benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
 ) -> list[PairedDifference]:
-    """Hold every entry against the baseline, on the splits that both finished; nothing without a baseline.
+    """Hold every entry against the baseline, on the splits that both finished.
 
-    `rows` are as for `bdl.reports.compare`; in a sweep the baseline is the one of the same point. `overlap` maps a data
-    set whose splits share training rows to its test rows per training row. The order is metric, then cell of the
-    benchmark, for predictive metrics with a better and a worse and for the data sets on which the baseline runs.
+    Nothing without a baseline.
+
+    `rows` are as for `bdl.reports.compare`; in a sweep the baseline is the one of the same point.
+    `overlap` maps a data set whose splits share training rows to its test rows per training row.
+    The order is metric, then cell of the benchmark, for predictive metrics with a better and a
+    worse and for the data sets on which the baseline runs.
 
     Notes
     -----
-    The interval is mean ± t s sqrt(1/n + r), with s the standard deviation of the n differences, t the quantile of
-    Student's t with n - 1 degrees of freedom, and r = n_test / n_train the overlap. Splits that share training rows
-    give differences that are not independent; s^2 / n would be too small a variance of their mean, and r s^2 is what
-    Nadeau and Bengio add ("Inference for the generalization error", Machine Learning 52, 2003).
+    The interval is mean ± t s sqrt(1/n + r), with s the standard deviation of the n differences, t
+    the quantile of Student's t with n - 1 degrees of freedom, and r = n_test / n_train the
+    overlap. Splits that share training rows give differences that are not independent; s^2 / n
+    would be too small a variance of their mean, and r s^2 is what Nadeau and Bengio add
+    ("Inference for the generalization error", Machine Learning 52, 2003).
     """
-    metrics = [name for name in benchmark.metrics if info(name).kind == "predictive" and info(name).direction != "none"]
+    metrics = [
+        name
+        for name in benchmark.metrics
+        if info(name).kind == "predictive" and info(name).direction != "none"
+    ]
     against = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
-    cells = [cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline]
+    cells = [
+        cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline
+    ]
     rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
     groups = by_split(rows, benchmark.axes)
     found, none = [], rows[:0].set_index("split")
     for metric, (dataset, entry, point) in product(metrics, cells):
         texts = point.texts.values()
         ours, theirs = (
-            scores(groups.get((dataset, str(name), *texts), none), metric) for name in (entry, benchmark.baseline)
+            scores(groups.get((dataset, str(name), *texts), none), metric)
+            for name in (entry, benchmark.baseline)
         )
         place = PairedDifference(dataset, entry, metric, 0, point=dict(point.texts))
         found.append(paired(place, ours, theirs, overlap.get(dataset, 0.0)))
@@ -95,7 +106,10 @@ def paired_differences(
 
 
 def scores(rows: "pd.DataFrame", metric: str) -> "pd.Series[float]":
-    """Return a metric of rows whose index is the split; NaN where a fit failed or has no finite value."""
+    """Return a metric of rows whose index is the split.
+
+    NaN where a fit failed or has no finite value.
+    """
     values = rows[metric].astype(float)
     return values.where(np.isfinite(values) & (rows["status"] == "ok"))
 
@@ -104,15 +118,22 @@ def paired(
     place: PairedDifference, ours: "pd.Series[float]", theirs: "pd.Series[float]", overlap: float
 ) -> PairedDifference:
     """Hold scores by split against others: `place` with what `paired_differences` says of them."""
-    values = np.asarray(ours - theirs, dtype=np.float64)  # a split that only one of them has gives NaN
+    values = np.asarray(
+        ours - theirs, dtype=np.float64
+    )  # a split that only one of them has gives NaN
     values = values[np.isfinite(values)]
     mean, low, high = _interval(values, overlap)
     failed, other = _lost(ours, theirs), _lost(theirs, ours)
-    return place._replace(n=values.size, mean=mean, low=low, high=high, failed=failed, baseline_failed=other)
+    return place._replace(
+        n=values.size, mean=mean, low=low, high=high, failed=failed, baseline_failed=other
+    )
 
 
 def _lost(own: "pd.Series[float]", other: "pd.Series[float]") -> int:
-    """Count the splits on which a fit failed while that of the other did not; NaN is a failed fit."""
+    """Count the splits on which a fit failed while that of the other did not.
+
+    NaN is a failed fit.
+    """
     return len(own.index[own.isna()].intersection(other.index[other.notna()]))
 
 
@@ -125,24 +146,47 @@ def _interval(values: Array, overlap: float) -> tuple[float | None, float | None
     return mean, mean - half, mean + half
 
 
-def difference_sections(title: Callable[[str], str], rows: Iterable[tuple[PairedDifference, str]]) -> list[Section]:
+def difference_sections(
+    title: Callable[[str], str], rows: Iterable[tuple[PairedDifference, str]]
+) -> list[Section]:
     """Lay out differences, each with its verdict, a table a metric."""
     found = []
     for metric, own in grouped(rows, lambda row: row[0].metric).items():
-        columns = ["Dataset", *own[0][0].point, "Method", "Difference", "95 % interval", "Verdict", "n"]
+        columns = [
+            "Dataset",
+            *own[0][0].point,
+            "Method",
+            "Difference",
+            "95 % interval",
+            "Verdict",
+            "n",
+        ]
         lines = []
         for each, verdict in own:
             lost = f" (failed: {each.failed}, of the baseline {each.baseline_failed})"
             count = f"{each.n}{lost if each.failed or each.baseline_failed else ''}"
-            lines.append((each.dataset, *map(short, each.point.values()), each.entry, *numbers(each), verdict, count))
+            lines.append(
+                (
+                    each.dataset,
+                    *map(short, each.point.values()),
+                    each.entry,
+                    *numbers(each),
+                    verdict,
+                    count,
+                )
+            )
         found.append(Section.of(title(metric), columns, lines))
     return found
 
 
-def paired_sections(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> list[Section]:
+def paired_sections(
+    benchmark: "Benchmark", differences: Sequence[PairedDifference]
+) -> list[Section]:
     """Lay out the differences from the baseline, a table a metric."""
     return difference_sections(
-        lambda metric: f"{benchmark.name}: {heading(metric)}, mean difference from {benchmark.baseline}",
+        lambda metric: (
+            f"{benchmark.name}: {heading(metric)}, mean difference from {benchmark.baseline}"
+        ),
         ((each, each.verdict if each.n else "no pair") for each in differences),
     )
 
@@ -152,13 +196,21 @@ def tally(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> Se
     counts: dict[tuple[str, str], Counter[str]] = {}
     for difference in differences:
         if difference.n:
-            counts.setdefault((difference.metric, difference.entry), Counter())[difference.verdict] += 1
+            counts.setdefault((difference.metric, difference.entry), Counter())[
+                difference.verdict
+            ] += 1
     lines = [
-        (metric_name(metric), entry, *(str(found[word]) for word in ("better", "undecided", "worse")))
+        (
+            metric_name(metric),
+            entry,
+            *(str(found[word]) for word in ("better", "undecided", "worse")),
+        )
         for (metric, entry), found in counts.items()
     ]
     columns = ["Metric", "Method", "Wins", "Ties", "Losses"]
-    return Section.of(f"{benchmark.name}: data sets on which {benchmark.baseline} is beaten", columns, lines)
+    return Section.of(
+        f"{benchmark.name}: data sets on which {benchmark.baseline} is beaten", columns, lines
+    )
 
 
 def numbers(difference: PairedDifference) -> tuple[str, str]:
@@ -178,7 +230,9 @@ class Change(NamedTuple):
     """A score of a cell in two runs."""
 
     difference: PairedDifference
-    """Mean of the second minus the first, over the splits that both finished; its baseline is the first."""
+    """Mean of the second minus the first, over the splits that both finished; its baseline is the
+    first.
+    """
     same: bool
     """Whether both finished the same splits, with the same scores."""
     only: str
@@ -202,7 +256,9 @@ class Change(NamedTuple):
     def record(self) -> dict[str, Any]:
         """All of it as JSON values."""
         names = {"failed": "failed_in_second_alone", "baseline_failed": "failed_in_first_alone"}
-        values = {names.get(name, name): value for name, value in self.difference._asdict().items()}
+        values = {
+            names.get(name, name): value for name, value in self.difference._asdict().items()
+        }
         return values | {"point": dict(self.difference.point), "verdict": self.verdict}
 
 
@@ -239,8 +295,13 @@ def changes(
                 found.append(Change(place._replace(metric=metric), False, only))
                 continue
             before, after = scores(one, metric), scores(other, metric)
-            difference = paired(place._replace(metric=metric), after, before, overlap.get(place.dataset, 0.0))
-            same = set(before.index) == set(after.index) and _near(before, after.loc[before.index]).all()
+            difference = paired(
+                place._replace(metric=metric), after, before, overlap.get(place.dataset, 0.0)
+            )
+            same = (
+                set(before.index) == set(after.index)
+                and _near(before, after.loc[before.index]).all()
+            )
             found.append(Change(difference, bool(same), only))
     return found
 
@@ -250,10 +311,16 @@ def moved(first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]) ->
     found = []
     for place, one, other in _cells(first, second, axes):
         if one is not None and other is not None:
-            names = dict.fromkeys(name for name in (*one.columns, *other.columns) if name.startswith(HYPER))
+            names = dict.fromkeys(
+                name for name in (*one.columns, *other.columns) if name.startswith(HYPER)
+            )
             values = {name: _differing(one, other, name) for name in names}
             cell = place.dataset, place.entry, place.point
-            found += [Moved(*cell, name.removeprefix(HYPER), *own) for name, own in values.items() if own[-1]]
+            found += [
+                Moved(*cell, name.removeprefix(HYPER), *own)
+                for name, own in values.items()
+                if own[-1]
+            ]
     return found
 
 
@@ -268,7 +335,9 @@ def moved_section(found: Sequence[Moved]) -> Section:
     columns = ["Dataset", "Method", "Hyper-parameter", "First", "Second", "Splits"]
     rows = []
     for each in found:
-        place = " ".join(f"{path.rpartition('.')[2]}={json.loads(value)}" for path, value in each.point.items())
+        place = " ".join(
+            f"{path.rpartition('.')[2]}={json.loads(value)}" for path, value in each.point.items()
+        )
         values = f"{each.first:.3g}", f"{each.second:.3g}", f"{each.splits}"
         rows.append((each.dataset, f"{each.entry} {place}".rstrip(), each.name, *values))
     return Section.of("Hyper-parameters that differ, medians over splits", columns, rows)

@@ -33,7 +33,9 @@ class Printed(float):
 
     def __neg__(self) -> "Printed":
         """Change the sign and keep the digits: ``"-2.90"`` for ``"2.90"``, but ``"0.00"`` for ``"0.00"``."""
-        return Printed(self.text.removeprefix("-") if self.text[0] == "-" or not self else f"-{self.text}")
+        return Printed(
+            self.text.removeprefix("-") if self.text[0] == "-" or not self else f"-{self.text}"
+        )
 
     @property
     def exponent(self) -> int:
@@ -54,7 +56,9 @@ class Printed(float):
 
     def shows(self, value: float) -> bool:
         """Return whether `value`, rounded to the printed digits, is this number."""
-        return round(Decimal(value).scaleb(-self.exponent)) == Decimal(self.text).scaleb(-self.exponent)
+        return round(Decimal(value).scaleb(-self.exponent)) == Decimal(self.text).scaleb(
+            -self.exponent
+        )
 
 
 class PaperValue(NamedTuple):
@@ -68,20 +72,28 @@ class PaperValue(NamedTuple):
     split: int | None = None
     """The split that it is of, from 0, if it is of one alone."""
     n: int | None = None
-    """Splits or runs that it is a statistic of; None where the paper does not say, which counts as one."""
+    """Splits or runs that it is a statistic of; None where the paper does not say, which counts
+    as one.
+    """
 
 
 def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
-    """Look up the printed numbers of a benchmark; where several tables print one, the table listed first is taken.
+    """Look up the printed numbers of a benchmark.
 
-    The number of a single run stands under ``"mean"``. `InputError` if a paper, table, method or metric is not there,
-    or a table prints several numbers for one key.
+    Where several tables print one, the table listed first is taken.
+
+    The number of a single run stands under ``"mean"``. `InputError` if a paper, table, method or
+    metric is not there, or a table prints several numbers for one key.
     """
     values: dict[Key, PaperValue] = {}
     for listed in papers:
         rows = [row for row in load_paper(listed.paper) if row["task"] == listed.task]
         if not rows:
-            raise unknown(f"task of {listed.paper}", listed.task, {row["task"] for row in load_paper(listed.paper)})
+            raise unknown(
+                f"task of {listed.paper}",
+                listed.task,
+                {row["task"] for row in load_paper(listed.paper)},
+            )
         _require("data set", listed, listed.datasets.values(), _names(rows, "dataset"))
         if listed.datasets:  # under our names
             rows = [
@@ -93,7 +105,9 @@ def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
         _require("method", listed, listed.methods.values(), _names(rows, "method"))
         _require("table", listed, listed.tables, {row["table"] for row in rows})
         metrics = {row["metric"] for row in rows if row["table"] in listed.tables}
-        _require("metric", listed, (name.removeprefix("-") for name in listed.metrics.values()), metrics)
+        _require(
+            "metric", listed, (name.removeprefix("-") for name in listed.metrics.values()), metrics
+        )
         for table in listed.tables:
             values = _read_table(listed, [row for row in rows if row["table"] == table]) | values
     return values
@@ -108,7 +122,12 @@ def _read_table(listed: "PaperTables", rows: list[dict[str, str]]) -> dict[Key, 
     values: dict[Key, PaperValue] = {}
     for entry, name in listed.methods.items():
         for row, metric, value in _chosen(listed, name, rows):
-            key = (row["dataset"], entry, metric, "mean" if row["statistic"] in _ONE_RUN else row["statistic"])
+            key = (
+                row["dataset"],
+                entry,
+                metric,
+                "mean" if row["statistic"] in _ONE_RUN else row["statistic"],
+            )
             source = f"{listed.paper} {row['table']}"
             if key in values:
                 raise InputError(
@@ -134,7 +153,10 @@ def _chosen(
 
 
 def _stderr(row: dict[str, str]) -> Printed | None:
-    """Read the standard error; a few tables print the standard deviation, of so many repeats, in its place."""
+    """Read the standard error.
+
+    A few tables print the standard deviation, of so many repeats, in its place.
+    """
     if not row["stderr"]:
         return None
     if "standard deviation" not in row["note"]:
@@ -159,7 +181,10 @@ def _require(kind: str, listed: "PaperTables", wanted: Iterable[str], known: set
 
 @lru_cache
 def load_paper(paper: str) -> tuple[dict[str, str], ...]:
-    """Read the printed numbers of a paper, a mapping each with the columns of its file; `InputError` without it."""
+    """Read the printed numbers of a paper, a mapping each with the columns of its file.
+
+    `InputError` without it.
+    """
     if paper not in (*PAPERS, *OTHERS):
         raise unknown("paper", paper, (*PAPERS, *OTHERS))
     name = "others_uci" if paper in OTHERS else paper

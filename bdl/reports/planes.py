@@ -1,4 +1,7 @@
-"""Figures of posteriors; of two parameters, densities and outlines in their plane, and the vectors of one."""
+"""Figures of posteriors.
+
+Of two parameters, densities and outlines in their plane, and the vectors of one.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,15 +24,34 @@ LEVELS = np.linspace(0, 1, 11)
 MARGIN = 3.2
 """Standard deviations, of the truth and of the approximation, that the panels of a plane show."""
 RESOLUTION = 200
-TRUTH: dict[str, Any] = {"color": drawing.PAPER["color"], "linestyle": (0, (4, 2)), "linewidth": 1.8}
-APPROXIMATION: dict[str, Any] = {"color": drawing.OURS["color"], "linestyle": "-", "linewidth": 1.4}
+TRUTH: dict[str, Any] = {
+    "color": drawing.PAPER["color"],
+    "linestyle": (0, (4, 2)),
+    "linewidth": 1.8,
+}
+APPROXIMATION: dict[str, Any] = {
+    "color": drawing.OURS["color"],
+    "linestyle": "-",
+    "linewidth": 1.4,
+}
 
 ROOM = 0.05
 """Share of the range of what is drawn that is free at either end."""
-ITERATES: dict[str, Any] = {"color": "#c1272d", "marker": ".", "markersize": 3, "linestyle": "none", "alpha": 0.5}
+ITERATES: dict[str, Any] = {
+    "color": "#c1272d",
+    "marker": ".",
+    "markersize": 3,
+    "linestyle": "none",
+    "alpha": 0.5,
+}
 CONTOURS: dict[str, Any] = {"colors": drawing.INK, "linewidths": 0.9, "linestyles": "-"}
 START: dict[str, Any] = {"color": drawing.INK, "marker": "X", "markersize": 7, "linestyle": "none"}
-MEAN: dict[str, Any] = {"color": drawing.COLORS[0], "marker": "o", "markersize": 6, "linestyle": "none"}
+MEAN: dict[str, Any] = {
+    "color": drawing.COLORS[0],
+    "marker": "o",
+    "markersize": 6,
+    "linestyle": "none",
+}
 MEAN["markeredgecolor"] = "white"
 
 
@@ -53,7 +75,9 @@ def joint_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
     """
     styles = drawing.styles(dict.fromkeys(pair.entry for pair in pairs))
     return {
-        f"posteriors-{name}": partial(planes_figure, own) if own[0].plane else partial(moments_figure, own, styles)
+        f"posteriors-{name}": partial(planes_figure, own)
+        if own[0].plane
+        else partial(moments_figure, own, styles)
         for name, own in by_truth(pairs)
     }
 
@@ -61,9 +85,9 @@ def joint_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
 def plane_figure(pair: Gaussians) -> "Figure":
     """Draw a posterior of two parameters in three panels with the same axes.
 
-    The densities of the truth and of the approximation, each relative to its peak and on one scale (VIFA paper 2023,
-    Figs. 1 and 3), and the outlines of both where the density is e^-1/2 and e^-2 of the peak: at one and two standard
-    deviations of a Gaussian.
+    The densities of the truth and of the approximation, each relative to its peak and on one scale
+    (VIFA paper 2023, Figs. 1 and 3), and the outlines of both where the density is e^-1/2 and e^-2
+    of the peak: at one and two standard deviations of a Gaussian.
     """
     from matplotlib.figure import Figure
 
@@ -72,7 +96,9 @@ def plane_figure(pair: Gaussians) -> "Figure":
     figure = Figure(figsize=(10, 3.6), layout="constrained", facecolor="white")
     left, middle, bar, right = figure.subplots(1, 4, width_ratios=[1, 1, 0.04, 1])
     _density(left, "density, truth", points, truth)
-    image = _density(middle, "density, approximation", points, _gaussian(points, pair.mean, pair.covariance))
+    image = _density(
+        middle, "density, approximation", points, _gaussian(points, pair.mean, pair.covariance)
+    )
     figure.colorbar(image, cax=bar, label="relative to the peak").outline.set_visible(False)  # type: ignore[operator]
     bar.set(box_aspect=25)
     bar.tick_params(length=0)
@@ -80,7 +106,11 @@ def plane_figure(pair: Gaussians) -> "Figure":
         _ellipses(right, pair.true_mean, pair.true_covariance, TRUTH)
     else:
         levels = [truth.max() - 0.5 * deviations**2 for deviations in (2, 1)]
-        line = {"colors": TRUTH["color"], "linestyles": [TRUTH["linestyle"]], "linewidths": TRUTH["linewidth"]}
+        line = {
+            "colors": TRUTH["color"],
+            "linestyles": [TRUTH["linestyle"]],
+            "linewidths": TRUTH["linewidth"],
+        }
         right.contour(*np.moveaxis(points, -1, 0), truth, levels=levels, **line)
     _ellipses(right, pair.mean, pair.covariance, APPROXIMATION)
     framed(right, "outlines at 1 and 2 sd", points)
@@ -112,7 +142,9 @@ def true_density(pair: Gaussians, points: Array) -> Array:
 
 def grid_of(pair: Gaussians, *drawn: Array) -> Array:
     """Lay a grid that is wide enough for the truth, and for the approximation or other points, (m, 2): (n, n, 2)."""
-    shown = [(pair.true_mean, pair.true_covariance), (pair.mean, pair.covariance)][: 1 if drawn else 2]
+    shown = [(pair.true_mean, pair.true_covariance), (pair.mean, pair.covariance)][
+        : 1 if drawn else 2
+    ]
     reach = [(mean, MARGIN * np.sqrt(covariance.diagonal())) for mean, covariance in shown]
     ends = np.concatenate([*([mean - way, mean + way] for mean, way in reach), *drawn])
     low, high = ends.min(0), ends.max(0)
@@ -151,7 +183,9 @@ def _ellipses(panel: "Axes", mean: Array, covariance: Array, look: dict[str, Any
 def framed(panel: "Axes", heading: str, points: Array) -> None:
     """Put a heading on a panel of two parameters, and the limits of a grid."""
     panel.set_title(heading, fontsize=10, loc="left")
-    panel.set(xlim=points[0, [0, -1], 0], ylim=points[[0, -1], 0, 1], xlabel="parameter 1", box_aspect=1)
+    panel.set(
+        xlim=points[0, [0, -1], 0], ylim=points[[0, -1], 0, 1], xlabel="parameter 1", box_aspect=1
+    )
     panel.tick_params(which="both", length=0)
     panel.locator_params(nbins=5)
 
@@ -171,7 +205,9 @@ def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
     figure, panels = drawing.grid(len(pairs), (2.9, 2.9))
     for panel, pair in zip(panels, pairs, strict=True):
         assert pair.path is not None, "those that keep them are drawn"
-        points = grid_of(pair, pair.path, np.array([pair.mean, pair.mean if pair.start is None else pair.start]))
+        points = grid_of(
+            pair, pair.path, np.array([pair.mean, pair.mean if pair.start is None else pair.start])
+        )
         truth = true_density(pair, points)
         levels = [truth.max() - 0.5 * deviations**2 for deviations in DEVIATIONS]
         framed(panel, pair.entry, points)
@@ -180,7 +216,10 @@ def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
         if pair.start is not None:
             panel.plot(*pair.start, **START)
         panel.plot(*pair.mean, **MEAN)
-    looks = ((ITERATES | {"markersize": 7, "alpha": 1}, "iterates, or averages of windows"), (START, "before them"))
+    looks = (
+        (ITERATES | {"markersize": 7, "alpha": 1}, "iterates, or averages of windows"),
+        (START, "before them"),
+    )
     handles = [drawing.handle(label, **look) for look, label in (*looks, (MEAN, "their mean"))]
     handles.insert(0, drawing.handle("truth at 1, 2 and 3 sd", color=drawing.INK, linewidth=0.9))
     lines = pairs[0].dataset, "iterates over the contours of the posterior"

@@ -63,7 +63,9 @@ def score_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Dra
         seen = [cell for cell in cells if cell.metric == other and cell.statistic == "mean"]
         lines = benchmark.title, f"{heading(name)}, mean ± SE" + (f"; {TOLD_SEEN}" if seen else "")
         along = partial(swept_figure, benchmark, name, lines, _marks(own), seen=_marks(seen))
-        found[str(name)] = along if benchmark.axes else partial(scores_figure, benchmark, name, own)
+        found[str(name)] = (
+            along if benchmark.axes else partial(scores_figure, benchmark, name, own)
+        )
     return found
 
 
@@ -71,27 +73,37 @@ def _marks(cells: Sequence[Cell]) -> list[Mark]:
     return [Mark(cell.dataset, cell.method, cell.point, cell.ours, cell.ours_se) for cell in cells]
 
 
-def paired_drawings(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> drawing.Drawings:
+def paired_drawings(
+    benchmark: "Benchmark", differences: Sequence[PairedDifference]
+) -> drawing.Drawings:
     """Draw the paired differences: a panel a dataset, a figure a predictive metric.
 
-    Those of a sweep are drawn along its first axis instead. Datasets without a pair are left out, and so are metrics.
+    Those of a sweep are drawn along its first axis instead. Datasets without a pair are left out,
+    and so are metrics.
     """
     found = {}
     for metric, own in grouped(differences, lambda each: each.metric).items():
         there = {each.dataset for each in own if each.n}
         own = [each for each in own if each.dataset in there]
         if own:
-            marks = [Mark(each.dataset, each.entry, each.point, each.mean, each.half) for each in own]
+            marks = [
+                Mark(each.dataset, each.entry, each.point, each.mean, each.half) for each in own
+            ]
             what = f"mean difference from {benchmark.baseline} over {repeats(benchmark)}, 95 % intervals"
             lines = benchmark.title, heading(metric), what
             along = partial(swept_figure, benchmark, metric, lines, marks, around_zero=True)
-            found[f"{metric}-paired"] = along if benchmark.axes else partial(paired_figure, benchmark, metric, own)
+            found[f"{metric}-paired"] = (
+                along if benchmark.axes else partial(paired_figure, benchmark, metric, own)
+            )
     return found
 
 
 def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) -> "Figure":
     """Draw means of ours and of the paper, with standard errors."""
-    own = {str(name): [entry for dataset, entry in benchmark.pairs if dataset == name] for name in benchmark.datasets}
+    own = {
+        str(name): [entry for dataset, entry in benchmark.pairs if dataset == name]
+        for name in benchmark.datasets
+    }
     figure, panels = entry_rows(own, measure(metric))
     for dataset, panel in panels.items():
         marks: list[Row] = []
@@ -99,7 +111,11 @@ def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) ->
             row = own[dataset].index(cell.method)
             offset = 0.0 if cell.paper is None else OFFSET
             if cell.ours is None:
-                centred: dict[str, Any] = {"transform": panel.get_yaxis_transform(), "ha": "center", "va": "center"}
+                centred: dict[str, Any] = {
+                    "transform": panel.get_yaxis_transform(),
+                    "ha": "center",
+                    "va": "center",
+                }
                 panel.text(0.5, row - offset, cell.verdict, color=drawing.QUIET, **centred)
             else:
                 marks.append((row - offset, cell.ours, cell.ours_se, drawing.OURS))
@@ -109,25 +125,41 @@ def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) ->
     drawing.title(figure, benchmark.title, heading(metric))
     handles = [drawing.handle("ours, mean ± SE", linestyle="none", **drawing.OURS)]
     if any(cell.paper is not None for cell in cells):
-        handles.append(drawing.handle("paper, mean ± SE as printed", linestyle="none", **drawing.PAPER))
+        handles.append(
+            drawing.handle("paper, mean ± SE as printed", linestyle="none", **drawing.PAPER)
+        )
     drawing.legend(figure, handles, columns=2)
     return figure
 
 
-def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[PairedDifference]) -> "Figure":
+def paired_figure(
+    benchmark: "Benchmark", metric: str, differences: Sequence[PairedDifference]
+) -> "Figure":
     """Draw mean differences from the baseline, with 95 % intervals and the number of pairs where splits are missing."""
     own = grouped(differences, lambda each: each.dataset)
     rows = {name: [each.entry for each in drawn] for name, drawn in own.items()}
     figure, panels = entry_rows(rows, f"difference in {measure(metric)}")
     for name, panel in panels.items():
         panel.axvline(0, color=drawing.QUIET, linestyle=":", linewidth=1.2, zorder=1)
-        known = [(row, each, each.mean) for row, each in enumerate(own[name]) if each.mean is not None]
-        marks: list[Row] = [(row, mean, each.half, LOOKS[each.verdict]) for row, each, mean in known]
+        known = [
+            (row, each, each.mean) for row, each in enumerate(own[name]) if each.mean is not None
+        ]
+        marks: list[Row] = [
+            (row, mean, each.half, LOOKS[each.verdict]) for row, each, mean in known
+        ]
         _mark(panel, marks, drawing.far(metric), zero=True)
         for row, each in enumerate(own[name]):
             if each.n < benchmark.splits:
                 across = panel.get_yaxis_transform()
-                panel.text(1.01, row, f"n = {each.n}", transform=across, va="center", color=drawing.QUIET, fontsize=7)
+                panel.text(
+                    1.01,
+                    row,
+                    f"n = {each.n}",
+                    transform=across,
+                    va="center",
+                    color=drawing.QUIET,
+                    fontsize=7,
+                )
     what = f"mean difference from {benchmark.baseline} over {repeats(benchmark)}"
     drawing.title(figure, benchmark.title, heading(metric), what)
     left, right = ("better", "worse") if info(metric).direction == "lower" else ("worse", "better")
@@ -136,7 +168,10 @@ def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[Pai
         "undecided": "undecided: 95 % interval holds 0, a fit failed, or n < 3",
         right: f"right: {right} than {benchmark.baseline}",
     }
-    handles = [drawing.handle(label, linestyle="none", **LOOKS[verdict]) for verdict, label in labels.items()]
+    handles = [
+        drawing.handle(label, linestyle="none", **LOOKS[verdict])
+        for verdict, label in labels.items()
+    ]
     columns = 3 if figure.get_figwidth() > WIDE else 2
     drawing.legend(figure, handles, columns=columns, handlelength=1.2, columnspacing=1.6)
     return figure
@@ -146,7 +181,9 @@ def entry_rows(rows: Mapping[str, Sequence[str]], label: str) -> "tuple[Figure, 
     """Lay out a panel a dataset with a row for each of its entries."""
     from matplotlib.ticker import MaxNLocator
 
-    alike = len({tuple(entries) for entries in rows.values()}) == 1  # then only the first panel names them
+    alike = (
+        len({tuple(entries) for entries in rows.values()}) == 1
+    )  # then only the first panel names them
     height = ROW_HEIGHT * max(map(len, rows.values())) + 0.75
     figure, panels = drawing.grid(len(rows), (PANEL_WIDTH, height), sharey=alike)
     for panel, (dataset, entries) in zip(panels, rows.items(), strict=True):
@@ -155,23 +192,40 @@ def entry_rows(rows: Mapping[str, Sequence[str]], label: str) -> "tuple[Figure, 
         panel.set_ylim(len(entries) - 0.5, -0.5)
         panel.xaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
     for panel in panels[-min(len(rows), drawing.MOST) :]:  # those without another below
-        panel.set_xlabel(fill(label, 26), loc="left")  # to the right is the power of ten of the ticks
+        panel.set_xlabel(
+            fill(label, 26), loc="left"
+        )  # to the right is the power of ten of the ticks
     return figure, dict(zip(rows, panels, strict=True))
 
 
 def _mark(panel: "Axes", marks: Sequence[Row], factor: float, *, zero: bool = False) -> None:
     """Mark values with their errors; those beyond the axis are written at its end."""
-    bars = [end for _, value, error, _ in marks for end in drawing.ends(value, error)] + [0.0] * zero
+    bars = [end for _, value, error, _ in marks for end in drawing.ends(value, error)] + [
+        0.0
+    ] * zero
     values = {number: [value] for number, (_, value, _, _) in enumerate(marks)}
-    beyond = drawing.fit(panel, "x", values, bars, factor=factor, scale="linear" if zero else None, say=False)
+    beyond = drawing.fit(
+        panel, "x", values, bars, factor=factor, scale="linear" if zero else None, say=False
+    )
     low, _ = panel.get_xlim()
     across = panel.get_yaxis_transform()
     bar: dict[str, Any] = {"linestyle": "none", "elinewidth": 1.4, "capsize": 2.5, "capthick": 1.4}
     for place, (row, value, error, look) in enumerate(marks):
         if place in beyond:
             written, left = quantity(value), value < low
-            x, side, text = (0.01, "left", f"← {written}") if left else (0.99, "right", f"{written} →")
-            panel.text(x, row, text, transform=across, ha=side, va="center", fontsize=8, color=look["color"])
+            x, side, text = (
+                (0.01, "left", f"← {written}") if left else (0.99, "right", f"{written} →")
+            )
+            panel.text(
+                x,
+                row,
+                text,
+                transform=across,
+                ha=side,
+                va="center",
+                fontsize=8,
+                color=look["color"],
+            )
         else:
             panel.errorbar([value], [row], xerr=error, **bar, **look)
 
@@ -187,17 +241,20 @@ def swept_figure(
 ) -> "Figure":
     """Draw the first axis of the sweep from left to right, under a title of some lines.
 
-    Each data set, and each combination of the other axes' values, has a panel; a few of these combinations stand side
-    by side on one scale, a data set a line. Each entry has a line of values with their errors, with a gap where there
-    is none, and a dotted one for those `seen` in training. Around zero are differences: 0 has a line, and no scale is
-    logarithmic.
+    Each data set, and each combination of the other axes' values, has a panel; a few of these
+    combinations stand side by side on one scale, a data set a line. Each entry has a line of
+    values with their errors, with a gap where there is none, and a dotted one for those `seen` in
+    training. Around zero are differences: 0 has a line, and no scale is logarithmic.
     """
     axis, *_ = benchmark.axes
     by_panel, below = _by_panel(marks, axis), _by_panel(seen, axis)
     beside = len({others for _, others in by_panel})
     alike = 1 < beside <= drawing.MOST
     figure, panels = drawing.grid(
-        len(by_panel), (3.0, 2.4), columns=beside if alike else None, sharey="row" if alike else "none"
+        len(by_panel),
+        (3.0, 2.4),
+        columns=beside if alike else None,
+        sharey="row" if alike else "none",
     )
     styles = drawing.styles(benchmark.entries)
     for panel, (place, own) in zip(panels, by_panel.items(), strict=True):
@@ -226,14 +283,22 @@ def swept_figure(
 
 
 def _by_panel(marks: Sequence[Mark], axis: str) -> dict[tuple[str, str], list[Mark]]:
-    return grouped(marks, lambda mark: (mark.dataset, named({k: v for k, v in mark.point.items() if k != axis})))
+    return grouped(
+        marks,
+        lambda mark: (mark.dataset, named({k: v for k, v in mark.point.items() if k != axis})),
+    )
 
 
 def _line(
     marks: Sequence[Mark], entry: str, places: Mapping[str, float], axis: str
 ) -> tuple[list[float], list[float], list[float]]:
-    """Return places, values and errors of an entry, from left to right; NaN where there is none."""
-    line = sorted((mark for mark in marks if mark.entry == entry), key=lambda mark: places[mark.point[axis]])
+    """Return places, values and errors of an entry, from left to right.
+
+    NaN where there is none.
+    """
+    line = sorted(
+        (mark for mark in marks if mark.entry == entry), key=lambda mark: places[mark.point[axis]]
+    )
     values = [math.nan if mark.value is None else mark.value for mark in line]
     errors = [math.nan if mark.error is None else mark.error for mark in line]
     return [places[mark.point[axis]] for mark in line], values, errors
@@ -242,8 +307,13 @@ def _line(
 def _vertical(panel: "Axes", marks: Sequence[Mark], factor: float, around_zero: bool) -> None:
     """Choose scale and limits so that no line flattens the others."""
     known = [(mark.entry, mark.value, mark.error) for mark in marks if mark.value is not None]
-    values = {entry: [value for _, value, _ in own] for entry, own in grouped(known, lambda own: own[0]).items()}
-    bars = [end for _, value, error in known for end in drawing.ends(value, error)] + [0.0] * around_zero
+    values = {
+        entry: [value for _, value, _ in own]
+        for entry, own in grouped(known, lambda own: own[0]).items()
+    }
+    bars = [end for _, value, error in known for end in drawing.ends(value, error)] + [
+        0.0
+    ] * around_zero
     drawing.fit(panel, "y", values, bars, factor=factor, scale="linear" if around_zero else None)
 
 

@@ -45,14 +45,15 @@ class Ranks(NamedTuple):
 def ranks(cells: Sequence[Cell], metric: str) -> Ranks | None:
     """Rank the entries that have most means, over the data sets on which all of these have one.
 
-    Points of a sweep are of the same data, and no data sets of their own: an entry's means at them are averaged first,
-    over the points that all of these entries have. None with fewer than three such entries or fewer than two data sets;
-    `InputError` if scikit-posthocs is missing.
+    Points of a sweep are of the same data, and no data sets of their own: an entry's means at them
+    are averaged first, over the points that all of these entries have. None with fewer than three
+    such entries or fewer than two data sets; `InputError` if scikit-posthocs is missing.
 
     Notes
     -----
-    Friedman's test and Nemenyi's (Demsar, "Statistical comparisons of classifiers over multiple data sets", Journal of
-    Machine Learning Research 7, 2006). Means are of the trials that succeeded.
+    Friedman's test and Nemenyi's (Demsar, "Statistical comparisons of classifiers over multiple
+    data sets", Journal of Machine Learning Research 7, 2006). Means are of the trials that
+    succeeded.
     """
     from scipy.stats import friedmanchisquare
 
@@ -63,12 +64,17 @@ def ranks(cells: Sequence[Cell], metric: str) -> Ranks | None:
     means = ranked.mean().sort_values(kind="stable")
     p = float(friedmanchisquare(*ranked.to_numpy().T).pvalue)
     pairs = _posthocs().posthoc_nemenyi_friedman(ranked).to_dict()
-    return Ranks(metric, len(table), p, {str(name): float(mean) for name, mean in means.items()}, pairs)
+    return Ranks(
+        metric, len(table), p, {str(name): float(mean) for name, mean in means.items()}, pairs
+    )
 
 
 def rank_section(found: Ranks) -> Section:
     """Lay out ranks."""
-    rows = [(name, f"{mean:.2f}", ", ".join(found.apart(name)) or "-") for name, mean in found.means.items()]
+    rows = [
+        (name, f"{mean:.2f}", ", ".join(found.apart(name)) or "-")
+        for name, mean in found.means.items()
+    ]
     title = f"Ranks over {found.places} data sets, {heading(found.metric)}; Friedman p = {found.p:.2g}, Nemenyi at 5 %"
     return Section.of(title, ["Method", "Average rank", "Told from"], rows)
 
@@ -82,7 +88,9 @@ def _figure(found: Ranks) -> "Figure":
     import pandas as pd
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.5, 1.4 + 0.22 * len(found.means)), layout="constrained", facecolor="white")
+    figure = Figure(
+        figsize=(7.5, 1.4 + 0.22 * len(found.means)), layout="constrained", facecolor="white"
+    )
     _posthocs().critical_difference_diagram(
         dict(found.means), pd.DataFrame(found.pairs), ax=figure.subplots(), alpha=LEVEL
     )
@@ -101,7 +109,11 @@ def _table(cells: Sequence[Cell], metric: str) -> "pd.DataFrame":
             means.setdefault(cell.method, {})[cell.dataset, *cell.point.values()] = cell.ours
     most = max((len(own) for own in means.values()), default=0)
     kept = {entry: own for entry, own in means.items() if len(own) == most}
-    places = [place for place in next(iter(kept.values()), {}) if all(place in own for own in kept.values())]
+    places = [
+        place
+        for place in next(iter(kept.values()), {})
+        if all(place in own for own in kept.values())
+    ]
     table = pd.DataFrame({entry: [own[place] for place in places] for entry, own in kept.items()})
     return table.groupby([dataset for dataset, *_ in places], sort=False).mean()
 
@@ -119,7 +131,10 @@ SECONDS = 60.0
 
 
 class Price(NamedTuple):
-    """Score of an entry on one dataset at one point of a sweep, and what it is held against; means over its trials."""
+    """Score of an entry on one dataset at one point of a sweep, and what it is held against.
+
+    Means over its trials.
+    """
 
     entry: str
     score: float
@@ -133,7 +148,8 @@ class Price(NamedTuple):
 def cost_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
     """Draw scores against durations: a panel a dataset (and point of a sweep), a mark an entry, a figure a score.
 
-    Scores are the distances, and of a benchmark with a baseline the first of predictions. Nothing without a duration.
+    Scores are the distances, and of a benchmark with a baseline the first of predictions. Nothing
+    without a duration.
     """
     times = [name for name in benchmark.metrics if info(name).kind == "time"]
     wanted = [name for name in benchmark.metrics if info(name).kind == "distance"]
@@ -149,50 +165,76 @@ def cost_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Draw
 def distance_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
     """Draw the first score of predictions against the first distance: whether who predicts well is near the truth."""
     scores, distances = (
-        [name for name in benchmark.metrics if info(name).kind == kind] for kind in ("predictive", "distance")
+        [name for name in benchmark.metrics if info(name).kind == kind]
+        for kind in ("predictive", "distance")
     )
     if not (scores and distances and (found := prices(cells, scores[0], distances[0]))):
         return {}
     what = f"against {measure(distances[0])}; mean ± SE"
-    draw = partial(cost_figure, benchmark, scores[0], found, across=info(distances[0]).label, what=what)
+    draw = partial(
+        cost_figure, benchmark, scores[0], found, across=info(distances[0]).label, what=what
+    )
     return {f"{scores[0]}-distance": draw}
 
 
-def prices(cells: Sequence[Cell], metric: str, other: str, unit: float = 1.0) -> dict[str, list[Price]]:
+def prices(
+    cells: Sequence[Cell], metric: str, other: str, unit: float = 1.0
+) -> dict[str, list[Price]]:
     """List what entries have both numbers, the other one times `unit`, by the title of their panel."""
     means = {
-        (cell.dataset, named(cell.point), cell.method, cell.metric): cell for cell in cells if cell.statistic == "mean"
+        (cell.dataset, named(cell.point), cell.method, cell.metric): cell
+        for cell in cells
+        if cell.statistic == "mean"
     }
     found: dict[str, list[Price]] = {}
     for (dataset, point, entry, name), cell in means.items():
         cost = means.get((dataset, point, entry, other)) if name == metric else None
         if cost is not None and cell.ours is not None and cost.ours is not None and cost.ours > 0:
-            price = Price(entry, cell.ours, cell.ours_se or 0.0, unit * cost.ours, unit * (cost.ours_se or 0.0))
+            price = Price(
+                entry,
+                cell.ours,
+                cell.ours_se or 0.0,
+                unit * cost.ours,
+                unit * (cost.ours_se or 0.0),
+            )
             found.setdefault(panel_heading(dataset, point), []).append(price)
     return found
 
 
 def cost_figure(
-    benchmark: "Benchmark", metric: str, found: Mapping[str, Sequence[Price]], across: str, what: str
+    benchmark: "Benchmark",
+    metric: str,
+    found: Mapping[str, Sequence[Price]],
+    across: str,
+    what: str,
 ) -> "Figure":
     """Draw durations and distances on logarithmic axes, where bars are one standard error of the logarithm.
 
-    That is the standard error of the mean over the mean. What is far from all others stands at the edge, a distance of
-    zero at the lower one.
+    That is the standard error of the mean over the mean. What is far from all others stands at the
+    edge, a distance of zero at the lower one.
     """
-    figure, panels = drawing.grid(len(found), (3.4, 3.1), columns=2 if len(found) == 4 else min(len(found), 3))
+    figure, panels = drawing.grid(
+        len(found), (3.4, 3.1), columns=2 if len(found) == 4 else min(len(found), 3)
+    )
     styles = drawing.styles(benchmark.entries)
     for panel, (name, own) in zip(panels, found.items(), strict=True):
         drawing.dress(panel, name)
         _fill(panel, own, styles, metric)
         panel.set_xlabel(across)
-    return drawing.finished(figure, panels, measure(metric), benchmark.title, heading(metric), what, order=styles)
+    return drawing.finished(
+        figure, panels, measure(metric), benchmark.title, heading(metric), what, order=styles
+    )
 
 
 def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: str) -> None:
     log = info(metric).kind == "distance"
     across = [end for price in own for end in _ends(price.against, price.against_se, log=True)]
-    along = [end for price in own if price.score > 0 or not log for end in _ends(price.score, price.score_se, log)]
+    along = [
+        end
+        for price in own
+        if price.score > 0 or not log
+        for end in _ends(price.score, price.score_se, log)
+    ]
     times = {price.entry: [price.against] for price in own}
     scores = {price.entry: [price.score] for price in own}
     drawing.fit(panel, "x", times, across, factor=drawing.FAR, scale="log")
@@ -200,12 +242,20 @@ def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: s
     beyond = drawing.fit(panel, "y", scores, along, factor=drawing.far(metric), scale=scale)
     for price in own:
         x, y = price.against, price.score
-        look: dict[str, Any] = {**drawing.BARS, **styles[price.entry], "linestyle": "none", "label": price.entry}
+        look: dict[str, Any] = {
+            **drawing.BARS,
+            **styles[price.entry],
+            "linestyle": "none",
+            "label": price.entry,
+        }
         if price.entry in beyond:
             edge = 0.02 if y < panel.get_ylim()[0] else 0.98
             panel.errorbar([x], [edge], transform=panel.get_xaxis_transform(), **look)
         else:
-            (left, right), (lower, upper) = _ends(x, price.against_se, log=True), _ends(y, price.score_se, log)
+            (left, right), (lower, upper) = (
+                _ends(x, price.against_se, log=True),
+                _ends(y, price.score_se, log),
+            )
             panel.errorbar([x], [y], [[y - lower], [upper - y]], [[x - left], [right - x]], **look)
 
 

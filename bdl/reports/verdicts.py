@@ -20,7 +20,9 @@ NO_PARAMETERS = "no parameters"
 WITHHELD = "withheld"
 """The verdict on a number that was not made as the protocol says."""
 NOT_SHOWN = "no difference shown"
-"""The verdict where zero is inside the interval of the difference, and the interval is not inside the margin."""
+"""The verdict where zero is inside the interval of the difference, and the interval is not inside
+the margin.
+"""
 
 FEW = (
     "Fewer than three splits: the spread over splits is taken to be the paper's, and a difference beyond it is "
@@ -107,10 +109,11 @@ def difference(ours: Ours, paper: PaperValue) -> Difference | None:
 
     Notes
     -----
-    Welch's test. With s and t the standard errors over n and m splits, the variance of the difference is s^2 + t^2,
-    and its degrees of freedom (s^2 + t^2)^2 / (s^4 / (n - 1) + t^4 / (m - 1)). Where one of the two is not known,
-    the spread over splits is that of the other, which alone has degrees of freedom then. An error that all trials
-    share is that of both truths, and known.
+    Welch's test. With s and t the standard errors over n and m splits, the variance of the
+    difference is s^2 + t^2, and its degrees of freedom (s^2 + t^2)^2 / (s^4 / (n - 1) + t^4 / (m -
+    1)). Where one of the two is not known, the spread over splits is that of the other, which
+    alone has degrees of freedom then. An error that all trials share is that of both truths, and
+    known.
     """
     parts = _parts(ours, paper)
     if ours.value is None or not parts:
@@ -146,12 +149,17 @@ def _se(se: float | None, n: int) -> float | None:
 
 
 def judge(
-    ours: Ours, paper: PaperValue | None, about: MetricInfo, *, in_error: bool = False, protocol: bool = True
+    ours: Ours,
+    paper: PaperValue | None,
+    about: MetricInfo,
+    *,
+    in_error: bool = False,
+    protocol: bool = True,
 ) -> Judgement:
     """Judge one number, by the verdicts that are listed for `bdl.reports.Cell`.
 
-    The printed number may be known to be `in_error`; ours may not be made as the `protocol` says, and then nothing
-    follows from a difference.
+    The printed number may be known to be `in_error`; ours may not be made as the `protocol` says,
+    and then nothing follows from a difference.
     """
     if ours.value is None:
         return Judgement("failed")
@@ -162,19 +170,25 @@ def judge(
     if about.direction == "ratio":
         faster = ours.value <= paper.value
         factor = paper.value / ours.value if faster else ours.value / paper.value
-        return Judgement(f"{factor:.{0 if factor >= 9.95 else 1}f}x {'faster' if faster else 'slower'}")
+        return Judgement(
+            f"{factor:.{0 if factor >= 9.95 else 1}f}x {'faster' if faster else 'slower'}"
+        )
     found, margin = difference(ours, paper), about.margin_of(paper.value)
     if found is None:
         return _by_digits(ours, paper.value, margin, in_error)
     few = FEW if ours.n < FEWEST else None
     real = found.p < LEVEL
     if found.within(margin):
-        return Judgement("undecided" if ours.failed else "match", few or (REAL if real else None), found)
+        return Judgement(
+            "undecided" if ours.failed else "match", few or (REAL if real else None), found
+        )
     if not real or few:
         return Judgement("undecided" if real else NOT_SHOWN, few, found)
     if in_error:
         return Judgement("print in error", None, found)
-    return _beyond(ours, found, about, PERHAPS_SMALL if abs(found.value) - found.half < margin else None)
+    return _beyond(
+        ours, found, about, PERHAPS_SMALL if abs(found.value) - found.half < margin else None
+    )
 
 
 def _by_digits(ours: Ours, paper: Printed, margin: float, in_error: bool) -> Judgement:
@@ -182,11 +196,16 @@ def _by_digits(ours: Ours, paper: Printed, margin: float, in_error: bool) -> Jud
     assert ours.value is not None
     if paper.shows(ours.value) and 2 * paper.rounding <= margin:
         return Judgement("undecided" if ours.failed else "match", NO_SPREAD)
-    return Judgement("print in error" if in_error and not paper.shows(ours.value) else "undecided", NO_SPREAD)
+    return Judgement(
+        "print in error" if in_error and not paper.shows(ours.value) else "undecided", NO_SPREAD
+    )
 
 
 def _beyond(ours: Ours, found: Difference, about: MetricInfo, note: str | None) -> Judgement:
-    """Name a difference beyond chance; what flatters us is undecided where fits failed or the truth is sampled."""
+    """Name a difference beyond chance.
+
+    What flatters us is undecided where fits failed or the truth is sampled.
+    """
     if about.direction == "none":
         return Judgement("differs", note, found)
     if (found.value < 0) != (about.direction == "lower"):

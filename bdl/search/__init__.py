@@ -1,7 +1,8 @@
 """Hyper-parameter search by cross-validation: a study is told what was scored, and asked what to try next.
 
-A study keeps no state between its rounds. Each round makes it anew from its seed and from what it is told, so that
-an interrupted search goes on as it would have gone, and studies that advance together propose what each would alone.
+A study keeps no state between its rounds. Each round makes it anew from its seed and from what it
+is told, so that an interrupted search goes on as it would have gone, and studies that advance
+together propose what each would alone.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 Setting = dict[str, float]
 Told = Sequence[tuple[Setting, float]]
-"""Settings and their scores, in the order in which they were proposed; NaN where there is no score."""
+"""Settings and their scores, in the order in which they were proposed; NaN where there is no
+score.
+"""
 
 
 def per_round(search: "Search") -> int:
@@ -31,14 +34,17 @@ def per_round(search: "Search") -> int:
 def propose(search: "Search", seed: int, told: Told) -> list[Setting]:
     """Propose the settings of a study's next round: the same for the same arguments.
 
-    `told` is what the rounds so far proposed, and how it scored (lower is better); of a setting only what the space
-    names is heeded. The random settings of a Bayesian search are the first ones of a random search. Its guided settings
-    maximise the expected improvement under a Gaussian process (Matern 5/2, a length scale for each hyper-parameter) on
-    the unit cube, to which log ranges are mapped by the logarithm (`optuna.samplers.GPSampler`). A grid is gone through
-    with the value of its last name changing fastest.
+    `told` is what the rounds so far proposed, and how it scored (lower is better); of a setting
+    only what the space names is heeded. The random settings of a Bayesian search are the first
+    ones of a random search. Its guided settings maximise the expected improvement under a Gaussian
+    process (Matern 5/2, a length scale for each hyper-parameter) on the unit cube, to which log
+    ranges are mapped by the logarithm (`optuna.samplers.GPSampler`). A grid is gone through with
+    the value of its last name changing fastest.
     """
     if search.sampler == "grid":
-        points = [dict(zip(search.grid, point, strict=True)) for point in product(*search.grid.values())]
+        points = [
+            dict(zip(search.grid, point, strict=True)) for point in product(*search.grid.values())
+        ]
         return points[len(told) :]
     first = search.trials if search.sampler == "random" else search.startup
     if len(told) < first:
@@ -51,7 +57,8 @@ def propose(search: "Search", seed: int, told: Told) -> list[Setting]:
 def _asked(search: "Search", sampler: BaseSampler, told: Told, n: int) -> list[Setting]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space: dict[str, BaseDistribution] = {
-        name: FloatDistribution(found.low, found.high, log=found.scale == "log") for name, found in search.space.items()
+        name: FloatDistribution(found.low, found.high, log=found.scale == "log")
+        for name, found in search.space.items()
     }
     study = optuna.create_study(direction="minimize", sampler=sampler)
     for setting, score in told:

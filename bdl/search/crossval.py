@@ -55,16 +55,25 @@ def cross_validate(
     progress: Progress,
     checkpoint: Checkpoint | None = None,
 ) -> list[FoldScore]:
-    """Score every setting of every split on every fold, all trained together; in the order split, trial, fold.
+    """Score every setting of every split on every fold, all trained together.
 
-    `settings` are by split and number of the trial, as many of each split. `slot_batch` has the splits that may train
-    side by side, those that do among them, with the number of their training rows: scores depend on it to the last bit,
-    and not on which of its splits train. `k` is the number of folds of the training rows, contiguous, without
-    shuffling; 1 stands for the split's validation rows. The lower a score is, the better. (split, trial, fold) is
-    appended to `identity`. `compile`, `progress` and `checkpoint` are as for `bdl.training.engine.MinibatchFitting`.
+    In the order split, trial, fold.
+
+    `settings` are by split and number of the trial, as many of each split. `slot_batch` has the
+    splits that may train side by side, those that do among them, with the number of their training
+    rows: scores depend on it to the last bit, and not on which of its splits train. `k` is the
+    number of folds of the training rows, contiguous, without shuffling; 1 stands for the split's
+    validation rows. The lower a score is, the better. (split, trial, fold) is appended to
+    `identity`. `compile`, `progress` and `checkpoint` are as for
+    `bdl.training.engine.MinibatchFitting`.
     """
     parts = {number: _parts(rows, k) for number, rows in splits.items()}
-    names = [(split, trial, fold) for split, proposed in settings.items() for trial in proposed for fold in range(k)]
+    names = [
+        (split, trial, fold)
+        for split, proposed in settings.items()
+        for trial in proposed
+        for fold in range(k)
+    ]
     trials = program.trials(
         [(*identity, *name) for name in names],
         [parts[split][fold][0] for split, _, fold in names],
@@ -75,25 +84,37 @@ def cross_validate(
             _alone(program, trials, i, parts[split][fold][1], score, progress)
             for i, (split, _, fold) in enumerate(names)
         )
-        return [FoldScore(*name, settings[name[0]][name[1]], *own) for name, own in zip(names, alone, strict=True)]
-    fitting = program.fitting(trials, compile=compile, slot_batch=_places(names, settings, slot_batch, k))
+        return [
+            FoldScore(*name, settings[name[0]][name[1]], *own)
+            for name, own in zip(names, alone, strict=True)
+        ]
+    fitting = program.fitting(
+        trials, compile=compile, slot_batch=_places(names, settings, slot_batch, k)
+    )
     end = finished(fitting, progress, checkpoint)
     found = dict[int, float]()
     for split, pairs in parts.items():
         for fold, (_, validation) in enumerate(pairs):
             index = [i for i, name in enumerate(names) if name[0] == split and name[2] == fold]
             evaluations = _evaluations(program, trials, end, index, validation, score)
-            found |= {i: _value(score, evaluation) for i, evaluation in zip(index, evaluations, strict=True)}
+            found |= {
+                i: _value(score, evaluation)
+                for i, evaluation in zip(index, evaluations, strict=True)
+            }
     return [
         FoldScore(*name, settings[name[0]][name[1]], found[i], failure(epoch, found[i]), updates)
-        for i, (name, epoch, updates) in enumerate(zip(names, end.diverged.tolist(), end.updates.tolist(), strict=True))
+        for i, (name, epoch, updates) in enumerate(
+            zip(names, end.diverged.tolist(), end.updates.tolist(), strict=True)
+        )
     ]
 
 
 def _parts(split: Split, k: int) -> list[tuple[Rows, Rows]]:
     if k == 1:
         return [(split.train, split.validation)]
-    return [(split.train[training], split.train[held]) for training, held in folds(len(split.train), k)]
+    return [
+        (split.train[training], split.train[held]) for training, held in folds(len(split.train), k)
+    ]
 
 
 def _places(
@@ -107,7 +128,10 @@ def _places(
     count = max(map(len, orders.values()))
     sizes = [size for rows in slot_batch.values() for size in _sizes(rows, k) * count]
     first = {split: position * count * k for position, split in enumerate(slot_batch)}
-    return SlotBatch(sizes, [first[split] + orders[split].index(trial) * k + fold for split, trial, fold in names])
+    return SlotBatch(
+        sizes,
+        [first[split] + orders[split].index(trial) * k + fold for split, trial, fold in names],
+    )
 
 
 def _sizes(rows: int, k: int) -> list[int]:
@@ -123,11 +147,18 @@ def _evaluations(
         return
     predictions = program.predict(trials, end, index, rows)
     for place, i in enumerate(index):
-        yield _evaluation(program, trials, end, i, rows, Predictions(*(field[place] for field in predictions)))
+        yield _evaluation(
+            program, trials, end, i, rows, Predictions(*(field[place] for field in predictions))
+        )
 
 
 def _evaluation(
-    program: Program, trials: Trials, end: Snapshot, i: int, rows: Rows, predicted: Predictions | None = None
+    program: Program,
+    trials: Trials,
+    end: Snapshot,
+    i: int,
+    rows: Rows,
+    predicted: Predictions | None = None,
 ) -> Evaluation:
     """Return what a trial is scored by on the rows of its fold."""
     training = trials.rows[i]
@@ -147,7 +178,10 @@ def _evaluation(
 def _alone(
     program: Program, trials: Trials, i: int, validation: Rows, score: Score, progress: Progress
 ) -> tuple[float, str | None, int]:
-    """Fit and score one trial of a method that yields its posteriors; what it raises is why the trial failed."""
+    """Fit and score one trial of a method that yields its posteriors.
+
+    What it raises is why the trial failed.
+    """
     own = trials.take([i])
     try:
         end = finished(program.fitting(own, asked=[validation]), progress)
@@ -172,15 +206,23 @@ def _value(score: Score, evaluation: Evaluation) -> float:
 
 
 def failure(diverged: int, score: float) -> str | None:
-    """Describe why a trial failed: the epoch in which its state became non-finite, or its metric; or None."""
+    """Describe why a trial failed: the epoch in which its state became non-finite, or its metric.
+
+    Or None.
+    """
     if diverged:
         return f"non-finite parameters in epoch {diverged}"
     return None if isfinite(score) else "non-finite metric"
 
 
 def best_setting(scores: Sequence[FoldScore]) -> Setting | None:
-    """Choose the setting of one split with the lowest mean score; None if none finished all its folds."""
-    finished = [own for own in _by_trial(scores).values() if not any(score.reason for score in own)]
+    """Choose the setting of one split with the lowest mean score.
+
+    None if none finished all its folds.
+    """
+    finished = [
+        own for own in _by_trial(scores).values() if not any(score.reason for score in own)
+    ]
     best = min(finished, key=lambda own: fmean(score.score for score in own), default=None)
     return None if best is None else best[0].hyper
 
@@ -188,7 +230,8 @@ def best_setting(scores: Sequence[FoldScore]) -> Setting | None:
 def told(scores: Sequence[FoldScore], penalty: float | None) -> list[tuple[Setting, float]]:
     """Sum up the trials of one split for the study that proposes the next: the mean over the folds of each.
 
-    `penalty` is the score of a failed fold; None stands for the worst score of a finished one, NaN if there is none.
+    `penalty` is the score of a failed fold; None stands for the worst score of a finished one, NaN
+    if there is none.
     """
     if penalty is None:
         penalty = max((score.score for score in scores if not score.reason), default=nan)

@@ -1,7 +1,9 @@
-"""What a benchmark must satisfy as a whole, and values of a sweep laid over it; errors are a ValueError with a place.
+"""What a benchmark must satisfy as a whole, and values of a sweep laid over it.
 
-The path of an axis begins with ``dataset`` (a setting of data sets that have settings), ``preparation`` or
-``evaluation``; any other is a path in the entries.
+Errors are a ValueError with a place.
+
+The path of an axis begins with ``dataset`` (a setting of data sets that have settings),
+``preparation`` or ``evaluation``; any other is a path in the entries.
 """
 
 from collections import Counter
@@ -26,18 +28,23 @@ _OF_ENTRIES = ("by_dataset", "datasets")
 def lay_over(content: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a benchmark, every field as JSON values, with values at dotted paths.
 
-    Each value is in all places that have its path; where data sets said otherwise for entries, they do so no longer.
+    Each value is in all places that have its path; where data sets said otherwise for entries,
+    they do so no longer.
     """
     changed = dict(content)
     for path, value in values.items():
         scope, *rest = keys = path.split(".")
         if scope == "dataset":
-            changed["datasets"] = [_laid(component, rest, value) for component in changed["datasets"]]
+            changed["datasets"] = [
+                _laid(component, rest, value) for component in changed["datasets"]
+            ]
             continue
         if scope in ("preparation", "evaluation"):
             changed[scope] = _laid(changed[scope], rest, value)
         if scope != "preparation":
-            changed["entries"] = {name: _entry(entry, keys, value) for name, entry in changed["entries"].items()}
+            changed["entries"] = {
+                name: _entry(entry, keys, value) for name, entry in changed["entries"].items()
+            }
             changed["by_dataset"] = _without(changed["by_dataset"], keys)
     return changed
 
@@ -48,7 +55,10 @@ def check_path(content: Tree, path: str) -> None:
     places: list[Any] = list(content["entries"].values())
     allowed = [name for name in next(iter(places)) if name not in _OF_ENTRIES]
     if scope == "dataset" and rest:
-        keys, places = rest, [component for component in content["datasets"] if isinstance(component, Mapping)]
+        keys, places = (
+            rest,
+            [component for component in content["datasets"] if isinstance(component, Mapping)],
+        )
         allowed = sorted({key for component in places for key in component} - {"name", "label"})
     elif scope in ("preparation", "evaluation") and rest:
         keys, places, allowed = rest, [content[scope]], list(content[scope])
@@ -57,9 +67,15 @@ def check_path(content: Tree, path: str) -> None:
     for depth, key in enumerate(keys):
         if key not in allowed:
             place = path.split(".")[: len(path.split(".")) - len(keys) + depth]
-            raise ValueError((f"{'.'.join(place)}: " if place else "") + unknown_field(key, allowed))
+            raise ValueError(
+                (f"{'.'.join(place)}: " if place else "") + unknown_field(key, allowed)
+            )
         places = [place[key] for place in places if isinstance(place, Mapping) and key in place]
-        allowed = list(dict.fromkeys(below for place in places if isinstance(place, Mapping) for below in place))
+        allowed = list(
+            dict.fromkeys(
+                below for place in places if isinstance(place, Mapping) for below in place
+            )
+        )
 
 
 def _entry(entry: Tree, keys: Sequence[str], value: Any) -> dict[str, Any]:
@@ -87,8 +103,8 @@ def _without(by_dataset: Mapping[str, Tree], keys: Sequence[str]) -> dict[str, A
 def check_references(benchmark: "Benchmark", labels: frozenset[str] | None) -> None:
     """Refuse an entry, data set or metric that is referred to and that neither the benchmark nor a registry has.
 
-    Further labels may be referred to: a profile may leave out data sets that notes are about. Of a part of a benchmark,
-    for which they are None, only entries are looked up.
+    Further labels may be referred to: a profile may leave out data sets that notes are about. Of a
+    part of a benchmark, for which they are None, only entries are looked up.
     """
     for place, kind, label in references(benchmark):
         if kind is None:
@@ -97,32 +113,49 @@ def check_references(benchmark: "Benchmark", labels: frozenset[str] | None) -> N
         elif labels is not None and label not in benchmark.labels | labels:
             registry = kind.registry()
             if label not in registry.targets:
-                known = {*registry.names(), *(benchmark.datasets if kind is DatasetName else benchmark.metrics)}
+                known = {
+                    *registry.names(),
+                    *(benchmark.datasets if kind is DatasetName else benchmark.metrics),
+                }
                 raise within(place, ValueError(str(unknown(registry.kind, label, known))))
 
 
 def references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedComponent] | None, str]]:
     """Yield the place of each reference, what is referred to, None for an entry, and its name."""
-    yield from ((("preparation", "splits", label), DatasetName, label) for label in benchmark.preparation.splits)
+    yield from (
+        (("preparation", "splits", label), DatasetName, label)
+        for label in benchmark.preparation.splits
+    )
     if not isinstance(rows := benchmark.preparation.rows, int):
         yield from ((("preparation", "rows", label), DatasetName, label) for label in rows)
     yield from ((("by_dataset", label), DatasetName, label) for label in benchmark.by_dataset)
     for name, entry in benchmark.entries.items():
         place = ("entries", name)
-        yield from (((*place, "datasets", i), DatasetName, label) for i, label in enumerate(entry.datasets))
-        yield from (((*place, "by_dataset", label), DatasetName, label) for label in entry.by_dataset)
+        yield from (
+            ((*place, "datasets", i), DatasetName, label) for i, label in enumerate(entry.datasets)
+        )
+        yield from (
+            ((*place, "by_dataset", label), DatasetName, label) for label in entry.by_dataset
+        )
     if benchmark.baseline:
         yield ("baseline",), None, benchmark.baseline
     for i, paper in enumerate(benchmark.papers):
         yield from ((("papers", i, "methods"), None, name) for name in paper.methods)
-        yield from ((("papers", i, "datasets", label), DatasetName, label) for label in paper.datasets)
-        yield from ((("papers", i, "metrics", label), MetricName, label) for label in paper.metrics)
+        yield from (
+            (("papers", i, "datasets", label), DatasetName, label) for label in paper.datasets
+        )
+        yield from (
+            (("papers", i, "metrics", label), MetricName, label) for label in paper.metrics
+        )
     for i, note in enumerate(benchmark.notes):
         for field, kind in (("entry", None), ("dataset", DatasetName), ("metric", MetricName)):
             if label := getattr(note, field):
                 yield ("notes", i, field), kind, label
     for i, claim in enumerate(benchmark.claims):
-        yield from ((("claims", i, "datasets", j), DatasetName, label) for j, label in enumerate(claim.datasets))
+        yield from (
+            (("claims", i, "datasets", j), DatasetName, label)
+            for j, label in enumerate(claim.datasets)
+        )
         for side, _, metric in claim.sides():
             yield ("claims", i), None, side
             yield ("claims", i), MetricName, metric
@@ -153,7 +186,10 @@ def check_sweep(benchmark: "Benchmark") -> None:
     """Refuse a sweep of what does not exist, a value that comes twice, forbidden points, claims about other axes."""
     for i, claim in enumerate(benchmark.claims):
         for path in {path for _, place, _ in claim.sides() for path in place} - {*benchmark.sweep}:
-            raise within(("claims", i, "at"), ValueError(str(unknown("axis of the sweep", path, benchmark.sweep))))
+            raise within(
+                ("claims", i, "at"),
+                ValueError(str(unknown("axis of the sweep", path, benchmark.sweep))),
+            )
     if not benchmark.sweep:
         return
     content = benchmark.model_dump(mode="json")

@@ -6,7 +6,14 @@ from dataclasses import MISSING, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, SerializationInfo, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    SerializationInfo,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 
 from bdl.errors import InputError
@@ -35,8 +42,8 @@ T = TypeVar("T")
 class Component(BaseModel, Generic[T]):
     """A registered frozen dataclass by name, and its settings.
 
-    In a file the settings stand beside the name. They are checked against the type annotations of the
-    dataclass, and the defaults are filled in.
+    In a file the settings stand beside the name. They are checked against the type annotations of
+    the dataclass, and the defaults are filled in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,28 +66,45 @@ class Component(BaseModel, Generic[T]):
     def __getstate__(self) -> dict[Any, Any]:
         """Leave what is built behind: another process makes it anew, from a file of its own where it is in one."""
         state = super().__getstate__()
-        return state | {"__dict__": {name: getattr(self, name) for name in type(self).model_fields}}
+        return state | {
+            "__dict__": {name: getattr(self, name) for name in type(self).model_fields}
+        }
 
     @model_validator(mode="before")
     @classmethod
     def _resolve(cls, raw: Any) -> Any:
         if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
-            raise ValueError(f"should be a mapping with a name, one of: {', '.join(cls.registry.names())}")
+            raise ValueError(
+                f"should be a mapping with a name, one of: {', '.join(cls.registry.names())}"
+            )
         settings = {key: value for key, value in raw.items() if key != "name"}
         return {"name": raw["name"], "settings": resolve(cls.registry, raw["name"], settings)}
 
     @model_serializer
     def _flatten(self, info: SerializationInfo) -> dict[str, Any]:
-        settings = given(self.registry, self.name, self.settings) if info.exclude_defaults else self.settings
+        settings = (
+            given(self.registry, self.name, self.settings)
+            if info.exclude_defaults
+            else self.settings
+        )
         return {"name": self.name, **settings}
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         """Describe each registered component with its settings, and any other by its location."""
         known = [describe_component(cls.registry, name, handler) for name in cls.registry.names()]
-        name = {"type": "string", "pattern": ":", "description": "module:Class or path/to/file.py:Class"}
+        name = {
+            "type": "string",
+            "pattern": ":",
+            "description": "module:Class or path/to/file.py:Class",
+        }
         other = {"type": "object", "properties": {"name": name}, "required": ["name"]}
-        return {"anyOf": [*known, other], "description": f"A {cls.registry.kind} and its settings."}
+        return {
+            "anyOf": [*known, other],
+            "description": f"A {cls.registry.kind} and its settings.",
+        }
 
 
 class ModelComponent(Component[Model]):
@@ -118,11 +142,15 @@ class PriorComponent(Component[Prior]):
         return {"name": "gaussian"} | raw if isinstance(raw, dict) else raw
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         """Describe each prior; the name of the first may be left out."""
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
         gaussian = describe_component(cls.registry, "gaussian", handler)
-        unnamed = gaussian | {"required": [name for name in gaussian["required"] if name != "name"]}
+        unnamed = gaussian | {
+            "required": [name for name in gaussian["required"] if name != "name"]
+        }
         return schema | {"anyOf": [unnamed, *schema["anyOf"][1:]]}
 
 
@@ -133,19 +161,28 @@ class RateComponent(Component[Rate]):
 
 
 def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Check the settings of a component, and fill in the defaults; leave out retired ones, which stored specs have.
+    """Check the settings of a component, and fill in the defaults.
 
-    `ValueError` if there is no such component or setting, or a value is wrong; pydantic's `ValidationError` for the
-    latter.
+    Leave out retired ones, which stored specs have.
+
+    `ValueError` if there is no such component or setting, or a value is wrong; pydantic's
+    `ValidationError` for the latter.
     """
     try:
         adapter, allowed = registry.adapter(name), names_of_settings(registry, name)
         retired = getattr(registry.get(name), "retired", {})
-        settings = {key: value for key, value in settings.items() if key not in retired or value != retired[key]}
+        settings = {
+            key: value
+            for key, value in settings.items()
+            if key not in retired or value != retired[key]
+        }
         for key in settings:
             if key not in allowed:
-                raise ValueError(unknown_field(key, allowed, f"setting of {registry.kind} '{name}'"))
-        # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
+                raise ValueError(
+                    unknown_field(key, allowed, f"setting of {registry.kind} '{name}'")
+                )
+        # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a
+        # tuple.
         component = adapter.validate_json(json.dumps(settings), strict=True)
     except InputError as error:
         raise ValueError(str(error)) from None
@@ -168,9 +205,17 @@ def given(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, 
         return {}
     adapter = registry.adapter(name)
     own = {field.name: field for field in fields(registry.get(name)) if field.init}
-    required = {key: settings[key] for key, field in own.items() if field.default is field.default_factory is MISSING}
-    defaults = adapter.dump_python(adapter.validate_json(json.dumps(required), strict=True), mode="json")
-    return {key: value for key, value in settings.items() if key in required or value != defaults[key]}
+    required = {
+        key: settings[key]
+        for key, field in own.items()
+        if field.default is field.default_factory is MISSING
+    }
+    defaults = adapter.dump_python(
+        adapter.validate_json(json.dumps(required), strict=True), mode="json"
+    )
+    return {
+        key: value for key, value in settings.items() if key in required or value != defaults[key]
+    }
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -186,7 +231,9 @@ def names_of_settings(registry: Registry, name: str) -> list[str]:
     return [field.name for field in fields(registry.get(name)) if field.init]
 
 
-def describe_component(registry: Registry, name: str, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+def describe_component(
+    registry: Registry, name: str, handler: GetJsonSchemaHandler
+) -> dict[str, Any]:
     """Return the JSON schema of a component as a mapping of its name and its settings."""
     schema = handler.resolve_ref_schema(handler(registry.adapter(name).core_schema))
     return schema | {

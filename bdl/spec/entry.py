@@ -7,8 +7,23 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from pydantic import Field, PrivateAttr, model_validator
 
 from bdl.errors import InputError, unknown
-from bdl.spec.components import LikelihoodComponent, MethodComponent, ModelComponent, PriorComponent, ReferenceComponent
-from bdl.spec.fields import Count, Items, NonEmpty, NonNegative, Real, Settings, Text, unknown_field
+from bdl.spec.components import (
+    LikelihoodComponent,
+    MethodComponent,
+    ModelComponent,
+    PriorComponent,
+    ReferenceComponent,
+)
+from bdl.spec.fields import (
+    Count,
+    Items,
+    NonEmpty,
+    NonNegative,
+    Real,
+    Settings,
+    Text,
+    unknown_field,
+)
 from bdl.spec.labels import DatasetLabel, ScoreName
 from bdl.spec.sections import Record, Training
 from bdl.spec.values import applicable, overlay
@@ -49,12 +64,14 @@ class Search(Settings):
     penalty: Real | None = None
     """Score of a failed fold in a Bayesian search; null for the worst of the split so far."""
     folds: Count
-    """Folds of the cross-validation on training rows; 1 uses the data set's validation rows, or all training rows for
+    """Folds of the cross-validation on training rows; 1 uses the data set's validation rows, or
+    all training rows for
     a score of the posterior."""
     refit: bool = False
     """With `folds: 1`, whether the final fit trains on the validation rows as well."""
     metric: ScoreName
-    """Score whose lowest mean over the folds wins: of predictions, or of the posterior on the rows of the fit, such as
+    """Score whose lowest mean over the folds wins: of predictions, or of the posterior on the
+    rows of the fit, such as
     `neg_elbo`."""
     space: Mapping[str, Range] = {}
     """Range by hyper-parameter, except for a grid. Values are drawn in this order."""
@@ -69,7 +86,11 @@ class Search(Settings):
     @property
     def idle(self) -> set[str]:
         """Fields that the sampler does not heed."""
-        idle = {"random": {"startup", "penalty", "grid"}, "bayesian": {"grid"}, "grid": {"startup", "penalty"}}
+        idle = {
+            "random": {"startup", "penalty", "grid"},
+            "bayesian": {"grid"},
+            "grid": {"startup", "penalty"},
+        }
         return idle[self.sampler] | (set() if self.folds == 1 else {"refit"})
 
     @property
@@ -84,8 +105,12 @@ class Search(Settings):
     @model_validator(mode="before")
     @classmethod
     def _count_grid(cls, raw: Any) -> Any:
-        grid = raw.get("grid") if isinstance(raw, Mapping) and raw.get("sampler") == "grid" else None
-        if isinstance(grid, Mapping) and all(isinstance(values, Sequence) and values for values in grid.values()):
+        grid = (
+            raw.get("grid") if isinstance(raw, Mapping) and raw.get("sampler") == "grid" else None
+        )
+        if isinstance(grid, Mapping) and all(
+            isinstance(values, Sequence) and values for values in grid.values()
+        ):
             return {**raw, "trials": prod(map(len, grid.values()))}
         return raw
 
@@ -111,7 +136,16 @@ class Evaluation(Settings):
     """Posterior samples of a predictive distribution."""
 
 
-_OF_A_MODEL = ("model", "likelihood", "training", "hyper", "reference", "from_reference", "search", "evaluation")
+_OF_A_MODEL = (
+    "model",
+    "likelihood",
+    "training",
+    "hyper",
+    "reference",
+    "from_reference",
+    "search",
+    "evaluation",
+)
 """Fields that mean nothing where there is no model."""
 
 
@@ -122,7 +156,9 @@ class Entry(Settings):
     """Component; null for a method that learns from a stream or has its own."""
     likelihood: LikelihoodComponent | None = None
     """Component; null for a method that learns from a stream or has its own."""
-    prior: PriorComponent = Field(default_factory=lambda: PriorComponent.model_validate({"name": "gaussian"}))
+    prior: PriorComponent = Field(
+        default_factory=lambda: PriorComponent.model_validate({"name": "gaussian"})
+    )
     """Component; a mapping without a name has settings of `gaussian`."""
     method: MethodComponent
     """Component that approximates the posterior."""
@@ -153,7 +189,11 @@ class Entry(Settings):
         if self.streams or self.self_tuned:
             return () if self.streams else tuple(self.method.build().hyper)
         assert self.likelihood is not None, "only those without it lack one"
-        return (*self.method.build().hyper, *self.prior.build().hyper, *self.likelihood.build().hyper)
+        return (
+            *self.method.build().hyper,
+            *self.prior.build().hyper,
+            *self.likelihood.build().hyper,
+        )
 
     @property
     def streams(self) -> bool:
@@ -185,10 +225,13 @@ class Entry(Settings):
         return self._on.get(dataset, self)
 
     def lay(self, dataset: str, shared: Mapping[str, Any]) -> None:
-        """Lay changes over the entry for one data set; `on` gives the result, which is checked like any entry.
+        """Lay changes over the entry for one data set.
 
-        Those that are shared come before those of the entry's own `by_dataset`; of them, what the entry does not have
-        is left out. `ValueError` if a field does not exist, or the result is not allowed.
+        `on` gives the result, which is checked like any entry.
+
+        Those that are shared come before those of the entry's own `by_dataset`; of them, what the
+        entry does not have is left out. `ValueError` if a field does not exist, or the result is
+        not allowed.
         """
         settings = self.dump()
         for key in (own := self.by_dataset.get(dataset, {})):
@@ -234,7 +277,9 @@ class Entry(Settings):
                 raise ValueError(f"training: {error}") from None
         if self.record and self.streams != (self.record.unit == "observations"):
             wanted = "observations" if self.streams else "epochs or updates"
-            raise ValueError(f"record.unit: method '{name}' counts {wanted}, not {self.record.unit}")
+            raise ValueError(
+                f"record.unit: method '{name}' counts {wanted}, not {self.record.unit}"
+            )
         if self.record and not method.course:
             raise ValueError(f"method '{name}' has no course to look at: remove record")
         return self
@@ -244,7 +289,9 @@ class Entry(Settings):
         known = self.reference.build().estimates if self.reference else ()
         for name in self.from_reference:
             if name not in known:
-                raise ValueError(f"from_reference: {unknown('estimate of the reference', name, known)}")
+                raise ValueError(
+                    f"from_reference: {unknown('estimate of the reference', name, known)}"
+                )
         space = self.search.names if self.search else ()
         names = self.hyper_names
         for name in (*self.hyper, *space):
@@ -254,7 +301,9 @@ class Entry(Settings):
                 raise ValueError(
                     f"hyper-parameter '{name}' is given twice (hyper, search.space, from_reference): keep one"
                 )
-        missing = [name for name in names if name not in {*self.hyper, *space, *self.from_reference}]
+        missing = [
+            name for name in names if name not in {*self.hyper, *space, *self.from_reference}
+        ]
         if missing:
             raise ValueError(f"no value for {', '.join(missing)}: add to hyper or to search.space")
         return self

@@ -27,7 +27,10 @@ from bdl.errors import InputError, short, unknown
 
 
 def canonical(content: Any) -> str:
-    """Write JSON values without spaces, the keys of mappings sorted; `ValueError` if a number is not finite."""
+    """Write JSON values without spaces, the keys of mappings sorted.
+
+    `ValueError` if a number is not finite.
+    """
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -37,7 +40,10 @@ def sha256(content: Any) -> str:
 
 
 class Point(Mapping[str, Any]):
-    """Path of each axis to its JSON value there, in the order of the axes; immutable, equal if the values are."""
+    """Path of each axis to its JSON value there, in the order of the axes.
+
+    Immutable, equal if the values are.
+    """
 
     def __init__(self, values: Mapping[str, Any] = {}) -> None:
         self._texts = {path: canonical(value) for path, value in values.items()}
@@ -109,9 +115,17 @@ def _problems(error: ValidationError, start: Path) -> Iterator[str]:
             continue
         text = str(cause) if cause else _PLAIN.get(detail["type"], detail["msg"])
         value = detail["input"]
-        shown = not cause and isinstance(value, str | int | float | None) and detail["type"] != "missing"
+        shown = (
+            not cause
+            and isinstance(value, str | int | float | None)
+            and detail["type"] != "missing"
+        )
         place = ".".join(short(part) for part in path)
-        yield (f"{place}: " if place else "") + text + (f" (got {short(json.dumps(value))})" if shown else "")
+        yield (
+            (f"{place}: " if place else "")
+            + text
+            + (f" (got {short(json.dumps(value))})" if shown else "")
+        )
 
 
 def keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
@@ -135,7 +149,9 @@ T = TypeVar("T")
 class Settings(BaseModel):
     """A mapping in a benchmark file: immutable, no unknown keys, no silent conversions."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -154,7 +170,10 @@ def _unique(values: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     return values
 
 
-Items = Annotated[tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+Items = Annotated[
+    tuple[T, ...],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+]
 NonEmpty = Annotated[Items[T], Field(min_length=1)]
 Unique = Annotated[NonEmpty[T], AfterValidator(_unique)]
 
@@ -167,7 +186,9 @@ def check_size(value: T) -> T:
     if isinstance(value, int) and abs(value) > MOST:
         raise ValueError(f"{short(value)} cannot be meant: integers go to {MOST:,}")
     if isinstance(value, float) and value and not SMALLEST <= abs(value) <= LARGEST:
-        raise ValueError(f"{value:g} cannot be meant: numbers go from {SMALLEST:g} to {LARGEST:g} in size")
+        raise ValueError(
+            f"{value:g} cannot be meant: numbers go from {SMALLEST:g} to {LARGEST:g} in size"
+        )
     return value
 
 
@@ -194,7 +215,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             return validated(*given, **named)
         except ValidationError as error:
             # an argument that is given by its place is called by its name
-            told = re.sub(r"^\d+", lambda place: names.get(int(place[0]), place[0]), explain(error))
+            told = re.sub(
+                r"^\d+", lambda place: names.get(int(place[0]), place[0]), explain(error)
+            )
             raise InputError(f"{function.__name__}: {told}") from None
         except OSError as error:
             raise InputError(f"{function.__name__}: {error}") from error

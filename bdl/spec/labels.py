@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class NamedComponent(Label):
     """A label as a field of a benchmark file: a registered name, or a mapping of a name and settings.
 
-    The label is what ``label`` says, else what the component is `called`, else the name and the values of the settings
-    that are given, joined by ``_``.
+    The label is what ``label`` says, else what the component is `called`, else the name and the
+    values of the settings that are given, joined by ``_``.
     """
 
     about: ClassVar[str]
@@ -56,10 +56,15 @@ class NamedComponent(Label):
 
     @classmethod
     def read(cls, raw: Any) -> Self:
-        """Check what a file says; `ValueError` if there is no such component, or a setting or the label is wrong."""
+        """Check what a file says.
+
+        `ValueError` if there is no such component, or a setting or the label is wrong.
+        """
         if isinstance(raw, cls):
             return raw
-        said = {"name": raw} if isinstance(raw, str) else dict(raw) if isinstance(raw, dict) else {}
+        said = (
+            {"name": raw} if isinstance(raw, str) else dict(raw) if isinstance(raw, dict) else {}
+        )
         name, label = said.pop("name", None), said.pop("label", None)
         if not isinstance(name, str):
             raise ValueError("should be a name, or a mapping with a name and settings")
@@ -73,7 +78,9 @@ class NamedComponent(Label):
             raise ValueError(str(error)) from None
         if label is None and order and hasattr(registry.get(name), "called"):
             label = registry.build(name, settings).called
-        text = label or "_".join([cls.stem(name), *(_shown(said[key]) for key in order if key in said)])
+        text = label or "_".join(
+            [cls.stem(name), *(_shown(said[key]) for key in order if key in said)]
+        )
         cls.check_label(text, name)
         return cls(text, name, settings)
 
@@ -89,14 +96,19 @@ class NamedComponent(Label):
             raise ValueError(f"label: should be text (got {short(label)})")
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         serialization = core_schema.plain_serializer_function_ser_schema(
-            lambda label, info: label.identity if info.exclude_defaults else label.plain, info_arg=True
+            lambda label, info: label.identity if info.exclude_defaults else label.plain,
+            info_arg=True,
         )
         return core_schema.no_info_plain_validator_function(cls.read, serialization=serialization)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         """Describe the names, and each component that has settings."""
         label = {"label": {"type": "string", "description": "What rows and tables call it."}}
         registry, mappings = cls.registry(), []
@@ -104,8 +116,15 @@ class NamedComponent(Label):
             if isinstance(registry.get(name), type):
                 described = describe_component(registry, name, handler)
                 mappings.append(described | {"properties": described["properties"] | label})
-        other = {"type": "string", "pattern": ":", "description": "module:Class or path/to/file.py:Class"}
-        return {"description": cls.about, "anyOf": [{"type": "string", "enum": registry.names()}, *mappings, other]}
+        other = {
+            "type": "string",
+            "pattern": ":",
+            "description": "module:Class or path/to/file.py:Class",
+        }
+        return {
+            "description": cls.about,
+            "anyOf": [{"type": "string", "enum": registry.names()}, *mappings, other],
+        }
 
 
 class DatasetName(NamedComponent):
@@ -116,13 +135,18 @@ class DatasetName(NamedComponent):
     @classmethod
     def registry(cls) -> Registry:
         """Return the data sets."""
-        from bdl.data import DATASETS  # imports NumPy, which files that are not checked can do without
+        from bdl.data import (
+            DATASETS,
+        )  # imports NumPy, which files that are not checked can do without
 
         return DATASETS
 
     @classmethod
     def stem(cls, name: str) -> str:
-        """Return the name; of ``path/to/file.py:function`` the file, and the function if it is called otherwise."""
+        """Return the name.
+
+        Of ``path/to/file.py:function`` the file, and the function if it is called otherwise.
+        """
         location, _, attribute = name.rpartition(":")
         file = location.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
         return name if not location else file if file == attribute else f"{file}_{attribute}"
@@ -146,7 +170,10 @@ class MetricName(NamedComponent):
 
     @classmethod
     def stem(cls, name: str) -> str:
-        """Return the name; of ``path/to/file.py:Class`` the class in lower case, fit for columns and file names."""
+        """Return the name.
+
+        Of ``path/to/file.py:Class`` the class in lower case, fit for columns and file names.
+        """
         return name.rpartition(":")[2].lower() if ":" in name else name
 
     @classmethod
@@ -182,11 +209,17 @@ def _steering(metric: MetricName) -> MetricName:
 
 
 ScoreName = Annotated[
-    MetricName, AfterValidator(_steering), Field(json_schema_extra=lambda schema: schema.update(examples=steers()))
+    MetricName,
+    AfterValidator(_steering),
+    Field(json_schema_extra=lambda schema: schema.update(examples=steers())),
 ]
 
-# Where a file refers to data sets and metrics that it has, they are plain labels; the benchmark checks them.
+# Where a file refers to data sets and metrics that it has, they are plain labels; the benchmark
+# checks them.
 DatasetLabel = Annotated[
-    str, Field(json_schema_extra=lambda schema: schema.update(examples=DatasetName.registry().names()))
+    str,
+    Field(json_schema_extra=lambda schema: schema.update(examples=DatasetName.registry().names())),
 ]
-MetricLabel = Annotated[str, Field(json_schema_extra=lambda schema: schema.update(examples=METRICS.names()))]
+MetricLabel = Annotated[
+    str, Field(json_schema_extra=lambda schema: schema.update(examples=METRICS.names()))
+]

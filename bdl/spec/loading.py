@@ -1,4 +1,7 @@
-"""Benchmarks by name or path, with a profile and overrides applied; what these may change; the schema for editors."""
+"""Benchmarks by name or path, with a profile and overrides applied; what these may change.
+
+The schema for editors.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -17,7 +20,9 @@ from bdl.spec.values import nested, overlay, parse_yaml
 
 
 def parse_override(text: str) -> dict[str, Any]:
-    """Turn ``a.b=value`` into ``{a: {b: value}}``; `InputError` if the text has no path, or the value is not YAML.
+    """Turn ``a.b=value`` into ``{a: {b: value}}``.
+
+    `InputError` if the text has no path, or the value is not YAML.
 
     What follows ``sweep.`` is the path of one axis.
     """
@@ -32,11 +37,16 @@ def parse_override(text: str) -> dict[str, Any]:
 
 
 def uncertified_overrides(benchmark: Benchmark) -> list[str]:
-    """List the overrides that let references be used whose draws broke a rule; `InputError` if no entry has one."""
+    """List the overrides that let references be used whose draws broke a rule.
+
+    `InputError` if no entry has one.
+    """
     references = {name: entry.reference for name, entry in benchmark.entries.items()}
     entries = [name for name, own in references.items() if own and "uncertified" in own.settings]
     if not entries:
-        raise InputError(f"--uncertified: {benchmark.name} has no reference that may break a rule: leave it out")
+        raise InputError(
+            f"--uncertified: {benchmark.name} has no reference that may break a rule: leave it out"
+        )
     return [f"entries.{name}.reference.uncertified=true" for name in entries]
 
 
@@ -55,12 +65,15 @@ def list_profiles(name_or_path: str) -> list[str]:
     return list(_profiles(_parsed(path, _text(path)).get("profiles", {}), path))
 
 
-def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequence[str] = ()) -> Benchmark:
+def load_benchmark(
+    name_or_path: str, profile: str = "paper", overrides: Sequence[str] = ()
+) -> Benchmark:
     """Read and check a benchmark, with one of its profiles; ``"paper"`` always exists.
 
-    It is given by the name of one that comes with the package, or by a path, which has a ``/`` or ends in ``.yaml`` or
-    ``.yml``. Overrides, written ``path.to.field=value``, are applied after the profile, in order. `InputError` if the
-    file cannot be read, or it, its profile or an override says something that is not allowed.
+    It is given by the name of one that comes with the package, or by a path, which has a ``/`` or
+    ends in ``.yaml`` or ``.yml``. Overrides, written ``path.to.field=value``, are applied after
+    the profile, in order. `InputError` if the file cannot be read, or it, its profile or an
+    override says something that is not allowed.
     """
     path = _find(name_or_path)
     checked = _checked_once if path in shipped().values() else _checked
@@ -70,7 +83,9 @@ def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequenc
     if not overrides:
         return found[profile]
     source = " ".join(f"--set {short(text)}" for text in overrides)
-    return _changed(found[profile], map(parse_override, overrides), profile, source, found["paper"].labels)
+    return _changed(
+        found[profile], map(parse_override, overrides), profile, source, found["paper"].labels
+    )
 
 
 def _find(name_or_path: str) -> Path:
@@ -94,9 +109,16 @@ def _checked(path: Path, text: str) -> dict[str, Benchmark]:
 
 
 def _changed(
-    benchmark: Benchmark, steps: Iterable[Mapping[str, Any]], profile: str, source: str, labels: frozenset[str]
+    benchmark: Benchmark,
+    steps: Iterable[Mapping[str, Any]],
+    profile: str,
+    source: str,
+    labels: frozenset[str],
 ) -> Benchmark:
-    """Lay changes over a benchmark, one after the other; they add no entries, and nothing of data sets it lacks."""
+    """Lay changes over a benchmark, one after the other.
+
+    They add no entries, and nothing of data sets it lacks.
+    """
     content = benchmark.model_dump(mode="json", exclude={"profile"})
     for changes in steps:
         entries = changes.get("entries")
@@ -107,7 +129,9 @@ def _changed(
     found, before = _validate(content, profile, source, labels), {*references(benchmark)}
     for place, kind, label in (own for own in references(found) if own not in before):
         if kind is DatasetName and label not in found.labels | labels:
-            raise InputError(f"{source}: {'.'.join(map(str, place))}: {unknown('data set', label, found.datasets)}")
+            raise InputError(
+                f"{source}: {'.'.join(map(str, place))}: {unknown('data set', label, found.datasets)}"
+            )
     return found
 
 
@@ -126,7 +150,9 @@ def _text(path: Path) -> str:
 def _parsed(path: Path, text: str) -> dict[str, Any]:
     content = parse_yaml(text, str(path))
     if not isinstance(content, dict):
-        raise InputError(f"{path}: a benchmark is a mapping with a name, datasets, entries; see docs/spec.md")
+        raise InputError(
+            f"{path}: a benchmark is a mapping with a name, datasets, entries; see docs/spec.md"
+        )
     return content
 
 
@@ -138,12 +164,16 @@ def _profiles(content: Any, path: Path) -> dict[str, dict[str, Any]]:
     return {"paper": {}} | given
 
 
-def _validate(content: Mapping[str, Any], profile: str, source: str, labels: frozenset[str] = frozenset()) -> Benchmark:
+def _validate(
+    content: Mapping[str, Any], profile: str, source: str, labels: frozenset[str] = frozenset()
+) -> Benchmark:
     """Check a content; it may refer to the `labels` of the file, too."""
     if "profile" in content:
         raise InputError(f"{source}: profile is not a field of the file: remove it")
     try:
-        return Benchmark.model_validate({**content, "profile": profile}, context={"labels": labels})
+        return Benchmark.model_validate(
+            {**content, "profile": profile}, context={"labels": labels}
+        )
     except ValidationError as error:
         raise InputError(f"{source}: {explain(error)}") from None
 

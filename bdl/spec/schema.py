@@ -9,12 +9,26 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from bdl.errors import InputError, unknown
 from bdl.spec.checks import check_changes, check_distances, check_references, check_sweep, lay_over
 from bdl.spec.entry import Entry, Evaluation
-from bdl.spec.fields import Count, Index, Items, NonEmpty, Point, Settings, Slug, Text, Unique, keep, sha256, within
+from bdl.spec.fields import (
+    Count,
+    Index,
+    Items,
+    NonEmpty,
+    Point,
+    Settings,
+    Slug,
+    Text,
+    Unique,
+    keep,
+    sha256,
+    within,
+)
 from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
 from bdl.spec.sections import STREAM_RECORD, Claim, Limits, Note, PaperTables, Preparation, Record
 
 PART = {"part": True}
-"""Context of the validation of a part, or of a point, of a benchmark that was checked as a whole."""
+"""Context of the validation of a part, or of a point, of a benchmark that was checked as a whole.
+"""
 
 
 class Benchmark(Settings):
@@ -66,9 +80,15 @@ class Benchmark(Settings):
         context = info.context or {}
         whole = "part" not in context
         check_references(self, context.get("labels", frozenset()) if whole else None)
-        idle = [name for name in self.datasets if not any(entry.runs_on(name) for entry in self.entries.values())]
+        idle = [
+            name
+            for name in self.datasets
+            if not any(entry.runs_on(name) for entry in self.entries.values())
+        ]
         if idle:
-            raise ValueError(f"datasets: no entry runs on '{idle[0]}': remove it, or name it in an entry's datasets")
+            raise ValueError(
+                f"datasets: no entry runs on '{idle[0]}': remove it, or name it in an entry's datasets"
+            )
         if whole:
             check_changes(self)
         for name, entry in self.entries.items():
@@ -100,7 +120,10 @@ class Benchmark(Settings):
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """Every combination of the values of the sweep, the last axis fastest; one empty point without a sweep."""
+        """Every combination of the values of the sweep, the last axis fastest.
+
+        One empty point without a sweep.
+        """
         every = product(*self.sweep.values())
         return tuple(Point(dict(zip(self.sweep, values, strict=True))) for values in every)
 
@@ -108,7 +131,11 @@ class Benchmark(Settings):
     def cells(self) -> tuple[tuple[DatasetName, str, Point], ...]:
         """(Data set, entry, point) in table order: by data set, then by point, then by entry."""
         by_dataset = groupby(self.pairs, key=lambda pair: pair[0])
-        return tuple((*pair, point) for _, pairs in by_dataset for point, pair in product(self.points, pairs))
+        return tuple(
+            (*pair, point)
+            for _, pairs in by_dataset
+            for point, pair in product(self.points, pairs)
+        )
 
     def at(self, point: Point) -> "Benchmark":
         """Return the benchmark at a point of its sweep: checked, without a sweep, with the same labels.
@@ -129,7 +156,10 @@ class Benchmark(Settings):
         return copy
 
     def dataset(self, label: str) -> DatasetName:
-        """Return a data set with its settings by its label; `InputError` if the benchmark has none."""
+        """Return a data set with its settings by its label.
+
+        `InputError` if the benchmark has none.
+        """
         for dataset in self.datasets:
             if dataset == label:
                 return dataset
@@ -146,22 +176,33 @@ class Benchmark(Settings):
         return any(metric.info.kind == "distance" for metric in self.metrics)
 
     def select(self, datasets: Sequence[str] = (), entries: Sequence[str] = ()) -> Self:
-        """Narrow the benchmark to data sets and entries, as `keep` takes them; the order stays that of the benchmark.
+        """Narrow the benchmark to data sets and entries, as `keep` takes them.
 
-        Entries that run on none of the data sets are gone, and so are data sets on which no entry runs; its papers,
-        notes, claims and baseline name only entries that are kept. `InputError` if the benchmark has no such data set
-        or entry, or none of the entries runs on one of the data sets.
+        The order stays that of the benchmark.
+
+        Entries that run on none of the data sets are gone, and so are data sets on which no entry
+        runs; its papers, notes, claims and baseline name only entries that are kept. `InputError`
+        if the benchmark has no such data set or entry, or none of the entries runs on one of the
+        data sets.
         """
         wanted = keep("dataset", datasets, self.datasets), keep("method", entries, self.entries)
-        pairs = [(dataset, entry) for dataset, entry in self.pairs if dataset in wanted[0] and entry in wanted[1]]
+        pairs = [
+            (dataset, entry)
+            for dataset, entry in self.pairs
+            if dataset in wanted[0] and entry in wanted[1]
+        ]
         if not pairs:
-            raise InputError(f"{', '.join(entries)} does not run on {', '.join(datasets)}; choose another data set")
+            raise InputError(
+                f"{', '.join(entries)} does not run on {', '.join(datasets)}; choose another data set"
+            )
         left, running = ({pair[i] for pair in pairs} for i in (0, 1))
         kept = {name: entry for name, entry in self.entries.items() if name in running}
         if len(kept) == len(self.entries) and len(left) == len(self.datasets):
             return self  # with its points, which took time
         papers = (
-            paper.model_copy(update={"methods": {e: m for e, m in paper.methods.items() if e in kept}})
+            paper.model_copy(
+                update={"methods": {e: m for e, m in paper.methods.items() if e in kept}}
+            )
             for paper in self.papers
         )
         changes = {
@@ -169,8 +210,12 @@ class Benchmark(Settings):
             "entries": kept,
             "baseline": self.baseline if self.baseline in kept else None,
             "papers": tuple(papers),
-            "notes": tuple(note for note in self.notes if note.entry is None or note.entry in kept),
-            "claims": tuple(each for each in self.claims if all(entry in kept for entry, _, _ in each.sides())),
+            "notes": tuple(
+                note for note in self.notes if note.entry is None or note.entry in kept
+            ),
+            "claims": tuple(
+                each for each in self.claims if all(entry in kept for entry, _, _ in each.sides())
+            ),
         }
         return self.model_copy(update=changes)
 
@@ -185,8 +230,8 @@ class Benchmark(Settings):
     def record_of(self, dataset: str, entry: str) -> Record | None:
         """When fits of an entry are looked at while they run; None if only their end counts.
 
-        A method that learns from a stream heeds a benchmark's record of observations, the others one of epochs or
-        updates.
+        A method that learns from a stream heeds a benchmark's record of observations, the others
+        one of epochs or updates.
         """
         settings = self.entries[entry].on(dataset)
         given = settings.record or self.record
@@ -199,10 +244,11 @@ class Benchmark(Settings):
     def fit_part(self, dataset: str, entry: str) -> dict[str, Any]:
         """List everything, as JSON values and without a sweep, that decides the fits of an entry on a data set.
 
-        These are name and seed, data set, entry, preparation and record; evaluation where there is a search, and the
-        reference where it estimates hyper-parameters. Settings that have their default value are left out, so that one
-        that is added later leaves the parts as they were. Splits, other entries and what concerns other data sets have
-        no part. `InputError` if the benchmark has no such data set.
+        These are name and seed, data set, entry, preparation and record; evaluation where there is
+        a search, and the reference where it estimates hyper-parameters. Settings that have their
+        default value are left out, so that one that is added later leaves the parts as they were.
+        Splits, other entries and what concerns other data sets have no part. `InputError` if the
+        benchmark has no such data set.
         """
         label, own = self.dataset(dataset), self.entries[entry]
         settings = own.dump_on(dataset, defaults=False)
@@ -210,7 +256,8 @@ class Benchmark(Settings):
         if not own.on(dataset).from_reference:
             settings.pop("reference", None)
         if search := settings.get("search"):
-            # The order matters, of draws and of the grid's points; the sorted keys of canonical JSON would hide it.
+            # The order matters, of draws and of the grid's points; the sorted keys of canonical
+            # JSON would hide it.
             for name in {"space", "grid"} & search.keys():
                 search[name] = list(search[name].items())
         record = self.record_of(dataset, entry)

@@ -23,17 +23,28 @@ def _all_or_each(raw: Any, handler: object) -> Any:
 class Preparation(Settings):
     """How data are split and standardised."""
 
-    split: Literal["published", "first", "other-first", "half", "other-half", "gap", "tail"] = "published"
-    """The data set's own splits; or replicates of the first of them, of the rows that it tests, or of one of two fixed
-    halves of the rows; or, for each input, what is tested lies between what trains, or beyond it."""
+    split: Literal["published", "first", "other-first", "half", "other-half", "gap", "tail"] = (
+        "published"
+    )
+    """The data set's own splits; or replicates of the first of them, of the rows that it tests,
+    or of one of two fixed halves of the rows; or, for each input, what is tested lies between
+    what trains, or beyond it.
+    """
     standardise: Literal["both", "inputs", "none"] = "both"
-    """What is scaled by the training rows: inputs and targets (but not labels), inputs alone, or nothing."""
-    rows: Annotated[Count | Mapping[DatasetLabel, Count], WrapValidator(_all_or_each)] = Field(default_factory=dict)
-    """Training rows that are kept, the first of each split: one number for all data sets, or data set to number; those
+    """What is scaled by the training rows: inputs and targets (but not labels), inputs alone, or
+    nothing.
+    """
+    rows: Annotated[Count | Mapping[DatasetLabel, Count], WrapValidator(_all_or_each)] = Field(
+        default_factory=dict
+    )
+    """Training rows that are kept, the first of each split: one number for all data sets, or data
+    set to number; those
     without a number keep all."""
 
     splits: Mapping[DatasetLabel, Count] = {}
-    """Data set to the number of its splits that run, where it has fewer than the benchmark runs of the others."""
+    """Data set to the number of its splits that run, where it has fewer than the benchmark runs
+    of the others.
+    """
 
     @property
     def repeats(self) -> bool:
@@ -45,14 +56,22 @@ class Preparation(Settings):
         return self.rows if isinstance(self.rows, int) else self.rows.get(dataset)
 
     def dump_on(self, dataset: str, *, defaults: bool = True) -> dict[str, Any]:
-        """List the settings for one data set as JSON values, with or without defaults; rows only where some are cut."""
+        """List the settings for one data set as JSON values, with or without defaults.
+
+        Rows only where some are cut.
+        """
         rows = self.rows_of(dataset)
-        settings = self.model_dump(mode="json", exclude={"rows", "splits"}, exclude_defaults=not defaults)
+        settings = self.model_dump(
+            mode="json", exclude={"rows", "splits"}, exclude_defaults=not defaults
+        )
         return settings | ({} if rows is None else {"rows": rows})
 
 
 def _rate_or_groups(raw: Any, handler: object) -> Any:
-    """Read one rate, which has a name, or else a rate for each group; problems are those of the form that is meant."""
+    """Read one rate, which has a name, or else a rate for each group.
+
+    Problems are those of the form that is meant.
+    """
     if isinstance(raw, RateComponent):
         return raw
     named = not isinstance(raw, Mapping) or isinstance(raw.get("name"), str) or not raw
@@ -69,9 +88,9 @@ class Training(Settings):
     """Passes over the training rows."""
     batch_size: Count
     """Rows of a minibatch."""
-    schedule: Annotated[RateComponent | Mapping[str, RateComponent], WrapValidator(_rate_or_groups)] = Field(
-        default_factory=lambda: RateComponent.model_validate({"name": "constant"})
-    )
+    schedule: Annotated[
+        RateComponent | Mapping[str, RateComponent], WrapValidator(_rate_or_groups)
+    ] = Field(default_factory=lambda: RateComponent.model_validate({"name": "constant"}))
     """Factor of the learning rate, or one for each group of parameters."""
     sampling: Sampling = "without_replacement"
     """Permute the rows in each epoch, or draw every row from all."""
@@ -84,7 +103,9 @@ class Training(Settings):
         """Make what the engine trains by; a rate for all parameters is under the empty name."""
         groups = {"": self.schedule} if isinstance(self.schedule, RateComponent) else self.schedule
         rates = {group: rate.build() for group, rate in groups.items()}
-        return Schedule(self.epochs, self.batch_size, rates, self.sampling, self.incomplete, self.dtype)
+        return Schedule(
+            self.epochs, self.batch_size, rates, self.sampling, self.incomplete, self.dtype
+        )
 
 
 class Record(Settings):
@@ -111,12 +132,17 @@ class Record(Settings):
 
 
 class Limits(Settings):
-    """Limits of each group; one that goes beyond them is failed rows with the reason, and the rest goes on."""
+    """Limits of each group.
+
+    One that goes beyond them is failed rows with the reason, and the rest goes on.
+    """
 
     minutes: Annotated[float, Gt(0), Le(MOST)] | None = None
     """Wall time; null for as long as it takes."""
     gigabytes: Annotated[float, Gt(0), Le(MOST)] | None = None
-    """Memory of the process that it runs in, in GiB, where the system can limit it; null for all that there is."""
+    """Memory of the process that it runs in, in GiB, where the system can limit it; null for all
+    that there is.
+    """
 
 
 STREAM_RECORD = Record(unit="observations", log=True, first=100)
@@ -133,15 +159,20 @@ class PaperTables(Settings):
     task: Text
     """The paper's experiment."""
     methods: Mapping[str, Text]
-    """Entry to the paper's method; with a space and its setting where the paper has several: `vifa latent_dim=1`."""
+    """Entry to the paper's method; with a space and its setting where the paper has several:
+    `vifa latent_dim=1`.
+    """
     datasets: Mapping[DatasetLabel, Text] = {}
-    """Our data set to the paper's and its setting, `synthetic obs_dim=100`, those listed alone; empty where the names
+    """Our data set to the paper's and its setting, `synthetic obs_dim=100`, those listed alone;
+    empty where the names
     are the same."""
     metrics: Mapping[MetricLabel, Text] = {}
-    """Our metric to the paper's, with a leading `-` for one of opposite sign, those listed alone; empty for all
+    """Our metric to the paper's, with a leading `-` for one of opposite sign, those listed alone;
+    empty for all
     metrics that have the same name."""
     split: Index | None = None
-    """The split whose values are printed, if it is one alone; null where they are statistics over splits, or a single
+    """The split whose values are printed, if it is one alone; null where they are statistics over
+    splits, or a single
     run that is held against all of ours."""
 
 
@@ -159,13 +190,16 @@ class Note(Settings):
     text: Text
     """The remark."""
     verdict: Literal["print in error"] | None = None
-    """What a difference of these cells from the printed numbers is to be called; the text must name the errata, which
+    """What a difference of these cells from the printed numbers is to be called; the text must
+    name the errata, which
     say how the printed numbers come about."""
 
     @model_validator(mode="after")
     def _verdict_has_a_ground(self) -> Self:
         if self.verdict and "errata" not in self.text:
-            raise ValueError(f"verdict: '{self.verdict}' needs a text that names docs/errata.md, where the ground is")
+            raise ValueError(
+                f"verdict: '{self.verdict}' needs a text that names docs/errata.md, where the ground is"
+            )
         return self
 
 
@@ -198,17 +232,22 @@ class Claim(Settings):
     datasets: Items[DatasetLabel] = ()
     """Data sets; empty for all on which both sides run."""
     at: Mapping[Text, Any] = {}
-    """Values of sweep axes on both sides; along other axes, points with equal values are compared."""
+    """Values of sweep axes on both sides; along other axes, points with equal values are
+    compared.
+    """
 
     @model_validator(mode="after")
     def _both_sides_have_a_place(self) -> Self:
         for name in set(self.less.at) ^ set(self.than.at):
             if name not in self.at:
-                raise ValueError(f"at: only one side has '{name}': give its value on the other, or for both")
+                raise ValueError(
+                    f"at: only one side has '{name}': give its value on the other, or for both"
+                )
         return self
 
     def sides(self) -> tuple[tuple[str, Mapping[str, Any], str], ...]:
         """Return entry, values of axes and metric of each side, that with less first."""
         return tuple(
-            (side.entry, {**self.at, **side.at}, side.metric or self.metric) for side in (self.less, self.than)
+            (side.entry, {**self.at, **side.at}, side.metric or self.metric)
+            for side in (self.less, self.than)
         )

@@ -12,12 +12,17 @@ from yaml.constructor import ConstructorError
 from bdl.errors import InputError, short
 
 _DEEPEST, _MOST = 50, 200_000
-"""Levels, and values when what is anchored is written out; a benchmark has a dozen, and some thousands."""
+"""Levels, and values when what is anchored is written out; a benchmark has a dozen, and some
+thousands.
+"""
 _TAG = "tag:yaml.org,2002:"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads ``1e-3`` as a number and ``no`` as text, as YAML 1.2 says and YAML 1.1 does not; ``<<`` merges mappings."""
+    """Reads ``1e-3`` as a number and ``no`` as text, as YAML 1.2 says and YAML 1.1 does not.
+
+    ``<<`` merges mappings.
+    """
 
     def get_single_node(self) -> yaml.Node | None:
         """Read the document, and refuse at its place what is not the plain values that a benchmark has."""
@@ -32,7 +37,9 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
             what = node.tag.removeprefix(_TAG)
-            raise _wrong(f"{short(node.value)!r} is no {what}: correct it, or remove the tag", node) from None
+            raise _wrong(
+                f"{short(node.value)!r} is no {what}: correct it, or remove the tag", node
+            ) from None
 
     def construct_integer(self, node: yaml.ScalarNode) -> int:
         """Read an integer of 64 bits; more is an error at its place."""
@@ -52,8 +59,12 @@ class _Loader(yaml.SafeLoader):
 
     def construct_text(self, node: yaml.ScalarNode) -> str:
         """Read a text; characters that no file and no database takes are an error at their place."""
-        if "\0" in node.value or (not node.value.isascii() and any("\ud800" <= c <= "\udfff" for c in node.value)):
-            raise _wrong("a text has a character that is none: a NUL or half of a pair; remove it", node)
+        if "\0" in node.value or (
+            not node.value.isascii() and any("\ud800" <= c <= "\udfff" for c in node.value)
+        ):
+            raise _wrong(
+                "a text has a character that is none: a NUL or half of a pair; remove it", node
+            )
         return str(node.value)
 
 
@@ -65,11 +76,17 @@ def _wrong(problem: str, node: yaml.Node) -> ConstructorError:
 
 
 def _size(node: yaml.Node, known: dict[yaml.Node, int], depth: int) -> int:
-    """Count the values of a document when what is anchored is written out; refuse what a benchmark cannot have."""
+    """Count the values of a document when what is anchored is written out.
+
+    Refuse what a benchmark cannot have.
+    """
     if depth > _DEEPEST:
         raise _wrong("too many levels, one within another; a benchmark has a dozen", node)
     if node.tag not in _Loader.yaml_constructors and node.tag != f"{_TAG}merge":
-        raise _wrong(f"{short(node.tag.replace(_TAG, '!!'))} is a tag that benchmarks do not use: remove it", node)
+        raise _wrong(
+            f"{short(node.tag.replace(_TAG, '!!'))} is a tag that benchmarks do not use: remove it",
+            node,
+        )
     if node in known:
         if not known[node]:
             raise _wrong("an anchor within itself: write the values out", node)
@@ -81,7 +98,10 @@ def _size(node: yaml.Node, known: dict[yaml.Node, int], depth: int) -> int:
         children = [child for pair in node.value for child in pair]
     known[node] = 1 + sum(_size(child, known, depth + 1) for child in children)
     if known[node] > _MOST:
-        raise _wrong(f"more than {_MOST:,} values when what is anchored is written out: make it smaller", node)
+        raise _wrong(
+            f"more than {_MOST:,} values when what is anchored is written out: make it smaller",
+            node,
+        )
     return known[node]
 
 
@@ -112,7 +132,11 @@ for _tag, _pattern, _first in (
     ("null", r"(?:~|null|)$", ["~", "n", ""]),
     ("bool", r"(?:true|false)$", ["t", "f"]),
     ("int", r"[-+]?(?:0|[1-9][0-9]*)$", list("-+0123456789")),
-    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$", list("-+.0123456789")),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$",
+        list("-+.0123456789"),
+    ),
     ("merge", r"<<$", ["<"]),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
@@ -121,8 +145,9 @@ for _tag, _pattern, _first in (
 def parse_yaml(text: str, source: str) -> Any:
     """Read one YAML document: mappings, lists, texts, integers, floats, booleans and None.
 
-    `InputError`, which names the source, if the text is not YAML, a key comes twice or is not text, a value is not what
-    its tag says or too large, with line and column, counted from 1; or if it goes too deep.
+    `InputError`, which names the source, if the text is not YAML, a key comes twice or is not
+    text, a value is not what its tag says or too large, with line and column, counted from 1; or
+    if it goes too deep.
     """
     try:
         return yaml.load(text, _Loader)
@@ -133,7 +158,9 @@ def parse_yaml(text: str, source: str) -> Any:
     except yaml.YAMLError as error:
         raise InputError(f"{source}: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise InputError(f"{source}: too many levels, one within another; a benchmark has a dozen") from None
+        raise InputError(
+            f"{source}: too many levels, one within another; a benchmark has a dozen"
+        ) from None
 
 
 Tree = Mapping[str, Any]
@@ -147,7 +174,12 @@ def overlay(base: Tree, changes: Tree) -> dict[str, Any]:
     merged = dict(base)
     for key, value in changes.items():
         below = base.get(key)
-        if isinstance(value, Mapping) and isinstance(below, Mapping) and key != "sweep" and not _renamed(value, below):
+        if (
+            isinstance(value, Mapping)
+            and isinstance(below, Mapping)
+            and key != "sweep"
+            and not _renamed(value, below)
+        ):
             value = overlay(below, value)
         merged[key] = value
     return merged
@@ -157,11 +189,15 @@ def _renamed(changes: Tree, component: Tree) -> bool:
     if "name" in changes:
         return bool(changes["name"] != component.get("name"))
     # A mapping of components takes the place of one component.
-    return "name" in component and any(isinstance(value, Mapping) and "name" in value for value in changes.values())
+    return "name" in component and any(
+        isinstance(value, Mapping) and "name" in value for value in changes.values()
+    )
 
 
 def applicable(changes: Tree, settings: Tree) -> dict[str, Any]:
-    """Keep the changes of what the settings, defaults included, have; values that are not mappings are leaves.
+    """Keep the changes of what the settings, defaults included, have.
+
+    Values that are not mappings are leaves.
 
     A mapping with a name concerns components of that name.
     """
@@ -186,7 +222,11 @@ def without(settings: Tree, keys: Sequence[str]) -> dict[str, Any]:
     if first not in settings or (rest and not isinstance(settings[first], Mapping)):
         return dict(settings)
     inner = without(settings[first], rest) if rest else {}
-    return {key: inner if key == first else value for key, value in settings.items() if key != first or inner}
+    return {
+        key: inner if key == first else value
+        for key, value in settings.items()
+        if key != first or inner
+    }
 
 
 def leaves(settings: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:

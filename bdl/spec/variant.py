@@ -1,6 +1,7 @@
 """What a command asks for: a benchmark, what overrides change in it, and the part of it that is run.
 
-The protocol is the whole file under a profile. Anything else is a variant, whose results are kept apart.
+The protocol is the whole file under a profile. Anything else is a variant, whose results are kept
+apart.
 """
 
 import json
@@ -29,8 +30,9 @@ _LONGEST_NAME = 60
 class Variant:
     """A benchmark, profile and overrides applied, as a command asks for it.
 
-    `changes` maps the dotted path of what the overrides change to its new value; data sets, entries and splits are the
-    part that is run, empty for all; `source` is the name or path that the benchmark was asked for by.
+    `changes` maps the dotted path of what the overrides change to its new value; data sets,
+    entries and splits are the part that is run, empty for all; `source` is the name or path that
+    the benchmark was asked for by.
     """
 
     benchmark: Benchmark
@@ -65,8 +67,14 @@ class Variant:
         """Folder of its results, readable as far as it is short; empty for the protocol."""
         if not (self.changes or self.narrowed):
             return ""
-        parts = [*self.datasets, *self.entries, *([f"splits-{self._splits}"] if self.splits else [])]
-        parts += [f"{path.rpartition('.')[2]}-{plain(value)}" for path, value in self.changes.items()]
+        parts = [
+            *self.datasets,
+            *self.entries,
+            *([f"splits-{self._splits}"] if self.splits else []),
+        ]
+        parts += [
+            f"{path.rpartition('.')[2]}-{plain(value)}" for path, value in self.changes.items()
+        ]
         readable = re.sub(r"[^a-z0-9-]+", "_", "_".join(parts).lower())[:_LONGEST_NAME].strip("_-")
         return f"{readable}-{sha256({'changes': dict(self.changes), **self._part})[:8]}"
 
@@ -78,7 +86,11 @@ class Variant:
         words += [word for name in self.datasets for word in ("--dataset", name)]
         words += [word for name in self.entries for word in ("--method", name)]
         words += ["--splits", self._splits] if self.splits else []
-        words += [word for path, value in self.changes.items() for word in ("--set", f"{path}={plain(value)}")]
+        words += [
+            word
+            for path, value in self.changes.items()
+            for word in ("--set", f"{path}={plain(value)}")
+        ]
         return shlex.join(words)
 
     def command(self, word: str, results: Path, *options: str) -> str:
@@ -97,17 +109,22 @@ class Variant:
     def parse(cls, text: str, source: str) -> Self:
         """Read the JSON of what `dump` gives, more keys aside.
 
-        `InputError`, which names the source, if it is not that, or this version of the package has no such benchmark.
+        `InputError`, which names the source, if it is not that, or this version of the package has
+        no such benchmark.
         """
         try:
             content = json.loads(text)
             # A part: the profile that was applied may have left out what notes are about.
             benchmark = Benchmark.model_validate(content["spec"], context=PART)
             part = content["narrowed_to"] or {}
-            datasets, entries, splits = (tuple(part.get(name, ())) for name in ("datasets", "entries", "splits"))
+            datasets, entries, splits = (
+                tuple(part.get(name, ())) for name in ("datasets", "entries", "splits")
+            )
             return cls(benchmark, content["overrides"], datasets, entries, splits)
         except ValidationError as error:
-            raise InputError(f"{source}: the spec of these rows is not one of this version: {explain(error)}") from None
+            raise InputError(
+                f"{source}: the spec of these rows is not one of this version: {explain(error)}"
+            ) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{source} is damaged ({error!r}); remove it and run again") from None
 
@@ -116,11 +133,19 @@ class Variant:
         first, last = self.splits[0], self.splits[-1]
         if first == 0 and last == len(self.splits) - 1:
             return f"{len(self.splits)}"
-        return f"{first}-{last}" if last - first == len(self.splits) - 1 else ",".join(map(str, self.splits))
+        return (
+            f"{first}-{last}"
+            if last - first == len(self.splits) - 1
+            else ",".join(map(str, self.splits))
+        )
 
     @property
     def _part(self) -> dict[str, list[Any]]:
-        return {"datasets": list(self.datasets), "entries": list(self.entries), "splits": list(self.splits)}
+        return {
+            "datasets": list(self.datasets),
+            "entries": list(self.entries),
+            "splits": list(self.splits),
+        }
 
 
 def load_variant(
@@ -132,11 +157,13 @@ def load_variant(
     splits: str | None = None,
     uncertified: bool = False,
 ) -> Variant:
-    """Read what a command asks for; what narrows nothing, and an override that changes nothing, count for nothing.
+    """Read what a command asks for.
 
-    The benchmark is as `load_benchmark` takes it; the part of it that is run is given by names or patterns such as
-    ``vifa*``, and splits as `parse_splits` takes them; all by default. References may be `uncertified`: those whose
-    draws broke a rule are used. `InputError` as these say.
+    What narrows nothing, and an override that changes nothing, count for nothing.
+
+    The benchmark is as `load_benchmark` takes it; the part of it that is run is given by names or
+    patterns such as ``vifa*``, and splits as `parse_splits` takes them; all by default. References
+    may be `uncertified`: those whose draws broke a rule are used. `InputError` as these say.
     """
     protocol = load_benchmark(name_or_path, profile)
     overrides = [*overrides, *(uncertified_overrides(protocol) if uncertified else ())]
@@ -162,28 +189,45 @@ _DIGITS = 18
 def parse_splits(text: str, n: int) -> tuple[int, ...]:
     """Read which of the splits 0 to n - 1 to run; return their numbers, ascending, each once.
 
-    The text is a count, which stands for the first so many; or split numbers and ranges, ``0,3,5-7``. A single split is
-    written as a range, ``4-4``. `InputError` if it is neither, is empty, or names a split that does not exist.
+    The text is a count, which stands for the first so many; or split numbers and ranges,
+    ``0,3,5-7``. A single split is written as a range, ``4-4``. `InputError` if it is neither, is
+    empty, or names a split that does not exist.
     """
     shown = short(text)
     parts = [tuple(part.strip() for part in part.split("-")) for part in text.split(",")]
-    if not all(len(part) <= 2 and all(bound.isdecimal() and len(bound) <= _DIGITS for bound in part) for part in parts):
-        raise InputError(f"splits '{shown}': give a count such as 3, or numbers and ranges such as 0,3,5-7")
+    if not all(
+        len(part) <= 2 and all(bound.isdecimal() and len(bound) <= _DIGITS for bound in part)
+        for part in parts
+    ):
+        raise InputError(
+            f"splits '{shown}': give a count such as 3, or numbers and ranges such as 0,3,5-7"
+        )
     is_count = len(parts) == len(parts[0]) == 1
-    bounds = [(0, int(text) - 1)] if is_count else [(int(part[0]), int(part[-1])) for part in parts]
+    bounds = (
+        [(0, int(text) - 1)] if is_count else [(int(part[0]), int(part[-1])) for part in parts]
+    )
     for low, high in bounds:
         if low > high:
-            raise InputError(f"splits '{shown}': that is no split at all; give a count from 1 up, or low-high")
+            raise InputError(
+                f"splits '{shown}': that is no split at all; give a count from 1 up, or low-high"
+            )
         if high >= n:
-            raise InputError(f"splits '{shown}': there are {n} splits, 0 to {n - 1}; choose among them")
+            raise InputError(
+                f"splits '{shown}': there are {n} splits, 0 to {n - 1}; choose among them"
+            )
     if (count := sum(high - low + 1 for low, high in bounds)) > _MOST:
-        raise InputError(f"splits '{shown}': {count:,} splits are too many to list; choose at most {_MOST:,}")
+        raise InputError(
+            f"splits '{shown}': {count:,} splits are too many to list; choose at most {_MOST:,}"
+        )
     return tuple(sorted({number for low, high in bounds for number in range(low, high + 1)}))
 
 
 def listed(splits: Iterable[int]) -> str:
     """Write split numbers in order, those that follow one another as a range: ``0, 3, 5-7``."""
-    runs = [[number for _, number in run] for _, run in groupby(enumerate(sorted(splits)), lambda own: own[1] - own[0])]
+    runs = [
+        [number for _, number in run]
+        for _, run in groupby(enumerate(sorted(splits)), lambda own: own[1] - own[0])
+    ]
     return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
@@ -196,7 +240,9 @@ def differences(before: Benchmark, after: Benchmark) -> dict[str, tuple[Any, Any
 
 
 def _differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    mappings = isinstance(before, Mapping) and isinstance(after, Mapping) and path != "sweep"  # replaced as a whole
+    mappings = (
+        isinstance(before, Mapping) and isinstance(after, Mapping) and path != "sweep"
+    )  # replaced as a whole
     if mappings and (not path or before.get("name") == after.get("name")):
         for key in dict.fromkeys((*before, *after)):
             inner = f"{path}.{key}" if path else key
@@ -212,7 +258,10 @@ def _alike(before: Any, after: Any) -> bool:
     """Return whether lists have the same components, which differ in their settings at most."""
     if not (isinstance(before, list) and isinstance(after, list)):
         return False
-    names = [[own.get("name") if isinstance(own, Mapping) else None for own in each] for each in (before, after)]
+    names = [
+        [own.get("name") if isinstance(own, Mapping) else None for own in each]
+        for each in (before, after)
+    ]
     return names[0] == names[1] and None not in names[0]
 
 

@@ -11,19 +11,27 @@ REFUSALS = "; "
 """What stands between the scores that could not be computed, in a row's `problem`."""
 
 KEPT = "kept"
-"""Detail of a final row whose fit left predictions, and no distribution of parameters: what is kept of it."""
+"""Detail of a final row whose fit left predictions, and no distribution of parameters: what is
+kept of it.
+"""
 
 CERTIFICATE = "certificate"
-"""Detail of a final row whose fit is judged by rules: that it keeps them, or which ones it breaks."""
+"""Detail of a final row whose fit is judged by rules: that it keeps them, or which ones it
+breaks.
+"""
 
 HYPER = "hyper_"
 """Beginning of the columns of hyper-parameters, in tables of rows."""
 
 CellKey = tuple[str, str, str]
-"""Data set, entry, and the values of the sweep's axes as canonical JSON, ``"{}"`` without a sweep."""
+"""Data set, entry, and the values of the sweep's axes as canonical JSON, ``"{}"`` without a
+sweep.
+"""
 
 AT_A_TIME = 500
-"""Rows that are read at a time: few enough that their JSON is gone before the garbage collector looks at it."""
+"""Rows that are read at a time: few enough that their JSON is gone before the garbage collector
+looks at it.
+"""
 
 
 class Reading(NamedTuple):
@@ -59,7 +67,9 @@ class Row:
     seconds: float
     """Its share of the wall time of its group."""
     details: dict[str, Any]
-    """Updates, group width, device, compiled, traceback; under ``files`` the digests of components from outside."""
+    """Updates, group width, device, compiled, traceback; under ``files`` the digests of
+    components from outside.
+    """
     codes: dict[str, str] = field(default_factory=dict, compare=False)
     """Hash of the code and the settings that each metric was computed by."""
     artefact: str | None = field(default=None, compare=False)
@@ -69,7 +79,10 @@ class Row:
 
     @property
     def problem(self) -> str | None:
-        """Why it failed, or which scores of a fit that did not could not be computed, and why; None if all is well."""
+        """Why it failed, or which scores of a fit that did not could not be computed, and why.
+
+        None if all is well.
+        """
         return self.reason or told(self.refused)
 
     @property

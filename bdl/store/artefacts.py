@@ -41,10 +41,14 @@ def mended(asked: Variant, results: Path) -> Iterator[None]:
         yield
     except Unusable as error:
         again = asked.command("run", results, error.option)
-        raise InputError(f"{error.what}; start anew, with a copy of the store, by: {again}") from None
+        raise InputError(
+            f"{error.what}; start anew, with a copy of the store, by: {again}"
+        ) from None
     except Damaged as error:
         again = asked.command("run", results)
-        raise InputError(f"{error.what}; this makes its fit again, and no other: {again}") from None
+        raise InputError(
+            f"{error.what}; this makes its fit again, and no other: {again}"
+        ) from None
 
 
 _POSTERIOR, _BUFFERS = "posterior.", "buffers."
@@ -53,24 +57,31 @@ _LENGTH = 8
 
 
 def encode(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
-    """Return the content of an artefact, in the safetensors format; equal tensors give equal bytes.
+    """Return the content of an artefact, in the safetensors format.
 
-    The posterior is of any family, on any device, in any type of numbers, and all digits are kept; buffers are running
-    statistics of its model by name. `InputError` if the posterior is not a NamedTuple of tensors.
+    Equal tensors give equal bytes.
+
+    The posterior is of any family, on any device, in any type of numbers, and all digits are kept;
+    buffers are running statistics of its model by name. `InputError` if the posterior is not a
+    NamedTuple of tensors.
     """
     family, fields = to_tensors(posterior)
     named = {_POSTERIOR + name: value for name, value in fields.items()}
     named |= {_BUFFERS + name: value for name, value in buffers.items()}
-    # A copy each, since the format takes no tensors that share memory; one key only, since it does not order them.
-    own = {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in named.items()}
+    # A copy each, since the format takes no tensors that share memory; one key only, since it does
+    # not order them.
+    own = {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in named.items()
+    }
     return save(own, metadata={"family": family})
 
 
 def write(folder: Path, content: bytes) -> str:
     """Store what `encode` gave so that it is there whole or not at all, also after a power cut.
 
-    Its name, SHA-256 (hex) of the content, is returned. A file that has the content already is left alone. `InputError`
-    if the folder is not writable.
+    Its name, SHA-256 (hex) of the content, is returned. A file that has the content already is
+    left alone. `InputError` if the folder is not writable.
     """
     sha = sha256(content).hexdigest()
     path = _path(folder, sha)
@@ -79,7 +90,9 @@ def write(folder: Path, content: bytes) -> str:
         if not (path.is_file() and path.read_bytes() == content):
             _replace(path, content)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; choose another --results") from None
+        raise InputError(
+            f"cannot write {path}: {error.strerror}; choose another --results"
+        ) from None
     return sha
 
 
@@ -108,7 +121,8 @@ def family(content: bytes) -> str:
 def content(folder: Path, sha: str) -> bytes:
     """Read the content of an artefact; `Damaged` if it is missing, or is not what was written.
 
-    A file whose content is not what was written is renamed, so that the next run finds it missing, whatever its size.
+    A file whose content is not what was written is renamed, so that the next run finds it missing,
+    whatever its size.
     """
     path = _path(folder, sha)
     try:
@@ -132,7 +146,10 @@ def size(folder: Path, sha: str) -> int:
 
 
 def is_whole(folder: Path, sha: str) -> bool:
-    """Return whether the file of an artefact has the size that its header states; its digest is not computed."""
+    """Return whether the file of an artefact has the size that its header states.
+
+    Its digest is not computed.
+    """
     path = _path(folder, sha)
     try:
         with path.open("rb") as file:
@@ -140,7 +157,13 @@ def is_whole(folder: Path, sha: str) -> bool:
             header = json.loads(file.read(min(length, path.stat().st_size)))
         ends = [own["data_offsets"][1] for name, own in header.items() if name != "__metadata__"]
         return bool(path.stat().st_size == _LENGTH + length + max(ends, default=0))
-    except (OSError, ValueError, TypeError, LookupError, AttributeError):  # what another file's bytes may raise
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ):  # what another file's bytes may raise
         return False
 
 
@@ -168,4 +191,8 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }

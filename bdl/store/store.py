@@ -1,8 +1,9 @@
 """The store of a run: an append-only SQLite file, one transaction a group of trials, and posteriors beside it.
 
-A posterior is written and synced before the row that names it; a group's rows appear together or not at all, also
-after SIGKILL or a power cut; the primary key makes a second copy of a row impossible. A fit is never written anew:
-its scores are in a table of their own, each with the hash of what computed it.
+A posterior is written and synced before the row that names it; a group's rows appear together or
+not at all, also after SIGKILL or a power cut; the primary key makes a second copy of a row
+impossible. A fit is never written anew: its scores are in a table of their own, each with the hash
+of what computed it.
 """
 
 import json
@@ -22,7 +23,9 @@ from bdl.store import AT_A_TIME, HYPER, CellKey, Outcome, Reading, Row, Stage, a
 _CELL = ("dataset", "entry", "point")
 _KEY = (*_CELL, "stage", "split", "trial", "fold")
 _BODY = ("reason", "hyper", "seconds", "details")
-_KEY_COLUMNS = "dataset TEXT, entry TEXT, point TEXT, stage TEXT, split INTEGER, trial INTEGER, fold INTEGER"
+_KEY_COLUMNS = (
+    "dataset TEXT, entry TEXT, point TEXT, stage TEXT, split INTEGER, trial INTEGER, fold INTEGER"
+)
 
 _TABLES = ("points", "scores", "refusals", "fits")
 """Those with a fit's rows."""
@@ -49,8 +52,9 @@ CREATE TABLE IF NOT EXISTS made (variant TEXT NOT NULL);
 class Store:
     """Rows of one variant of a benchmark, and what they were made with, in an SQLite file, which is made if missing.
 
-    Posteriors are in the folder ``posteriors`` beside it. `InputError` if the file cannot be written, is not a store,
-    or is one of another version; so do all methods if the file turns out to be damaged or the disk is full.
+    Posteriors are in the folder ``posteriors`` beside it. `InputError` if the file cannot be
+    written, is not a store, or is one of another version; so do all methods if the file turns out
+    to be damaged or the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +66,9 @@ class Store:
                 self._check_format()
                 self._db.executescript(_SCHEMA)
         except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}; choose another --results") from None
+            raise InputError(
+                f"cannot write {path}: {error.strerror}; choose another --results"
+            ) from None
 
     def __enter__(self) -> Self:
         return self
@@ -115,14 +121,20 @@ class Store:
                     self._db.execute(f"DELETE FROM {table} WHERE {_where(_CELL)}", cell)
 
     def remove(self, rows: Iterable[Row]) -> None:
-        """Remove rows with all that belongs to them, so that their fits are made again; posteriors stay."""
+        """Remove rows with all that belongs to them, so that their fits are made again.
+
+        Posteriors stay.
+        """
         with self._transaction():
             for row in rows:
                 for table in _TABLES:
                     self._db.execute(f"DELETE FROM {table} WHERE {_where(_KEY)}", _key(row))
 
     def append(self, outcomes: Sequence[Outcome]) -> None:
-        """Add what a group hands over, all or nothing; posteriors are safe before the rows that name them."""
+        """Add what a group hands over, all or nothing.
+
+        Posteriors are safe before the rows that name them.
+        """
         kept = [
             replace(row, artefact=artefacts.write(self.posteriors, content)) if content else row
             for row, _, content in outcomes
@@ -134,21 +146,32 @@ class Store:
                 self._insert("fits", [(*key, row.status, body, row.artefact)])
                 self._insert("scores", _score_rows(row))
                 self._insert("refusals", _refusal_rows(row))
-                self._insert("points", [(*key, *reading[:3], _finite(reading.value)) for reading in readings])
+                self._insert(
+                    "points",
+                    [(*key, *reading[:3], _finite(reading.value)) for reading in readings],
+                )
 
     def rescore(self, rows: Sequence[Row]) -> None:
-        """Write the scores of rows anew, all or none; their fits, and scores that are not given, stay as they are."""
+        """Write the scores of rows anew, all or none.
+
+        Their fits, and scores that are not given, stay as they are.
+        """
         with self._transaction():
             for row in rows:
                 for metric in row.metrics:
-                    self._db.execute(f"DELETE FROM refusals WHERE {_where((*_KEY, 'metric'))}", (*_key(row), metric))
+                    self._db.execute(
+                        f"DELETE FROM refusals WHERE {_where((*_KEY, 'metric'))}",
+                        (*_key(row), metric),
+                    )
                 self._insert("refusals", _refusal_rows(row))
                 self._insert("scores", _score_rows(row), "OR REPLACE")
 
     def rows(self, stage: Stage, cell: CellKey) -> list[Row]:
         """Read a cell's rows of one stage with their scores, in the order split, trial, fold."""
         where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
-        metrics, codes = (self._by_fit(f"{column} FROM scores {where}", own) for column in ("value", "code"))
+        metrics, codes = (
+            self._by_fit(f"{column} FROM scores {where}", own) for column in ("value", "code")
+        )
         refused = self._by_fit(f"reason FROM refusals {where}", own)
         query = f"SELECT split, trial, fold, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
         return [
@@ -164,17 +187,27 @@ class Store:
             for key in ((split, trial, fold),)
         ]
 
-    def columns(self, stage: Stage, cell: CellKey, *, problems: bool = False) -> Iterator[dict[str, list[Any]]]:
-        """Read a cell's rows of one stage by column, some hundreds at a time, as `rows`; or those with a `problem`.
+    def columns(
+        self, stage: Stage, cell: CellKey, *, problems: bool = False
+    ) -> Iterator[dict[str, list[Any]]]:
+        """Read a cell's rows of one stage by column, some hundreds at a time, as `rows`.
 
-        There are split, trial, fold, status, reason (`bdl.store.Row.problem`), seconds, ``hyper_<name>``, metrics and
-        details; what a row lacks is NaN there.
+        Or those with a `problem`.
+
+        There are split, trial, fold, status, reason (`bdl.store.Row.problem`), seconds,
+        ``hyper_<name>``, metrics and details; what a row lacks is NaN there.
         """
         where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
         query = f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)"
         metrics = [metric for (metric,) in self._select(query, own)]
-        values = "".join(f", (SELECT value FROM scores WHERE {_same('scores')} AND metric = ?)" for _ in metrics)
-        some = f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_same('refusals')}))" if problems else ""
+        values = "".join(
+            f", (SELECT value FROM scores WHERE {_same('scores')} AND metric = ?)" for _ in metrics
+        )
+        some = (
+            f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_same('refusals')}))"
+            if problems
+            else ""
+        )
         refused = self._by_fit(f"reason FROM refusals {where}", own)
         query = f"SELECT split, trial, fold, status, body{values} FROM fits {where} {some} ORDER BY split, trial, fold"
         with self._explained():
@@ -184,11 +217,24 @@ class Store:
                 bodies = json.loads(f"[{','.join(texts)}]")
                 whys = (told(refused.get(key, {})) for key in zip(split, trial, fold, strict=True))
                 yield {
-                    **{"split": split, "trial": trial, "fold": fold, "status": [*map(intern, status)]},
-                    "reason": [body["reason"] or why for body, why in zip(bodies, whys, strict=True)],
+                    **{
+                        "split": split,
+                        "trial": trial,
+                        "fold": fold,
+                        "status": [*map(intern, status)],
+                    },
+                    "reason": [
+                        body["reason"] or why for body, why in zip(bodies, whys, strict=True)
+                    ],
                     "seconds": [body["seconds"] for body in bodies],
                     **_by_name([body["hyper"] for body in bodies], HYPER),
-                    **dict(zip(metrics, ([nan if v is None else v for v in own] for own in scores), strict=True)),
+                    **dict(
+                        zip(
+                            metrics,
+                            ([nan if v is None else v for v in own] for own in scores),
+                            strict=True,
+                        )
+                    ),
                     **_by_name([body["details"] for body in bodies]),
                 }
 
@@ -224,7 +270,9 @@ class Store:
         (found,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
         if tables and found != _FORMAT:
-            raise InputError(f"{self.path} was written by another version of bdl-bench; move it away and run again")
+            raise InputError(
+                f"{self.path} was written by another version of bdl-bench; move it away and run again"
+            )
         if not tables:
             self._db.execute(f"PRAGMA user_version = {_FORMAT}")
 
@@ -251,7 +299,10 @@ class Store:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Describe a damaged file or a full disk in one line; a row that comes twice is a fault of the program."""
+        """Describe a damaged file or a full disk in one line.
+
+        A row that comes twice is a fault of the program.
+        """
         try:
             yield
         except sqlite3.IntegrityError:
@@ -289,7 +340,10 @@ def _finite(value: float | None) -> float | None:
 
 
 def _score_rows(row: Row) -> list[tuple[Any, ...]]:
-    return [(*_key(row), name, _finite(value), row.codes.get(name, "")) for name, value in row.metrics.items()]
+    return [
+        (*_key(row), name, _finite(value), row.codes.get(name, ""))
+        for name, value in row.metrics.items()
+    ]
 
 
 def _refusal_rows(row: Row) -> list[tuple[Any, ...]]:

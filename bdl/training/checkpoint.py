@@ -16,16 +16,19 @@ from torch import Tensor
 class Checkpoint:
     """Files of one fit in a folder, one for each part of it, saved every so many seconds.
 
-    `key` is everything that decides the fit, as text: a checkpoint of another fit is not found. `text` is what the
-    owner had kept beside the states, such as scores of the curve so far, when they were saved last, and `write` returns
-    what is to be kept at the next saving; by default the text.
+    `key` is everything that decides the fit, as text: a checkpoint of another fit is not found.
+    `text` is what the owner had kept beside the states, such as scores of the curve so far, when
+    they were saved last, and `write` returns what is to be kept at the next saving; by default the
+    text.
     """
 
     def __init__(self, folder: Path, key: str, every_seconds: float = 60.0) -> None:
         self.folder, self.every_seconds = folder, every_seconds
         self._stem = sha256(key.encode()).hexdigest()[:32]
         self._saved_at = time.monotonic()
-        files = sorted(folder.glob(f"{self._stem}-*.safetensors"), reverse=True)  # parts are fitted in order
+        files = sorted(
+            folder.glob(f"{self._stem}-*.safetensors"), reverse=True
+        )  # parts are fitted in order
         texts = (_metadata(path).get("text", "") for path in files)
         self.text = next((text for text in texts if text), "")
         self.write: Callable[[], str] = lambda: self.text
@@ -48,7 +51,10 @@ class Checkpoint:
         self._saved_at = time.monotonic()
 
     def load(self, part: int) -> tuple[dict[str, Tensor], dict[str, int]] | None:
-        """Return the tensors and numbers of a part; None if there are none, or none that can be read."""
+        """Return the tensors and numbers of a part.
+
+        None if there are none, or none that can be read.
+        """
         path = self._path(part)
         numbers = _metadata(path).get("numbers")
         if numbers is None:

@@ -12,16 +12,25 @@ from torch.fx import GraphModule
 log = logging.getLogger(__name__)
 
 _VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
-"""Width of a processor's vectors. The compiler's cache tells programs apart by it only where it is a setting: a cache
-that two kinds of processor share would hand one the other's program, which computes garbage there."""
+"""Width of a processor's vectors. The compiler's cache tells programs apart by it only where it
+is a setting: a cache that two kinds of processor share would hand one the other's program,
+which computes garbage there.
+"""
 
 
-def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
-    """Compile a function of tensors for all shapes; if the compiler fails, say so once and run it as it is.
+def compiled(
+    function: Callable[..., Any], options: dict[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Compile a function of tensors for all shapes.
+
+    If the compiler fails, say so once and run it as it is.
 
     `options` are those of `torch.compile`.
     """
-    fast, broken = torch.compile(function, dynamic=True, options=_options() | (options or {})), False
+    fast, broken = (
+        torch.compile(function, dynamic=True, options=_options() | (options or {})),
+        False,
+    )
 
     def call(*args: Any) -> Any:
         nonlocal broken
@@ -36,17 +45,28 @@ def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None
     return call
 
 
-def compiled_graph(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
-    """Compile recorded operations for arguments like these; raises whatever the compiler does, or the first call.
+def compiled_graph(
+    graph: GraphModule, leaves: Sequence[Tensor]
+) -> Callable[..., Sequence[Tensor]]:
+    """Compile recorded operations for arguments like these.
 
-    On a CPU, C++ calls the kernels, since Python takes as long for that as the kernels of a small model.
+    Raises whatever the compiler does, or the first call.
+
+    On a CPU, C++ calls the kernels, since Python takes as long for that as the kernels of a small
+    model.
     """
     from torch._dynamo.callback import CallbackTrigger, callback_handler  # imports the compiler
 
     options = _options() | {"cpp_wrapper": not any(leaf.is_cuda for leaf in leaves)}
     # Whoever listens to the compiler, as clocks of fits do, hears of this, too.
-    with torch.no_grad(), _unwarned(), callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced"):
-        fast: Callable[..., Sequence[Tensor]] = torch._inductor.compile(graph, [*leaves], options=options)
+    with (
+        torch.no_grad(),
+        _unwarned(),
+        callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced"),
+    ):
+        fast: Callable[..., Sequence[Tensor]] = torch._inductor.compile(
+            graph, [*leaves], options=options
+        )
         fast(*leaves)  # some faults show up in the first call
     return fast
 

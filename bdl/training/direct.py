@@ -21,7 +21,14 @@ from bdl.posteriors.predictive import ask, is_predictive, is_stored_whole
 from bdl.rng import trial_keys
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Fitting, Progress, Snapshot, TrainingState, silent
+from bdl.training.fitting import (
+    EvaluationSchedule,
+    Fitting,
+    Progress,
+    Snapshot,
+    TrainingState,
+    silent,
+)
 from bdl.training.trials import Pool, Trials, fitted_scaling
 
 
@@ -39,10 +46,18 @@ class TrainingData(NamedTuple):
         scaling, chosen = fitted_scaling(dataset, [training]), training if rows is None else rows
         x = (dataset.x[chosen].reshape(len(chosen), -1) - scaling.x_mean[0]) / scaling.x_scale[0]
         y = (dataset.y[chosen] - scaling.y_mean[0]) / scaling.y_scale[0]
-        return cls(torch.from_numpy(x), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))
+        return cls(
+            torch.from_numpy(x),
+            torch.from_numpy(y),
+            float(scaling.y_scale[0]),
+            float(scaling.y_mean[0]),
+        )
 
     def hyper(self, values: Mapping[str, float], problem: Problem) -> dict[str, Tensor]:
-        """Convert hyper-parameters to the unit of `y`, float64; `InputError` if one leaves its range by that."""
+        """Convert hyper-parameters to the unit of `y`, float64.
+
+        `InputError` if one leaves its range by that.
+        """
         own = problem.likelihood.to_model_units(values, self.y_unit)
         for name, value in own.items():
             if 0 < abs(values[name]) < inf and not 0 < abs(value) < inf:
@@ -57,11 +72,12 @@ class TrainingData(NamedTuple):
 class DirectFitting(Fitting):
     """Fit every trial, one after the other, by a method that yields its posteriors.
 
-    Each trial's seed is made of its identity. `asked` are the rows that each trial is going to predict: where a method
-    leaves a function that cannot be stored, its answer there is kept in its place.
+    Each trial's seed is made of its identity. `asked` are the rows that each trial is going to
+    predict: where a method leaves a function that cannot be stored, its answer there is kept in
+    its place.
 
-    The state of a trial is its posterior, nothing diverges, and there is one snapshot a trial. A fit that is cut off
-    begins again: there is no checkpoint.
+    The state of a trial is its posterior, nothing diverges, and there is one snapshot a trial. A
+    fit that is cut off begins again: there is no checkpoint.
     """
 
     dataset: Dataset
@@ -78,7 +94,9 @@ class DirectFitting(Fitting):
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
         """Yield each trial as it is done, and where it yields a posterior before that and an evaluation is due."""
-        counted = 0 if self.method.limit is None else 1  # other fits take no time that a bar would show
+        counted = (
+            0 if self.method.limit is None else 1
+        )  # other fits take no time that a bar would show
         made: dict[object, Posterior] = {}  # replicates on the same rows have the same posterior
         for index, rows in enumerate(self.trials.rows):
             values = {name: float(value[index]) for name, value in self.trials.hyper.items()}
@@ -87,7 +105,9 @@ class DirectFitting(Fitting):
                 progress(counted)
                 yield self._snapshot(index, 0, made[key], last=True)
                 continue
-            shown: Iterator[tuple[int, Posterior] | None] = chain(self._shown(index, rows, values), [None])
+            shown: Iterator[tuple[int, Posterior] | None] = chain(
+                self._shown(index, rows, values), [None]
+            )
             for found, later in pairwise(shown):
                 assert found is not None, "None stands at the end"
                 updates, posterior = found
@@ -97,29 +117,44 @@ class DirectFitting(Fitting):
                 if later is None or (evaluations and evaluations.due(StepCounters(updates))):
                     yield self._snapshot(index, updates, posterior, last=later is None)
             if key not in made:
-                raise InputError(f"method {type(self.method).__name__} showed no posterior: let fits yield one")
+                raise InputError(
+                    f"method {type(self.method).__name__} showed no posterior: let fits yield one"
+                )
 
-    def _shown(self, index: int, rows: Rows, values: Mapping[str, float]) -> Iterator[tuple[int, Posterior]]:
+    def _shown(
+        self, index: int, rows: Rows, values: Mapping[str, float]
+    ) -> Iterator[tuple[int, Posterior]]:
         """Yield the updates made and the posterior, as often as the method does."""
         data = TrainingData.of(self.dataset, rows)
         with one_thread():
             # of random numbers that are not ours: 31 bits, which libraries of any kind take
             seed = int(trial_keys([self.trials.identities[index]], "fit")[0, 0]) & 0x7FFFFFFF
-            found = self.method.fits(self.problem, data.x, data.y, data.hyper(values, self.problem), seed)
+            found = self.method.fits(
+                self.problem, data.x, data.y, data.hyper(values, self.problem), seed
+            )
             try:
                 for updates, posterior in found:
                     yield updates, self._kept(posterior, index, rows)
             finally:
-                if isinstance(found, Generator):  # now, so that what a method has begun ends before its errors are told
+                if isinstance(
+                    found, Generator
+                ):  # now, so that what a method has begun ends before its errors are told
                     found.close()
 
     def _kept(self, posterior: Any, index: int, training: Rows) -> Any:
-        """Return what is kept of a fit; what predicts by itself is asked in any case, so that its slips are found."""
+        """Return what is kept of a fit.
+
+        What predicts by itself is asked in any case, so that its slips are found.
+        """
         if not is_predictive(posterior):
             return posterior
         wanted = self.asked[index] if self.asked else training[:0]
         x, rows = TrainingData.of(self.dataset, training, wanted).x, torch.from_numpy(wanted)
-        answer = ask(posterior, x, rows, self.problem.d_out, self.problem.classes) if len(rows) else None
+        answer = (
+            ask(posterior, x, rows, self.problem.d_out, self.problem.classes)
+            if len(rows)
+            else None
+        )
         if is_stored_whole(posterior):
             return posterior
         if answer is None:

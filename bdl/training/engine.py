@@ -52,20 +52,27 @@ Block = list[tuple[Tensor, StepCounters]]
 """Updates that are made at once: the rows of each, (R, L, M), and counters that count it last."""
 
 _SHARE = 1 / 8
-"""Of the updates of a fit; rarer occasions are not worth the ten seconds that a compilation takes."""
+"""Of the updates of a fit; rarer occasions are not worth the ten seconds that a compilation
+takes.
+"""
 
 _MANY = 500_000
-"""Pairs of normals an update of one trial from which their generator is compiled in any case: for eleven million
-parameters it takes 0.02 s so, and 0.5 s otherwise, twice as long as a gradient of ResNet-18 on small images."""
+"""Pairs of normals an update of one trial from which their generator is compiled in any case: for
+eleven million parameters it takes 0.02 s so, and 0.5 s otherwise, twice as long as a gradient
+of ResNet-18 on
+small images."""
 
 
 @dataclass(frozen=True, eq=False)
 class MinibatchFitting(Fitting):
-    """Train every trial; to the last bit, a trial's result depends on its slot batch, and not on its companions.
+    """Train every trial.
 
-    A diverged trial has non-finite numbers in its state, and leaves the others alone. `compile` uses `torch.compile`;
-    `bdl.training.programs.worthwhile` says when it pays. `slot_batch` says where the trials stand among those that may
-    train beside them; None is for these trials alone, in their order.
+    To the last bit, a trial's result depends on its slot batch, and not on its companions.
+
+    A diverged trial has non-finite numbers in its state, and leaves the others alone. `compile`
+    uses `torch.compile`; `bdl.training.programs.worthwhile` says when it pays. `slot_batch` says
+    where the trials stand among those that may train beside them; None is for these trials alone,
+    in their order.
     """
 
     dataset: Dataset
@@ -85,11 +92,13 @@ class MinibatchFitting(Fitting):
     ) -> Iterator[Snapshot]:
         """Train trials of as many minibatches together, and those of each other number after them (`Fitting.run`).
 
-        An evaluation after an epoch finds the updates made by then. `InputError` if evaluations count observations, or
-        the schedule does not suit the method.
+        An evaluation after an epoch finds the updates made by then. `InputError` if evaluations
+        count observations, or the schedule does not suit the method.
         """
         if evaluations is not None and evaluations.unit == "observations":
-            raise InputError("evaluations: observations are those of streams; count updates or epochs")
+            raise InputError(
+                "evaluations: observations are those of streams; count updates or epochs"
+            )
         self.schedule.check(self.method)
         if self.pool.device.type == "cpu":
             keep_freed_memory()
@@ -112,19 +121,32 @@ class Together:
     def __init__(self, fitting: MinibatchFitting, part: Part) -> None:
         self.part, self.compile = part, fitting.compile
         self.dataset, self.pool = fitting.dataset, fitting.pool
-        self.problem, self.method, self.schedule = fitting.problem, fitting.method, fitting.schedule
+        self.problem, self.method, self.schedule = (
+            fitting.problem,
+            fitting.method,
+            fitting.schedule,
+        )
         self.trials = fitting.trials.take(part.standing)
 
     def run(
-        self, evaluations: EvaluationSchedule | None, progress: Progress, checkpoint: Checkpoint | None
+        self,
+        evaluations: EvaluationSchedule | None,
+        progress: Progress,
+        checkpoint: Checkpoint | None,
     ) -> Iterator[Snapshot]:
         """Train, and yield where evaluations are due and in the end."""
         begun = current = self._begin(checkpoint)
         width, total = len(self.part.fitted) * self.method.batches_per_step, self._total
         if begun.updates:
             progress(begun.updates * width)
-        rows, keys, per_step = self.trials.rows, self._keys["shuffle"], self.method.batches_per_step
-        for epoch, updates in minibatches(rows, keys, self.schedule, batches_per_step=per_step, done=begun.updates):
+        rows, keys, per_step = (
+            self.trials.rows,
+            self._keys["shuffle"],
+            self.method.batches_per_step,
+        )
+        for epoch, updates in minibatches(
+            rows, keys, self.schedule, batches_per_step=per_step, done=begun.updates
+        ):
             for block in self._blocks(current.updates, updates, epoch, evaluations):
                 current, (_, counters) = self._train(current, block), block[-1]
                 if counters.updates < total and _due(evaluations, "updates", counters):
@@ -143,9 +165,13 @@ class Together:
                 yield self._snapshot(current, counters)
             if checkpoint and checkpoint.due:
                 current.save(checkpoint, self.part.number)
-        yield self._snapshot(current, self._counters(current.updates, self.schedule.epochs, True), last=True)
+        yield self._snapshot(
+            current, self._counters(current.updates, self.schedule.epochs, True), last=True
+        )
 
-    def _snapshot(self, current: TrainingState, counters: StepCounters, last: bool = False) -> Snapshot:
+    def _snapshot(
+        self, current: TrainingState, counters: StepCounters, last: bool = False
+    ) -> Snapshot:
         return current.snapshot(counters, self.part.fitted, self.part.places, last=last)
 
     @cached_property
@@ -163,7 +189,9 @@ class Together:
     @cached_property
     def _keys(self) -> dict[str, Tensor]:
         device, streams = self.pool.device, ("noise", "shuffle", "track", "augment")
-        return {stream: trial_keys(self.trials.identities, stream).to(device) for stream in streams}
+        return {
+            stream: trial_keys(self.trials.identities, stream).to(device) for stream in streams
+        }
 
     @cached_property
     def _normals(self) -> Normals:
@@ -172,7 +200,13 @@ class Together:
 
     @cached_property
     def _programs(self) -> Programs:
-        return programs(self.method, self.problem, self.dataset.augment, self.dataset.augment_noise, self.compile)
+        return programs(
+            self.method,
+            self.problem,
+            self.dataset.augment,
+            self.dataset.augment_noise,
+            self.compile,
+        )
 
     @cached_property
     def _fused(self) -> frozenset[Occasion]:
@@ -186,7 +220,9 @@ class Together:
             for epoch, (begin, end) in enumerate(pairwise(ends))
             for update in range(begin + 1, end + 1)
         )
-        return frozenset(names for names, often in count.items() if often >= _SHARE * count.total())
+        return frozenset(
+            names for names, often in count.items() if often >= _SHARE * count.total()
+        )
 
     @cached_property
     def _pairs(self) -> int:
@@ -228,15 +264,23 @@ class Together:
 
     def _train(self, current: TrainingState, block: Block) -> TrainingState:
         """Make the updates of a block, one after the other."""
-        rows, view, first = torch.stack([own for own, _ in block]), self.trials.view, current.updates
+        rows, view, first = (
+            torch.stack([own for own, _ in block]),
+            self.trials.view,
+            current.updates,
+        )
         counters = [own for _, own in block]
         each = [
             (self._normals.of("noise", done, self._pairs), self._extra(done), x, y, self._now(own))
-            for done, (own, x, y) in enumerate(zip(counters, self.pool.x[rows], self.pool.y[rows], strict=True), first)
+            for done, (own, x, y) in enumerate(
+                zip(counters, self.pool.x[rows], self.pool.y[rows], strict=True), first
+            )
         ]
         state, buffers = current.state, current.buffers
         for function in self._functions(counters[0]):
-            state = function.chain(state, each, view, self._values, multiple=self._total / (first + 1))
+            state = function.chain(
+                state, each, view, self._values, multiple=self._total / (first + 1)
+            )
         if buffers:
             _, extra, x, y, _ = each[0]
             drawn = self._normals.of("track", first, self._track_pairs)
@@ -244,7 +288,10 @@ class Together:
         return current._replace(state=state, buffers=buffers, updates=first + len(block))
 
     def _extra(self, done: int) -> Halves:
-        """Draw what changes the inputs of an update at random; of an incomplete minibatch as of a whole one."""
+        """Draw what changes the inputs of an update at random.
+
+        Of an incomplete minibatch as of a whole one.
+        """
         if self.dataset.augment is None:
             return ()
         rows = self.method.batches_per_step * self.schedule.batch_size
@@ -261,7 +308,11 @@ class Together:
             return {}
         groups, rate = self.method.groups, self._values["learning_rate"]
         factors = self.schedule.factors(counters, groups)
-        return {"learning_rate": rate.unsqueeze(1) * rate.new_tensor(factors) if groups else rate * factors[0]}
+        return {
+            "learning_rate": rate.unsqueeze(1) * rate.new_tensor(factors)
+            if groups
+            else rate * factors[0]
+        }
 
     # ---- where it starts, and what is kept
 
@@ -270,11 +321,19 @@ class Together:
 
     def _begin(self, checkpoint: Checkpoint | None) -> TrainingState:
         """Start, or go on from the checkpoint if it has something."""
-        state = tree_map(torch.clone, self._initial(self.trials))  # parts may be one tensor, and later ones are not
+        state = tree_map(
+            torch.clone, self._initial(self.trials)
+        )  # parts may be one tensor, and later ones are not
         start = TrainingState.start(state, self.problem, len(self.trials), self.pool)
         found = start.restored(checkpoint, self.part.number)
-        return TrainingState(*settled(found[:3]))._replace(updates=found.updates, epochs=found.epochs)
+        return TrainingState(*settled(found[:3]))._replace(
+            updates=found.updates, epochs=found.epochs
+        )
 
 
 def _due(evaluations: EvaluationSchedule | None, unit: str, counters: StepCounters) -> bool:
-    return evaluations is not None and evaluations.unit == unit and evaluations.due(counters) is not None
+    return (
+        evaluations is not None
+        and evaluations.unit == unit
+        and evaluations.due(counters) is not None
+    )

@@ -1,4 +1,7 @@
-"""A fit is an iterator of snapshots: the last is the result, earlier ones are the curve; and the states behind them."""
+"""A fit is an iterator of snapshots: the last is the result, earlier ones are the curve.
+
+And the states behind them.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +32,8 @@ def silent(done: int) -> None:
 class EvaluationSchedule:
     """When a fit is evaluated while it runs, beside its end: `every` so many, or by `log` at 1, 2, 5, 10, 20, 50 ...
 
-    With `log` there is no `every`, and `first` is the first evaluation. Observations are those of a stream.
+    With `log` there is no `every`, and `first` is the first evaluation. Observations are those of
+    a stream.
     """
 
     unit: Literal["epochs", "updates", "observations"]
@@ -67,7 +71,9 @@ class Snapshot:
     state: Any  # The method's states, stacked over these trials; for a direct fit its posteriors
     buffers: dict[str, Tensor]  # Running statistics of the model, stacked
     diverged: Tensor
-    """Epoch (from 1) at whose end a trial's state was first found non-finite, 0 if it never was; int64, (R,)."""
+    """Epoch (from 1) at whose end a trial's state was first found non-finite, 0 if it never was;
+    int64, (R,).
+    """
     updates: Tensor  # Updates made by each trial, int64, (R,)
     last: bool  # Whether these trials are finished
 
@@ -83,21 +89,30 @@ class Fitting:
         progress: Progress = silent,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Fit, and yield the trials whenever an evaluation is due, and in the end; what is fitted depends on none.
+        """Fit, and yield the trials whenever an evaluation is due, and in the end.
 
-        `progress` is called now and then with the number of model-minibatches done since. With a checkpoint, a fit that
-        was cut off gives the same bits as one that was not; the last snapshots of trials that were finished by then
-        are yielded once more.
+        What is fitted depends on none.
+
+        `progress` is called now and then with the number of model-minibatches done since. With a
+        checkpoint, a fit that was cut off gives the same bits as one that was not; the last
+        snapshots of trials that were finished by then are yielded once more.
         """
         raise NotImplementedError
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
         """Return the posterior of the trial at a position of the snapshot's `index`."""
-        return self.method.posterior(tree_map(lambda leaf: leaf[position] if leaf.ndim else leaf, snapshot.state))
+        return self.method.posterior(
+            tree_map(lambda leaf: leaf[position] if leaf.ndim else leaf, snapshot.state)
+        )
 
 
-def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoint | None = None) -> Snapshot:
-    """Run to the end, and return all trials in their order; `counters` is that of those that were finished last."""
+def finished(
+    fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoint | None = None
+) -> Snapshot:
+    """Run to the end, and return all trials in their order.
+
+    `counters` is that of those that were finished last.
+    """
     parts = [part for part in fitting.run(None, progress, checkpoint) if part.last]
     if len(parts) == 1:
         return parts[0]
@@ -107,7 +122,9 @@ def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoi
         lambda *leaves: torch.cat(leaves)[order],
         *((part.state, part.buffers, part.diverged, part.updates) for part in parts),
     )
-    return Snapshot(parts[-1].counters, tuple(sorted(index)), state, buffers, diverged, updates, last=True)
+    return Snapshot(
+        parts[-1].counters, tuple(sorted(index)), state, buffers, diverged, updates, last=True
+    )
 
 
 class TrainingState(NamedTuple):
@@ -125,7 +142,9 @@ class TrainingState(NamedTuple):
     def start(cls, state: Any, problem: Problem, count: int, pool: Pool) -> Self:
         """Begin with the states of so many trials; running statistics that count stay integers."""
         buffers = {
-            name: torch.stack([value.to(pool.device, pool.dtype if value.is_floating_point() else None)] * count)
+            name: torch.stack(
+                [value.to(pool.device, pool.dtype if value.is_floating_point() else None)] * count
+            )
             for name, value in problem.buffers().items()
         }
         return cls(state, buffers, torch.zeros(count, dtype=torch.int64, device=pool.device))
@@ -137,7 +156,10 @@ class TrainingState(NamedTuple):
         checkpoint.save(part, {str(i): leaf for i, leaf in enumerate(leaves)}, numbers)
 
     def restored(self, checkpoint: Checkpoint | None, part: int) -> "TrainingState":
-        """Return what is kept of a part of a fit that starts with this state; this state if nothing is."""
+        """Return what is kept of a part of a fit that starts with this state.
+
+        This state if nothing is.
+        """
         kept = checkpoint.load(part) if checkpoint else None
         if kept is None:
             return self
@@ -148,7 +170,12 @@ class TrainingState(NamedTuple):
         return TrainingState(state, buffers, diverged, **numbers)
 
     def snapshot(
-        self, counters: StepCounters, index: Sequence[int], places: Sequence[int] | None = None, *, last: bool
+        self,
+        counters: StepCounters,
+        index: Sequence[int],
+        places: Sequence[int] | None = None,
+        *,
+        last: bool,
     ) -> Snapshot:
         """Show trials `index`, which stand at `places`; None for all in their order."""
         shown = self.state, self.buffers, self.diverged
@@ -160,7 +187,11 @@ class TrainingState(NamedTuple):
 
 
 def initial_state(
-    method: MinibatchMethod, problem: Problem, trials: Trials, device: torch.device, dtype: torch.dtype = torch.float32
+    method: MinibatchMethod,
+    problem: Problem,
+    trials: Trials,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
 ) -> Any:
     """Make the states that training starts from, stacked over trials."""
     shapes = method.init_noise(problem)

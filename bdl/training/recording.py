@@ -1,7 +1,7 @@
 """The operations of one call of a function of tensors, less what is computed twice.
 
-PyTorch's own `make_fx` records the same operations. It imports the compiler for that, and takes several times as long,
-since it also describes every result for tracing without numbers.
+PyTorch's own `make_fx` records the same operations. It imports the compiler for that, and takes
+several times as long, since it also describes every result for tracing without numbers.
 """
 
 import operator
@@ -21,10 +21,13 @@ _aten = torch.ops.aten
 def recorded(function: Callable[..., Sequence[Tensor]], leaves: Sequence[Tensor]) -> GraphModule:
     """Record the operations that a function makes of tensors.
 
-    Constants are put on the device, and in the type, that they are used with, so that no call copies them. `ValueError`
-    if the function asks for a number, on which its operations may depend, or changes in place what is not its own.
+    Constants are put on the device, and in the type, that they are used with, so that no call
+    copies them. `ValueError` if the function asks for a number, on which its operations may
+    depend, or changes in place what is not its own.
     """
-    own = [leaf.detach() for leaf in leaves]  # of which each is one argument, whatever is passed twice
+    own = [
+        leaf.detach() for leaf in leaves
+    ]  # of which each is one argument, whatever is passed twice
     recorder = _Recorder(own)
     with recorder:
         returned = function(*own)
@@ -32,7 +35,10 @@ def recorded(function: Callable[..., Sequence[Tensor]], leaves: Sequence[Tensor]
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Write down operations as they are made, below `vmap` and derivatives; `leaves` are arguments of the graph."""
+    """Write down operations as they are made, below `vmap` and derivatives.
+
+    `leaves` are arguments of the graph.
+    """
 
     def __init__(self, leaves: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -45,7 +51,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._nodes[leaf] = self._graph.placeholder(f"leaf_{number}")
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Make an operation and write it down."""
         kwargs = dict(kwargs or {})
@@ -61,9 +71,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is _aten.detach.default:
             self._nodes[found] = self._node_of(args[0])
             return found
-        if func is _aten.lift_fresh.default:  # what is written as a number is made anew in each call
+        if (
+            func is _aten.lift_fresh.default
+        ):  # what is written as a number is made anew in each call
             func = _aten.lift_fresh_copy.default
-        written = {**kwargs, "device": self._device} if func is _aten.scalar_tensor.default and self._device else kwargs
+        written = (
+            {**kwargs, "device": self._device}
+            if func is _aten.scalar_tensor.default and self._device
+            else kwargs
+        )
         node = self._write(func, *map_aggregate((tuple(args), written), self._node_of))
         if isinstance(found, Tensor):
             self._nodes[found] = node
@@ -94,17 +110,31 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._made[key]
 
     def _check_own(self, node: Node, shape: bool) -> None:
-        """Refuse a change in place of what is more than one result; `shape` if only the shape of `node` changes."""
+        """Refuse a change in place of what is more than one result.
+
+        `shape` if only the shape of `node` changes.
+        """
         base = node if shape else _base(node)
         while node is not base and node not in self._shared:
             node = node.args[0]  # type: ignore[assignment]  # views have one first
         if node.op != "call_function" or node in self._shared:
-            raise ValueError("an argument, a constant or a result that is used twice is changed in place")
-        concerned = {own for own in self._graph.nodes if own is base or (not shape and _base(own) is base)}
-        self._made = {key: own for key, own in self._made.items() if concerned.isdisjoint((own, *own.all_input_nodes))}
+            raise ValueError(
+                "an argument, a constant or a result that is used twice is changed in place"
+            )
+        concerned = {
+            own for own in self._graph.nodes if own is base or (not shape and _base(own) is base)
+        }
+        self._made = {
+            key: own
+            for key, own in self._made.items()
+            if concerned.isdisjoint((own, *own.all_input_nodes))
+        }
 
     def _node_of(self, value: Any) -> Any:
-        """Return what stands for a tensor: a constant for one that was there before; other values stay."""
+        """Return what stands for a tensor: a constant for one that was there before.
+
+        Other values stay.
+        """
         if not isinstance(value, Tensor):
             return value
         if not self._knows(value):
@@ -119,7 +149,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _moved(self, constant: Tensor | float, kwargs: dict[str, Any]) -> Tensor:
         """Return a constant, or a number, on another device or in another type: one for each."""
-        key = id(constant) if isinstance(constant, Tensor) else _key(constant), _key(tuple(kwargs.items()))
+        key = (
+            id(constant) if isinstance(constant, Tensor) else _key(constant),
+            _key(tuple(kwargs.items())),
+        )
         if key not in self._placed:
             self._placed[key] = constant, _aten._to_copy.default(constant, **kwargs)
         return self._placed[key][1]

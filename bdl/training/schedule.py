@@ -104,7 +104,10 @@ class Linear:
     """A straight fall over the whole fit, from 1 to 0."""
 
     def factor(self, counters: StepCounters) -> float:
-        """Return 1 - (t - 1) / T in the number t of the update, of T; the last update has 1 / T."""
+        """Return 1 - (t - 1) / T in the number t of the update, of T.
+
+        The last update has 1 / T.
+        """
         return 1 - (counters.updates - 1) / counters.total
 
 
@@ -119,7 +122,8 @@ class Schedule:
     batch_size
         Rows in a minibatch, M.
     rates
-        Group of parameters to its rate; the empty name stands for all that are not named. Without any it is constant.
+        Group of parameters to its rate; the empty name stands for all that are not named. Without
+        any it is constant.
     sampling
         An epoch is a permutation of the rows, or as many rows drawn from all with replacement.
     incomplete
@@ -137,7 +141,9 @@ class Schedule:
 
     def batches(self, rows: int) -> int:
         """Count the minibatches of an epoch over so many rows."""
-        return -(-rows // self.batch_size) if self.incomplete == "keep" else rows // self.batch_size
+        return (
+            -(-rows // self.batch_size) if self.incomplete == "keep" else rows // self.batch_size
+        )
 
     def updates(self, rows: int, batches_per_step: int) -> int:
         """Count the updates of one fit; minibatches that are left over at the end are dropped."""
@@ -154,7 +160,9 @@ class Schedule:
             if name and name not in method.groups:
                 raise unknown("group of parameters", name, method.groups)
         if not self.constant and "learning_rate" not in method.hyper:
-            raise InputError(f"{type(method).__name__} has no learning_rate: remove the schedule of the rate")
+            raise InputError(
+                f"{type(method).__name__} has no learning_rate: remove the schedule of the rate"
+            )
         if self.incomplete == "keep" and method.batches_per_step > 1:
             raise InputError(
                 f"incomplete minibatches cannot be kept where an update takes {method.batches_per_step} of them: write "
@@ -162,7 +170,10 @@ class Schedule:
             )
 
     def factors(self, counters: StepCounters, groups: tuple[str, ...]) -> tuple[float, ...]:
-        """Return the factor of each group's learning rate in an update; of all parameters where there are no groups."""
+        """Return the factor of each group's learning rate in an update.
+
+        Of all parameters where there are no groups.
+        """
         default = self.rates.get("")
         rates = [self.rates.get(group, default) for group in groups or ("",)]
         return tuple(1.0 if rate is None else rate.factor(counters) for rate in rates)

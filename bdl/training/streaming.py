@@ -15,10 +15,19 @@ from bdl.methods.base import StreamMethod
 from bdl.methods.counters import StepCounters
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Fitting, Progress, Snapshot, TrainingState, silent
+from bdl.training.fitting import (
+    EvaluationSchedule,
+    Fitting,
+    Progress,
+    Snapshot,
+    TrainingState,
+    silent,
+)
 
 _DRAWN, _LEARNT = 100, 1000
-"""Observations that are drawn, and that are learnt from, at a time; the second is a multiple of the first."""
+"""Observations that are drawn, and that are learnt from, at a time; the second is a multiple of
+the first.
+"""
 
 
 class StreamTrial(NamedTuple):
@@ -31,10 +40,12 @@ class StreamTrial(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StreamFitting(Fitting):
-    """Learn from streams of one dimension and length as one batch; those of a split, side by side, share draws.
+    """Learn from streams of one dimension and length as one batch.
 
-    The bits of a stream do not depend on its companions. One by itself has one thread, since its sums would be split
-    among several, and rounded accordingly.
+    Those of a split, side by side, share draws.
+
+    The bits of a stream do not depend on its companions. One by itself has one thread, since its
+    sums would be split among several, and rounded accordingly.
     """
 
     method: StreamMethod
@@ -46,23 +57,32 @@ class StreamFitting(Fitting):
         progress: Progress = silent,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Learn, and yield all streams where evaluations are due and in the end; `updates` counts observations.
+        """Learn, and yield all streams where evaluations are due and in the end.
 
-        Observations are learnt from a thousand at a time. An evaluation between two thousands learns from the part on
-        the side and forgets it again: it finds what a stream of that length gives, and leaves no trace. `InputError` if
-        evaluations count anything else.
+        `updates` counts observations.
+
+        Observations are learnt from a thousand at a time. An evaluation between two thousands
+        learns from the part on the side and forgets it again: it finds what a stream of that
+        length gives, and leaves no trace. `InputError` if evaluations count anything else.
         """
         if evaluations is not None and evaluations.unit != "observations":
-            raise InputError(f"evaluations: a stream has no {evaluations.unit}; count observations")
+            raise InputError(
+                f"evaluations: a stream has no {evaluations.unit}; count observations"
+            )
         with one_thread() if len(self.trials) == 1 else nullcontext():
             yield from self._learn(evaluations, progress, checkpoint)
 
     def _learn(
-        self, evaluations: EvaluationSchedule | None, progress: Progress, checkpoint: Checkpoint | None
+        self,
+        evaluations: EvaluationSchedule | None,
+        progress: Progress,
+        checkpoint: Checkpoint | None,
     ) -> Iterator[Snapshot]:
         length = self.trials[0].stream.length
         none = torch.zeros(len(self.trials), dtype=torch.int64)
-        begun = current = TrainingState(self.method.init(self._noise()), {}, none).restored(checkpoint, 0)
+        begun = current = TrainingState(self.method.init(self._noise()), {}, none).restored(
+            checkpoint, 0
+        )
         progress(begun.updates * len(self.trials))
         for observations in self._observations(begun.updates):
             seen, after = current.updates, current.updates + observations.shape[1]
@@ -82,7 +102,9 @@ class StreamFitting(Fitting):
         """Yield the observations, (R, up to 1000, D), after those that are done."""
         seen, waiting = 0, list[Tensor]()
         splits = groupby(self.trials, key=lambda trial: trial.split)
-        drawn_of = [draw([trial.stream for trial in members], split, _DRAWN) for split, members in splits]
+        drawn_of = [
+            draw([trial.stream for trial in members], split, _DRAWN) for split, members in splits
+        ]
         for blocks in zip(*drawn_of, strict=True):
             waiting.append(torch.cat(blocks))
             drawn = sum(block.shape[1] for block in waiting)
@@ -94,7 +116,10 @@ class StreamFitting(Fitting):
 
     def _noise(self) -> dict[str, Tensor]:
         """Draw the initial normals by PyTorch's generator, as published."""
-        seeds, shapes = [trial.seed for trial in self.trials], self.method.init_noise(self.trials[0].stream.dim)
+        seeds, shapes = (
+            [trial.seed for trial in self.trials],
+            self.method.init_noise(self.trials[0].stream.dim),
+        )
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         return {"seed": torch.tensor(seeds)} | {
             name: torch.stack([torch.randn(shape, generator=own) for own in generators])

@@ -1,9 +1,10 @@
 """Functions of tensors that are called again and again: the operations of one call, recorded, and perhaps compiled.
 
-Of a small model's update, `vmap` and `grad` take most of the time: they find out anew which operations it is made of. A
-trace keeps the list, less what is computed twice, and makes the same operations on the same shapes and strides, which
-give the same bits. PyTorch's interpreter of recorded operations makes them without Python. The compiler fuses them:
-other bits, within rounding.
+Of a small model's update, `vmap` and `grad` take most of the time: they find out anew which
+operations it is made of. A trace keeps the list, less what is computed twice, and makes the same
+operations on the same shapes and strides, which give the same bits. PyTorch's interpreter of
+recorded operations makes them without Python. The compiler fuses them: other bits, within
+rounding.
 """
 
 import logging
@@ -26,7 +27,9 @@ from bdl.training.recording import recorded
 log = logging.getLogger(__name__)
 
 AFTER = 20
-"""Calls of a kind from which a trace is repaid: it is made after so many, or before the first of so many to come."""
+"""Calls of a kind from which a trace is repaid: it is made after so many, or before the first of
+so many to come.
+"""
 
 _KINDS = 64
 """Kinds of calls of one function that are traced; further ones are made as they are."""
@@ -51,9 +54,10 @@ def at_once() -> Iterator[None]:
 class Repeated:
     """A function that is called by its trace where a kind of call is made twenty times, or compiled from the first.
 
-    Calls are of a kind if their arguments, trees of tensors, have the same structure, shapes, strides, types and
-    devices. A function that cannot be traced, because numbers decide which operations it makes, is called as it is. If
-    the compiler fails, that is said once, and traces run without it.
+    Calls are of a kind if their arguments, trees of tensors, have the same structure, shapes,
+    strides, types and devices. A function that cannot be traced, because numbers decide which
+    operations it makes, is called as it is. If the compiler fails, that is said once, and traces
+    run without it.
     """
 
     def __init__(self, function: Callable[..., Any], compile: bool = False) -> None:
@@ -65,12 +69,15 @@ class Repeated:
         """Call the function, or its trace."""
         return self._call(args, *flat(args))
 
-    def chain(self, state: Any, each: Sequence[tuple[Any, ...]], *rest: Any, multiple: float = 1) -> Any:
+    def chain(
+        self, state: Any, each: Sequence[tuple[Any, ...]], *rest: Any, multiple: float = 1
+    ) -> Any:
         """Call again and again, each time with what the last call returned in front.
 
-        That is `state` for the first call; then come the arguments of `each` call, all of one kind, and `rest`. A trace
-        goes on from tensors to tensors, without a look at what they are parts of. `multiple` says how many times as
-        many calls of each kind there will be in the end as there are after the first of these.
+        That is `state` for the first call; then come the arguments of `each` call, all of one
+        kind, and `rest`. A trace goes on from tensors to tensors, without a look at what they are
+        parts of. `multiple` says how many times as many calls of each kind there will be in the
+        end as there are after the first of these.
         """
         before: Kind = ()
         for place, own in enumerate(each):
@@ -82,7 +89,9 @@ class Repeated:
             state, before = self._call(args, leaves, kind, multiple), kind
         return state
 
-    def _call(self, args: tuple[Any, ...], leaves: list[Tensor], kind: Kind, multiple: float = 1) -> Any:
+    def _call(
+        self, args: tuple[Any, ...], leaves: list[Tensor], kind: Kind, multiple: float = 1
+    ) -> Any:
         trace = self._traces.get(kind, _UNKNOWN)
         if trace is _UNKNOWN and len(self._traces) < _KINDS:
             self._calls[kind] += 1
@@ -140,14 +149,16 @@ class _Trace(NamedTuple):
 def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Any]:
     """Return what makes the operations of a graph without Python, which takes longer for small tensors than they do.
 
-    TorchScript is deprecated, and still the only interpreter of PyTorch's that makes operations one after the other as
-    they are. Where it is gone, Python makes them.
+    TorchScript is deprecated, and still the only interpreter of PyTorch's that makes operations
+    one after the other as they are. Where it is gone, Python makes them.
     """
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             # strict: only a list of outputs whose length may change would be refused
-            run: Callable[..., Any] = torch.jit.trace(graph, (*leaves,), check_trace=False, strict=False)  # type: ignore[no-untyped-call]
+            run: Callable[..., Any] = torch.jit.trace(
+                graph, (*leaves,), check_trace=False, strict=False
+            )  # type: ignore[no-untyped-call]
     except TimeoutError:
         raise
     except Exception as error:  # of whatever kind, and the graph itself works
@@ -185,7 +196,11 @@ def tensors(tree: Any) -> Sequence[Tensor]:
     """Return the tensors of tuples, lists and mappings in their order."""
     if isinstance(tree, Tensor):
         return (tree,)
-    return [leaf for part in (tree.values() if isinstance(tree, dict) else tree) for leaf in tensors(part)]
+    return [
+        leaf
+        for part in (tree.values() if isinstance(tree, dict) else tree)
+        for leaf in tensors(part)
+    ]
 
 
 def rebuilt(tree: Any, leaves: Iterator[Any]) -> Any:
@@ -201,9 +216,9 @@ def rebuilt(tree: Any, leaves: Iterator[Any]) -> Any:
 def settled(state: Any) -> Any:
     """Return dimensions of size one the strides that go with the shape.
 
-    Any stride does for them, and a trace would be made anew for each that comes along. The numbers stay where they are
-    if they lie in the order of the shape; else they are copied into it. Tensors without such dimensions stay as they
-    are.
+    Any stride does for them, and a trace would be made anew for each that comes along. The numbers
+    stay where they are if they lie in the order of the shape; else they are copied into it.
+    Tensors without such dimensions stay as they are.
     """
     return tree_map(_settled, state)
 

@@ -15,7 +15,9 @@ from bdl.models.problem import Batch
 from bdl.training.schedule import Precision
 
 _OUTLYING = 1000.0
-"""A column whose standard deviation is so many times that of its middle half has it from a few rows."""
+"""A column whose standard deviation is so many times that of its middle half has it from a few
+rows.
+"""
 _QUARTILE = 0.6745
 """Upper quartile of the standard normal distribution."""
 _RANKED = 100_000
@@ -26,11 +28,12 @@ _RANKED = 100_000
 class Pool:
     """A data set on a device, shared by every trial.
 
-    Inputs and targets are stored standardised by all rows, so that float32 keeps their digits; by the median and the
-    quartiles where a few rows far out would take the digits of all others. This leaks
-    nothing: each trial's own scaling, fitted on its training rows, is expressed relative to the pool and
-    undoes it exactly. Class labels stay as they are, since rounding could turn one into its neighbour, and so do
-    images, which are exact as they are and take a quarter of the memory.
+    Inputs and targets are stored standardised by all rows, so that float32 keeps their digits; by
+    the median and the quartiles where a few rows far out would take the digits of all others. This
+    leaks nothing: each trial's own scaling, fitted on its training rows, is expressed relative to
+    the pool and undoes it exactly. Class labels stay as they are, since rounding could turn one
+    into its neighbour, and so do images, which are exact as they are and take a quarter of the
+    memory.
     """
 
     x: Tensor  # Inputs, of the type of `y`, or uint8 for images; (n, d)
@@ -45,7 +48,9 @@ class Pool:
         if dataset.images:
             images = np.ascontiguousarray(dataset.x.reshape(len(dataset.y), -1))
             return cls(torch.from_numpy(images).to(device), y, scaling)
-        return cls(_tensor((dataset.x - scaling.x_mean) / scaling.x_scale, device, targets), y, scaling)
+        return cls(
+            _tensor((dataset.x - scaling.x_mean) / scaling.x_scale, device, targets), y, scaling
+        )
 
     @property
     def device(self) -> torch.device:
@@ -80,8 +85,12 @@ class View(NamedTuple):
             own.y_scale / base.y_scale,
             [len(rows) for rows in row_sets],
         )
-        x_mean, x_scale, y_mean, y_scale, n = (_tensor(part, pool.device, pool.dtype) for part in parts)
-        origin, unit = (_tensor(part, pool.device, torch.float64) for part in (own.y_mean, own.y_scale))
+        x_mean, x_scale, y_mean, y_scale, n = (
+            _tensor(part, pool.device, pool.dtype) for part in parts
+        )
+        origin, unit = (
+            _tensor(part, pool.device, torch.float64) for part in (own.y_mean, own.y_scale)
+        )
         return cls(x_mean, x_scale, y_mean, y_scale, origin, unit, n)
 
     def inputs(self, x: Tensor) -> Tensor:
@@ -98,7 +107,9 @@ class View(NamedTuple):
 class Trials:
     """R trials of one kind, to be trained together."""
 
-    identities: Sequence[Sequence[object]]  # One identity a trial; it alone decides the trial's random numbers
+    identities: Sequence[
+        Sequence[object]
+    ]  # One identity a trial; it alone decides the trial's random numbers
     rows: Sequence[Rows]  # Training rows of each trial, row numbers of the data set
     view: View  # Scalings, stacked
     hyper: Mapping[str, Tensor]  # Hyper-parameters by name, original units, float64, each (R,)
@@ -113,7 +124,10 @@ class Trials:
         hyper: Sequence[Mapping[str, float]],
     ) -> "Trials":
         """Fit scalings and stack hyper-parameters, one element of each sequence a trial."""
-        stacked = {name: _tensor([own[name] for own in hyper], pool.device, torch.float64) for name in hyper[0]}
+        stacked = {
+            name: _tensor([own[name] for own in hyper], pool.device, torch.float64)
+            for name in hyper[0]
+        }
         return cls(identities, rows, View.fit(dataset, pool, rows), stacked)
 
     def __len__(self) -> int:
@@ -131,11 +145,16 @@ class Trials:
 
 
 def fitted_scaling(dataset: Dataset, row_sets: Sequence[Rows]) -> Scaling:
-    """Fit on R sets of rows what the data set standardises, original units; labels and images never are."""
+    """Fit on R sets of rows what the data set standardises, original units.
+
+    Labels and images never are.
+    """
     targets = dataset.standardise == "both" and dataset.task == "regression"
     fitted = Scaling.fit_many(_numbers(dataset), dataset.y, row_sets)
     if dataset.images:
-        return fitted.only(inputs=False, targets=targets)._replace(x_scale=dataset.x_unit * fitted.x_scale)
+        return fitted.only(inputs=False, targets=targets)._replace(
+            x_scale=dataset.x_unit * fitted.x_scale
+        )
     return fitted.only(inputs=dataset.standardise != "none", targets=targets)
 
 
@@ -145,13 +164,18 @@ def _pooled(dataset: Dataset) -> Scaling:
     inputs = _numbers(dataset)
     fitted = Scaling.fit(inputs, dataset.y, everything)
     return Scaling(
-        *_robust(fitted.x_mean, fitted.x_scale, inputs), *_robust(fitted.y_mean, fitted.y_scale, dataset.y)
+        *_robust(fitted.x_mean, fitted.x_scale, inputs),
+        *_robust(fitted.y_mean, fitted.y_scale, dataset.y),
     ).only(inputs=not dataset.images, targets=targets)
 
 
 def _numbers(dataset: Dataset) -> NDArray[np.float64]:
     """Return inputs to fit a scaling on: one column of zeros stands for images, whose scaling is not fitted."""
-    return np.zeros((len(dataset.y), 1)) if dataset.images else dataset.x.astype(np.float64, copy=False)
+    return (
+        np.zeros((len(dataset.y), 1))
+        if dataset.images
+        else dataset.x.astype(np.float64, copy=False)
+    )
 
 
 def _robust(

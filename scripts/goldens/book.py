@@ -57,7 +57,10 @@ def gone(folder: Path, kind: str) -> list[str]:
 
 
 def record(folder: Path, kind: str) -> list[Finding]:
-    """Store missing and stale cases, drop those that nothing needs; return those that moved, which stay as they are."""
+    """Store missing and stale cases, drop those that nothing needs.
+
+    Return those that moved, which stay as they are.
+    """
     found = examine(folder, kind)
     kept = read(folder, kind)
     for name in gone(folder, kind):
@@ -84,7 +87,10 @@ def lines(found: Mapping[str, list[Finding]], folder: Path) -> list[str]:
     """
     told = []
     every = [finding for own in found.values() for finding in own]
-    for problem, what in (("missing", "has no golden digits"), ("stale", "has golden digits of another version")):
+    for problem, what in (
+        ("missing", "has no golden digits"),
+        ("stale", "has golden digits of another version"),
+    ):
         if names := [finding.case.name for finding in every if finding.problem == problem]:
             told.append(f"{_some(names)} {what}: run `{COMMAND} --record`")
     left = {
@@ -102,7 +108,10 @@ def lines(found: Mapping[str, list[Finding]], folder: Path) -> list[str]:
 def _causes(
     left: Mapping[tuple[str, str], Finding], folder: Path, kinds: Iterable[str]
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Blame what most cases rest on that moved, if all of those did; else what each is a trial of."""
+    """Blame what most cases rest on that moved, if all of those did.
+
+    Else what each is a trial of.
+    """
     resting: dict[str, set[tuple[str, str]]] = {}
     for kind in kinds:
         for name, stored in read(folder, kind).items():
@@ -143,7 +152,11 @@ def full(name: str) -> list[str]:
     if name in CONSTANTS:
         return [name]
     kind, _, own = name.rpartition(":")
-    return [f"{one}:{own}" for one, registry in REGISTRIES.items() if own in registry.names() and kind in ("", one)]
+    return [
+        f"{one}:{own}"
+        for one, registry in REGISTRIES.items()
+        if own in registry.names() and kind in ("", one)
+    ]
 
 
 def owner(name: str) -> str:

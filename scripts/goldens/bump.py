@@ -26,7 +26,11 @@ def bump(owner: str) -> tuple[Path, int]:
     number = version(owner) + 1
     if owner in CONSTANTS:
         file = Path(str(versions.__file__))
-        _replace(file, [f"{owner.upper()}_VERSION = {number - 1}\n"], [f"{owner.upper()}_VERSION = {number}\n"])
+        _replace(
+            file,
+            [f"{owner.upper()}_VERSION = {number - 1}\n"],
+            [f"{owner.upper()}_VERSION = {number}\n"],
+        )
         return file, number
     kind, _, name = owner.partition(":")
     module, _, attribute = REGISTRIES[kind].targets[name].partition(":")
@@ -65,14 +69,20 @@ def raised(source: str, owner: str, attribute: str, number: int) -> str:
             return _of_function(lines, tree, node, number)
         if isinstance(node, ast.ClassDef) and node.name == attribute:
             return _of_class(lines, tree, node, number)
-    raise InputError(f"{owner} is neither a class nor a function of its module: raise its version by hand")
+    raise InputError(
+        f"{owner} is neither a class nor a function of its module: raise its version by hand"
+    )
 
 
 def _of_class(lines: list[str], tree: ast.Module, node: ast.ClassDef, number: int) -> str:
-    named = any(getattr(base, "id", "") == "NamedTuple" for base in node.bases)  # whose annotations would be fields
+    named = any(
+        getattr(base, "id", "") == "NamedTuple" for base in node.bases
+    )  # whose annotations would be fields
     line = f"    version = {number}\n" if named else f"    version: ClassVar[int] = {number}\n"
     for inner in node.body:
-        targets: list[Any] = [inner.target] if isinstance(inner, ast.AnnAssign) else getattr(inner, "targets", [])
+        targets: list[Any] = (
+            [inner.target] if isinstance(inner, ast.AnnAssign) else getattr(inner, "targets", [])
+        )
         if any(getattr(target, "id", "") == "version" for target in targets):
             lines[inner.lineno - 1 : inner.end_lineno] = [line]
             return "".join(lines)

@@ -21,19 +21,32 @@ from bdl.training.schedule import RATES
 
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry
-    for registry in (METHODS, MODELS, LIKELIHOODS, PRIORS, METRICS, DATASETS, REFERENCES, RATES, FAMILIES)
+    for registry in (
+        METHODS,
+        MODELS,
+        LIKELIHOODS,
+        PRIORS,
+        METRICS,
+        DATASETS,
+        REFERENCES,
+        RATES,
+        FAMILIES,
+    )
 }
 CONSTANTS = ("engine", "preparation", "scoring", "search")
 """What has its version in `bdl.versions`."""
 
 Digits = dict[str, list[float]]
 DOUBLE = 1e-9
-"""Float64 keeps 16 digits. Sums are taken in another order by vectors of another width, and a few updates multiply that
-error by up to a thousand; stored are 12 digits. Any change of a formula moves digits by far more."""
+"""Float64 keeps 16 digits. Sums are taken in another order by vectors of another width, and a few
+updates multiply that error by up to a thousand; stored are 12 digits. Any change of a formula
+moves digits by far more.
+"""
 SINGLE = 1e-4
 """Float32 keeps 7 digits, of which sums in another order and a few updates leave 4 to 5."""
 SOLVER = 1e-5
-"""A descent ends where its own tolerance is met, which rounding moves: the root of the 1e-13 that is left of a cost is
+"""A descent ends where its own tolerance is met, which rounding moves: the root of the 1e-13 that
+is left of a cost is
 3e-7, and a flat optimum multiplies it."""
 _SHOWN, _PROJECTIONS, _PROJECTED = 6, 4, 100_000
 
@@ -86,13 +99,17 @@ def version(name: str) -> int:
 
 def told(value: Any) -> list[float]:
     """Return the digits of a tensor: its values if they are few, else its norm and some fixed projections."""
-    tensor = value if isinstance(value, Tensor) else torch.tensor(np.asarray(value, dtype=np.float64))
+    tensor = (
+        value if isinstance(value, Tensor) else torch.tensor(np.asarray(value, dtype=np.float64))
+    )
     flat = tensor.detach().cpu().double().flatten()
     if len(flat) > _SHOWN:
         some = flat[:: 1 + len(flat) // _PROJECTED]
         places = torch.arange(1, len(some) + 1, dtype=torch.float64)
         rows = [torch.cos(places * places.sqrt() * step) for step in range(1, _PROJECTIONS)]
-        flat = torch.stack([(row @ some) * math.sqrt(2 / len(some)) for row in rows] + [flat.norm()])
+        flat = torch.stack(
+            [(row @ some) * math.sqrt(2 / len(some)) for row in rows] + [flat.norm()]
+        )
     return [float(f"{number:.12g}") for number in flat.tolist()]
 
 
@@ -102,7 +119,9 @@ def moved(stored: Digits, found: Digits, tolerance: float) -> str:
         before, after = stored.get(name, []), found.get(name, [])
         scale = max((abs(number) for number in before if math.isfinite(number)), default=0.0)
         if len(before) != len(after) or not all(
-            one == other or (math.isnan(one) and math.isnan(other)) or abs(one - other) <= tolerance * scale
+            one == other
+            or (math.isnan(one) and math.isnan(other))
+            or abs(one - other) <= tolerance * scale
             for one, other in zip(before, after, strict=True)
         ):
             return name

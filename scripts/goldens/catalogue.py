@@ -32,7 +32,11 @@ KINDS = tuple(dict.fromkeys((*MAKE, *FIXED)))
 _NO_FILES = "it is made of files, whose rows have a checksum"
 SKIPPED = {
     **{f"metric:{name}": reason for name, reason in scores.SKIPPED.items()},
-    **{f"dataset:{name}": _NO_FILES for name in DATASETS.names() if getattr(DATASETS.get(name), "files", ())},
+    **{
+        f"dataset:{name}": _NO_FILES
+        for name in DATASETS.names()
+        if getattr(DATASETS.get(name), "files", ())
+    },
     "dataset:aptos2019": _NO_FILES,
     "dataset:openml": _NO_FILES,
     "bdl.models.efficientnet:last_stage": "its weights come in a package of the extra vision; it has tests of its own",
@@ -49,7 +53,8 @@ def cases(kind: str, stored: Mapping[str, Mapping[str, object]]) -> list[Case]:
     kind
         One of `KINDS`.
     stored
-        Stored cases by name: of several settings of the same branches, those that are stored are taken.
+        Stored cases by name: of several settings of the same branches, those that are stored are
+        taken.
     """
     chosen: dict[str, Settings] = {}
     for settings in (*_stored(stored), *_wanted(kind)):

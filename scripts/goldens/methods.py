@@ -26,8 +26,17 @@ from goldens.case import DOUBLE, SINGLE, SOLVER, Case
 from goldens.shipped_settings import NETWORK, Settings, text
 
 EPOCHS = 4
-"""More than any warm-up here: methods pass what they do at the ends of epochs and in each phase."""
-_SOLVERS = ("exact-gaussian", "fa-elbo", "fa-optimum", "batch-fa", "moment-matching", "importance-sampling", "laplace")
+"""More than any warm-up here: methods pass what they do at the ends of epochs and in each phase.
+"""
+_SOLVERS = (
+    "exact-gaussian",
+    "fa-elbo",
+    "fa-optimum",
+    "batch-fa",
+    "moment-matching",
+    "importance-sampling",
+    "laplace",
+)
 _COMPANY = {
     "model": {"name": "linear"},
     "likelihood": {"name": "gaussian"},
@@ -37,14 +46,24 @@ _PARTS = {"model": MODELS, "likelihood": LIKELIHOODS, "prior": PRIORS}
 
 
 def case(settings: Settings, dtype: str = "float64") -> Case:
-    """Make the case of a method among what it is used with; settings as `goldens.shipped_settings` gives them."""
+    """Make the case of a method among what it is used with.
+
+    Settings as `goldens.shipped_settings` gives them.
+    """
     method = settings["method"]["name"]
     own, others = f"method:{method}", ["engine", "preparation"]
     if _streams(settings["method"]):
         others = ["engine", "dataset:fa", *families(method)]
-        tolerance = 10 * SINGLE if method in _SOLVERS else SINGLE  # a solver that float32 keeps from its optimum
+        tolerance = (
+            10 * SINGLE if method in _SOLVERS else SINGLE
+        )  # a solver that float32 keeps from its optimum
         return Case(
-            text(settings["method"], "method"), own, lambda: _streamed(settings), (*others,), tolerance, settings
+            text(settings["method"], "method"),
+            own,
+            lambda: _streamed(settings),
+            (*others,),
+            tolerance,
+            settings,
         )
     company = {kind: settings.get(kind) or default for kind, default in _COMPANY.items()}
     others += [f"{kind}:{part['name']}" for kind, part in company.items()]
@@ -55,9 +74,13 @@ def case(settings: Settings, dtype: str = "float64") -> Case:
         if settings.get(field, "drop") not in ("without_replacement", "drop"):
             name += f", {field} {settings[field]}"
     if settings.get("rates"):
-        name += ", rates " + ", ".join(f"{group} {text(rate, 'rate')}" for group, rate in settings["rates"].items())
+        name += ", rates " + ", ".join(
+            f"{group} {text(rate, 'rate')}" for group, rate in settings["rates"].items()
+        )
     tolerance = SINGLE if dtype == "float32" else SOLVER if method in _SOLVERS else DOUBLE
-    return Case(name, own, lambda: fitted(settings | company, dtype), (*others,), tolerance, settings)
+    return Case(
+        name, own, lambda: fitted(settings | company, dtype), (*others,), tolerance, settings
+    )
 
 
 def singles() -> Iterator[Case]:
@@ -66,14 +89,20 @@ def singles() -> Iterator[Case]:
     for name in ("vifa", "bbb", "slang", "adam"):
         made = case({"method": {"name": name}, **network}, "float32")
         yield replace(
-            made, name=f"float32: {made.name}", owner="engine", others=(made.owner, *made.others[1:]), settings=None
+            made,
+            name=f"float32: {made.name}",
+            owner="engine",
+            others=(made.owner, *made.others[1:]),
+            settings=None,
         )
 
 
 def families(method: str) -> list[str]:
     """Name the posterior families that a method says it gives."""
     component = METHODS.get(method)
-    found = get_type_hints(component.fit if issubclass(component, Direct) else component.posterior)["return"]
+    found = get_type_hints(
+        component.fit if issubclass(component, Direct) else component.posterior
+    )["return"]
     given = get_args(found) or (found,)
     return [f"posterior:{name}" for name in FAMILIES.names() if FAMILIES.get(name) in given]
 
@@ -83,12 +112,16 @@ def _streams(method: Settings) -> bool:
 
 
 def _build(registry: Any, settings: Settings) -> Any:
-    return registry.build(settings["name"], {field: value for field, value in settings.items() if field != "name"})
+    return registry.build(
+        settings["name"], {field: value for field, value in settings.items() if field != "name"}
+    )
 
 
 def problem_of(settings: Mapping[str, Settings], dataset: Dataset) -> Problem:
     """Make the problem of model, likelihood and prior on a data set."""
-    model, likelihood, prior = (_build(registry, settings[kind]) for kind, registry in _PARTS.items())
+    model, likelihood, prior = (
+        _build(registry, settings[kind]) for kind, registry in _PARTS.items()
+    )
     return Problem(model, likelihood, dataset.d, likelihood.outputs(dataset.classes), prior)
 
 
@@ -98,11 +131,16 @@ def dataset_of(settings: Mapping[str, Any]) -> Dataset:
     if method.get("name") == "teacher":
         return TEACHERS[method.get("data", "sparse_linear")]()()
     shape = tuple(NETWORK["shape"]) if settings["model"]["name"] == "module" else ()
-    return problems.table({"gaussian": 0, "bernoulli": 2}.get(settings["likelihood"]["name"], 3), shape)
+    return problems.table(
+        {"gaussian": 0, "bernoulli": 2}.get(settings["likelihood"]["name"], 3), shape
+    )
 
 
 def fitted(settings: Settings, dtype: Any, device: str = "cpu") -> dict[str, Tensor]:
-    """Train two trials on a device, and return what they end with; settings as those of a case, with all components."""
+    """Train two trials on a device, and return what they end with.
+
+    Settings as those of a case, with all components.
+    """
     dataset, method = dataset_of(settings), _build(METHODS, settings["method"])
     if settings["method"]["name"] == "teacher":
         widths = [len(layer) for layer in method._layers(0)]
@@ -111,18 +149,27 @@ def fitted(settings: Settings, dtype: Any, device: str = "cpu") -> dict[str, Ten
     method.check(problem)
     schedule = None
     if isinstance(method, MinibatchMethod):
-        rates = {group: _build(RATES, rate) for group, rate in (settings.get("rates") or {}).items()}
-        sampling, incomplete = settings.get("sampling", "without_replacement"), settings.get("incomplete", "drop")
+        rates = {
+            group: _build(RATES, rate) for group, rate in (settings.get("rates") or {}).items()
+        }
+        sampling, incomplete = (
+            settings.get("sampling", "without_replacement"),
+            settings.get("incomplete", "drop"),
+        )
         schedule = Schedule(EPOCHS, problems.BATCH, rates, sampling, incomplete, dtype)
     program = Program(dataset, Pool.load(dataset, device, dtype), problem, method, schedule)
     hyper = {name: problems.hyper_of(name) for name in (*method.hyper, *problem.hyper)}
     trained = [dataset.split(i).train if _made(settings) else problems.rows(i) for i in range(2)]
-    faster = {name: value * (1.5 if name == "learning_rate" else 1) for name, value in hyper.items()}
+    faster = {
+        name: value * (1.5 if name == "learning_rate" else 1) for name, value in hyper.items()
+    }
     trials = program.trials([("golden", i) for i in range(2)], trained, [hyper, faster])
     fitting = program.fitting(trials)
     end = finished(fitting)
     found: dict[str, Tensor] = {"updates": end.updates}
-    found |= _each([fitting.posterior(end, place) for place in range(2)], settings["method"]["name"])
+    found |= _each(
+        [fitting.posterior(end, place) for place in range(2)], settings["method"]["name"]
+    )
     return found | {f"buffer {name}": value for name, value in end.buffers.items()}
 
 
@@ -131,7 +178,11 @@ def _made(settings: Settings) -> bool:
 
 
 def _teacher_model(widths: list[int]) -> Settings:
-    return {"name": "linear"} if len(widths) == 1 else {"name": "mlp", "hidden": widths[:-1], "activation": "sigmoid"}
+    return (
+        {"name": "linear"}
+        if len(widths) == 1
+        else {"name": "mlp", "hidden": widths[:-1], "activation": "sigmoid"}
+    )
 
 
 def _streamed(settings: Settings) -> dict[str, Tensor]:
@@ -147,14 +198,24 @@ def _each(posteriors: list[Posterior], method: str) -> dict[str, Tensor]:
 
     Solvers leave the sign of factors open, or their rotation: what is drawn by them says nothing.
     """
-    told = {f"{name} {i}": value for i, own in enumerate(posteriors) for name, value in about(own).items()}
-    return {name: value for name, value in told.items() if method not in _SOLVERS or not name.startswith("sample")}
+    told = {
+        f"{name} {i}": value
+        for i, own in enumerate(posteriors)
+        for name, value in about(own).items()
+    }
+    return {
+        name: value
+        for name, value in told.items()
+        if method not in _SOLVERS or not name.startswith("sample")
+    }
 
 
 def about(posterior: Posterior) -> dict[str, Tensor]:
     """Return what a posterior says: moments, samples of fixed noise, and densities where it has one."""
     mean, variance = posterior.mean(), posterior.variance()
-    noise, place = (problems.wave(2, n, phase=5.0).to(mean) for n in (posterior.noise_dim, posterior.dim))
+    noise, place = (
+        problems.wave(2, n, phase=5.0).to(mean) for n in (posterior.noise_dim, posterior.dim)
+    )
     found = {"mean": mean, "variance": variance, "sample": posterior.sample(noise)}
     with suppress(InputError):
         found["log_prob"] = posterior.log_prob(mean + variance.sqrt() * place)

@@ -38,13 +38,24 @@ def wave(*shape: int, phase: float = 0.0) -> Tensor:
 
 @lru_cache(maxsize=8)
 def table(classes: int, images: tuple[int, ...] = ()) -> Dataset:
-    """Return inputs and a target that they explain; `classes` is 0 for a number, `images` the shape of one."""
+    """Return inputs and a target that they explain.
+
+    `classes` is 0 for a number, `images` the shape of one.
+    """
     x = wave(ROWS, 3)
     signal = x @ torch.tensor([1.0, -0.6, 0.3], dtype=torch.float64) + 0.4 * wave(ROWS, phase=1.0)
     y = 5 + 2 * signal if not classes else torch.argsort(signal.argsort()) * classes // ROWS
-    pixels = (120 + 60 * (wave(ROWS, *images, phase=2.0) + 0.4 * signal.view(-1, *(1 for _ in images)))).clamp(0, 255)
-    inputs = pixels.to(torch.uint8) if images else 3 + x * torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
-    return Dataset("golden", inputs.numpy(), y.double().numpy(), "classification" if classes else "regression")
+    pixels = (
+        120 + 60 * (wave(ROWS, *images, phase=2.0) + 0.4 * signal.view(-1, *(1 for _ in images)))
+    ).clamp(0, 255)
+    inputs = (
+        pixels.to(torch.uint8)
+        if images
+        else 3 + x * torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    )
+    return Dataset(
+        "golden", inputs.numpy(), y.double().numpy(), "classification" if classes else "regression"
+    )
 
 
 def rows(trial: int, of: int = ROWS) -> Rows:

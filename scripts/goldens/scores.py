@@ -24,21 +24,36 @@ from goldens import problems
 from goldens.case import DOUBLE, Case
 from goldens.shipped_settings import Settings, text
 
-SKIPPED = {"runtime": "it is what the counters of a run says", "k_hat": "a package of the extra `mcmc` computes it"}
+SKIPPED = {
+    "runtime": "it is what the counters of a run says",
+    "k_hat": "a package of the extra `mcmc` computes it",
+}
 """Metrics without a case, and why."""
 _TESTED, _TRAINED, _SAMPLES = 12, 20, 8
 _FLOAT32 = 2e-5
-"""Models predict in float32, 7 digits; scores sum a few dozen of their logarithms, which may cancel."""
+"""Models predict in float32, 7 digits; scores sum a few dozen of their logarithms, which may
+cancel.
+"""
 _HYPER = {"noise_precision": 0.3, "prior_precision": 0.7}
 _OTHERS = (
-    *("scoring", "model:linear", "model:mlp", "likelihood:gaussian", "likelihood:bernoulli", "likelihood:categorical"),
+    *(
+        "scoring",
+        "model:linear",
+        "model:mlp",
+        "likelihood:gaussian",
+        "likelihood:bernoulli",
+        "likelihood:categorical",
+    ),
     *("prior:gaussian", "posterior:diagonal", "posterior:weighted"),
 )
 
 
 def case(settings: Settings) -> Case:
     """Make the case of a metric."""
-    own, options = settings["name"], {field: value for field, value in settings.items() if field != "name"}
+    own, options = (
+        settings["name"],
+        {field: value for field, value in settings.items() if field != "name"},
+    )
 
     def compute() -> dict[str, Tensor]:
         metric, found = METRICS.build(own, options), dict[str, Tensor]()
@@ -51,11 +66,14 @@ def case(settings: Settings) -> Case:
                 value = metric(evaluation)
                 parts = value if isinstance(value, Mapping) else {"": value}
                 found |= {
-                    f"{name} {part}".strip(): torch.tensor(own, dtype=torch.float64) for part, own in parts.items()
+                    f"{name} {part}".strip(): torch.tensor(own, dtype=torch.float64)
+                    for part, own in parts.items()
                 }
         return found
 
-    return Case(text(settings, "metric"), f"metric:{own}", compute, _OTHERS, _tolerance(own), settings)
+    return Case(
+        text(settings, "metric"), f"metric:{own}", compute, _OTHERS, _tolerance(own), settings
+    )
 
 
 def predictions() -> Case:
@@ -66,7 +84,11 @@ def predictions() -> Case:
         for name, make in EVALUATIONS.items():
             evaluation = make()
             drawn = evaluation.predict(evaluation.tested, Draws(_SAMPLES, evaluation.key))
-            found |= {f"{name} {field}": value for field, value in drawn._asdict().items() if value.numel()}
+            found |= {
+                f"{name} {field}": value
+                for field, value in drawn._asdict().items()
+                if value.numel()
+            }
         return found
 
     return Case("predictions", "scoring", compute, ("engine", *_OTHERS[1:]), _FLOAT32)
@@ -75,21 +97,36 @@ def predictions() -> Case:
 def _tolerance(name: str) -> float:
     """Return the tolerance: scores of predictions made ahead, and of posteriors, are float64 throughout."""
     of_outputs = ("spread", "training_nll", "training_error_pct", "neg_elbo", "neg_elbo_printed")
-    of_components = ("crps", "coverage", "interval_width", "pit_distance", "dyadic_nll", "calibrated_nll")
+    of_components = (
+        "crps",
+        "coverage",
+        "interval_width",
+        "pit_distance",
+        "dyadic_nll",
+        "calibrated_nll",
+    )
     return _FLOAT32 if name in of_outputs + of_components else DOUBLE
 
 
-def _evaluation(likelihood: Likelihood, classes: int, model: Linear | Mlp, weighted: bool = False) -> Evaluation:
+def _evaluation(
+    likelihood: Likelihood, classes: int, model: Linear | Mlp, weighted: bool = False
+) -> Evaluation:
     outputs = likelihood.outputs(classes)
     problem = Problem(model, likelihood, 2, outputs, GaussianPrior(bias_precision=0.2))
     dim = problem.dim
     key = trial_keys([("golden",)], "predict")[0]
-    posterior: Posterior = DiagonalGaussian(problems.wave(dim), problems.wave(dim, phase=1.0).exp())
+    posterior: Posterior = DiagonalGaussian(
+        problems.wave(dim), problems.wave(dim, phase=1.0).exp()
+    )
     if weighted:
-        posterior = Weighted(problems.wave(_SAMPLES * 2, dim), problems.wave(_SAMPLES * 2, phase=1.0))
+        posterior = Weighted(
+            problems.wave(_SAMPLES * 2, dim), problems.wave(_SAMPLES * 2, phase=1.0)
+        )
     tested, trained = _examples(_TESTED, classes, 0.0), _examples(_TRAINED, classes, 6.0)
     f = problems.wave(_SAMPLES, _TESTED, outputs, phase=7.0)
-    made = summarise(problem, f if classes else f + tested.y.unsqueeze(-1), tested.y, tensors_of(_HYPER))
+    made = summarise(
+        problem, f if classes else f + tested.y.unsqueeze(-1), tested.y, tensors_of(_HYPER)
+    )
     return Evaluation(
         *(posterior, problem, _HYPER, lambda: tested, lambda: trained, _SAMPLES, key),
         truth=lambda: _truth(dim),
@@ -102,7 +139,11 @@ def _examples(n: int, classes: int, phase: float) -> Examples:
     x = problems.wave(n, 2, phase=phase)
     x[:, 0] = torch.linspace(0.05, 0.95, n, dtype=x.dtype)  # `spread` counts rows between 0 and 1
     order = x.sum(1).argsort().argsort()
-    y = (order * classes // n).double() if classes else 5 + 2 * x.sum(1) + problems.wave(n, phase=2.0)
+    y = (
+        (order * classes // n).double()
+        if classes
+        else 5 + 2 * x.sum(1) + problems.wave(n, phase=2.0)
+    )
     return Examples(x, y, 1.0 if classes else 2.0, 0.0 if classes else 5.0)
 
 

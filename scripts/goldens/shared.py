@@ -7,7 +7,16 @@ from typing import Any
 
 import torch
 
-from bdl.data import Dataset, SplitScheme, Standardise, folds, half_split, leading_split, prepare, recipe_split
+from bdl.data import (
+    Dataset,
+    SplitScheme,
+    Standardise,
+    folds,
+    half_split,
+    leading_split,
+    prepare,
+    recipe_split,
+)
 from bdl.data.splits import group_split, part_split, tail_split, three_way_split
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
@@ -37,8 +46,14 @@ def engine() -> Iterator[Case]:
 
 
 def _random() -> Found:
-    """Draw bits, both halves of them, and normals of both precisions; each word of 32 bits is a digit by itself."""
-    keys, step = trial_keys([("golden", 0), ("golden", 1)], "steps"), torch.tensor(3, dtype=torch.int32)
+    """Draw bits, both halves of them, and normals of both precisions.
+
+    Each word of 32 bits is a digit by itself.
+    """
+    keys, step = (
+        trial_keys([("golden", 0), ("golden", 1)], "steps"),
+        torch.tensor(3, dtype=torch.int32),
+    )
     first, second = random_bits(keys, step, 3)
     double = torch.cat(random_normals(keys, step, 3, torch.float64), 1)
     part = normal_slice(keys[:1], step, 3, 1, 5, torch.float64)
@@ -62,7 +77,12 @@ def _splits() -> Found:
         "groups": group_split(groups, 0.3, 1),
         "parts": part_split(groups, 4),
     }
-    found = {f"{name} {part}": rows for name, own in made.items() for part, rows in own._asdict().items() if len(rows)}
+    found = {
+        f"{name} {part}": rows
+        for name, own in made.items()
+        for part, rows in own._asdict().items()
+        if len(rows)
+    }
     return found | {f"fold {i}": rows for i, pair in enumerate(folds(20, 3)) for rows in pair}
 
 
@@ -72,7 +92,10 @@ def _tails() -> Found:
 
 
 def prepared(settings: Settings) -> Case:
-    """Make the case of a way to split and standardise; settings as `goldens.shipped_settings` gives them."""
+    """Make the case of a way to split and standardise.
+
+    Settings as `goldens.shipped_settings` gives them.
+    """
 
     def compute() -> Found:
         found: Found = {}
@@ -80,11 +103,17 @@ def prepared(settings: Settings) -> Case:
             split: SplitScheme = settings["split"]
             standardise: Standardise = settings["standardise"]
             gaps = [problems.split(source)] * 2  # in place of published ones
-            dataset = prepare(replace(source, gap=gaps.__getitem__), split, standardise, settings["rows"])
+            dataset = prepare(
+                replace(source, gap=gaps.__getitem__), split, standardise, settings["rows"]
+            )
             rows, pool = dataset.split(1), Pool.load(dataset, dtype="float64")
             data = TrainingData.of(dataset, rows.train)
             found |= {f"{word} {part}": own for part, own in data._asdict().items()}
-            found |= {f"{word} train": rows.train, f"{word} test": rows.test, f"{word} pool": pool.x}
+            found |= {
+                f"{word} train": rows.train,
+                f"{word} test": rows.test,
+                f"{word} pool": pool.x,
+            }
             found |= _view(word, dataset, pool)
         return found
 
@@ -124,7 +153,10 @@ def _scored(trial: int, setting: dict[str, float], k: int) -> list[FoldScore]:
     value = sum((i + 1) * (number**0.25 - 0.4) ** 2 for i, number in enumerate(setting.values()))
     failed = trial == 1
     reason = "failed" if failed else None
-    return [FoldScore(0, trial, fold, setting, nan if failed else value + 0.1 * fold, reason, 1) for fold in range(k)]
+    return [
+        FoldScore(0, trial, fold, setting, nan if failed else value + 0.1 * fold, reason, 1)
+        for fold in range(k)
+    ]
 
 
 def crossval() -> Case:
@@ -134,9 +166,14 @@ def crossval() -> Case:
         dataset, found = problems.table(0), dict[str, Any]()
         problem = Problem(Linear(), Gaussian(), dataset.d)
         method, schedule = METHODS.build("vifa", {}), Schedule(4, 4, dtype="float64")
-        program = Program(dataset, Pool.load(dataset, dtype="float64"), problem, method, schedule, samples=8)
+        program = Program(
+            dataset, Pool.load(dataset, dtype="float64"), problem, method, schedule, samples=8
+        )
         hyper = {name: problems.hyper_of(name) for name in (*method.hyper, *problem.hyper)}
-        settings, split = {0: {0: hyper, 1: hyper | {"learning_rate": 0.05}}}, problems.split(dataset)
+        settings, split = (
+            {0: {0: hyper, 1: hyper | {"learning_rate": 0.05}}},
+            problems.split(dataset),
+        )
         for k in (1, 3):
             scores = cross_validate(
                 *(program, {0: split}, settings),
@@ -150,5 +187,19 @@ def crossval() -> Case:
             found[f"folds {k}"] = [score.score for score in scores]
         return found
 
-    others = ("engine", "preparation", "scoring", "method:vifa", "metric:nmll", "model:linear", "likelihood:gaussian")
-    return Case("cross-validation", "search", compute, (*others, "prior:gaussian", "posterior:factor-analysis"), SOLVER)
+    others = (
+        "engine",
+        "preparation",
+        "scoring",
+        "method:vifa",
+        "metric:nmll",
+        "model:linear",
+        "likelihood:gaussian",
+    )
+    return Case(
+        "cross-validation",
+        "search",
+        compute,
+        (*others, "prior:gaussian", "posterior:factor-analysis"),
+        SOLVER,
+    )

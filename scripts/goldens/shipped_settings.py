@@ -1,7 +1,7 @@
 """The settings that the shipped benchmarks use, as many as select different branches of code.
 
-Numbers that only measure something do not: of two settings that differ in a learning rate, one stands for both. Names,
-switches, what is null, and whether a number is 0, 1 or another do.
+Numbers that only measure something do not: of two settings that differ in a learning rate, one
+stands for both. Names, switches, what is null, and whether a number is 0, 1 or another do.
 """
 
 import json
@@ -63,12 +63,18 @@ def _small(component: Any, field: str, value: Any) -> Any:
         return [_small(component, field, own) for own in value]
     if isinstance(value, bool) or not isinstance(value, int) or field in _KEPT:
         return value
-    return min(value, _MOST_DRAWS if field == "samples" and component in _SAMPLERS else SIZES.get(field, 2))
+    return min(
+        value,
+        _MOST_DRAWS if field == "samples" and component in _SAMPLERS else SIZES.get(field, 2),
+    )
 
 
 @lru_cache(maxsize=1)
 def used() -> dict[str, list[Settings]]:
-    """Return the distinct settings by kind, from all files, profiles, points and data sets; sorted."""
+    """Return the distinct settings by kind, from all files, profiles, points and data sets.
+
+    Sorted.
+    """
     found: dict[str, dict[str, Settings]] = {}
     for kind, settings in _all():
         found.setdefault(kind, {}).setdefault(json.dumps(settings, sort_keys=True), settings)
@@ -95,14 +101,20 @@ def _of(benchmark: Benchmark) -> Iterator[tuple[str, Settings]]:
         preparation = benchmark.preparation
         few = 2 if preparation.split == "other-first" else 12  # a golden split tests three rows
         rows = few if preparation.rows_of(dataset) else None
-        yield "preparation", {"split": preparation.split, "standardise": preparation.standardise, "rows": rows}
+        yield (
+            "preparation",
+            {"split": preparation.split, "standardise": preparation.standardise, "rows": rows},
+        )
         yield "method", _fit(entry)
         for kind in ("model", "likelihood", "prior", "reference"):
             if own := _component(getattr(entry, kind)):
                 yield kind, own
         if entry.search:
             yield "search", _search(entry)
-            yield "metric", small({"name": entry.search.metric.name, **entry.search.metric.settings})
+            yield (
+                "metric",
+                small({"name": entry.search.metric.name, **entry.search.metric.settings}),
+            )
         for rate in _rates(entry).values():
             yield "rate", rate
 
@@ -124,14 +136,21 @@ def _by_group(given: Any) -> Mapping[str, Any]:
 
 def _fit(entry: Entry) -> Settings:
     """Return what decides the branches of a fit: method, model, likelihood, prior and how minibatches are made."""
-    found: Settings = {kind: _component(getattr(entry, kind)) for kind in ("method", "model", "likelihood", "prior")}
+    found: Settings = {
+        kind: _component(getattr(entry, kind))
+        for kind in ("method", "model", "likelihood", "prior")
+    }
     if entry.streams:
         return {"method": found["method"]}
     if found["model"]["name"] == "module":
         found["model"] |= NETWORK
     if entry.training is not None:
         rates = {} if entry.training.build().constant else _rates(entry)
-        found |= {"sampling": entry.training.sampling, "incomplete": entry.training.incomplete, "rates": rates}
+        found |= {
+            "sampling": entry.training.sampling,
+            "incomplete": entry.training.incomplete,
+            "rates": rates,
+        }
     return found
 
 
@@ -139,10 +158,18 @@ def _search(entry: Entry) -> Settings:
     """Return what decides the branches of a search; names and ends of ranges do not."""
     search = entry.search
     assert search is not None
-    space = {f"h{i}": {"low": 0.01, "high": 10.0, "scale": own.scale} for i, own in enumerate(search.space.values())}
+    space = {
+        f"h{i}": {"low": 0.01, "high": 10.0, "scale": own.scale}
+        for i, own in enumerate(search.space.values())
+    }
     grid = {f"h{i}": [0.1, 1.0, 4.0] for i in range(len(search.grid))}
     count = {} if grid else {"trials": 6, "startup": 3}
-    kept = {"sampler": search.sampler, "folds": min(search.folds, 3), "refit": search.refit, "penalty": search.penalty}
+    kept = {
+        "sampler": search.sampler,
+        "folds": min(search.folds, 3),
+        "refit": search.refit,
+        "penalty": search.penalty,
+    }
     return {**kept, **count, "metric": "nmll", "space": space, "grid": grid}
 
 
@@ -161,8 +188,14 @@ def text(settings: Any, kind: str = "") -> str:
     """Return a readable name: the component's, and the settings that are not its defaults."""
     if isinstance(settings, Mapping) and "name" in settings:
         usual = (default(kind, settings["name"]) or {}) if kind in REGISTRIES else {}
-        own = {field: value for field, value in settings.items() if field != "name" and usual.get(field, "") != value}
-        return " ".join([settings["name"], *(f"{field}={_plain(value)}" for field, value in own.items())])
+        own = {
+            field: value
+            for field, value in settings.items()
+            if field != "name" and usual.get(field, "") != value
+        }
+        return " ".join(
+            [settings["name"], *(f"{field}={_plain(value)}" for field, value in own.items())]
+        )
     return _plain(settings)
 
 

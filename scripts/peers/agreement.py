@@ -18,7 +18,9 @@ from peers.torch_loop import LoopModel
 from peers.workload import BATCH_SIZE, Setting, Workload
 
 TOLERANCE = 1e-5
-"""Largest difference, relative to the largest entry of the tensor: float32 rounding over one update."""
+"""Largest difference, relative to the largest entry of the tensor: float32 rounding over one
+update.
+"""
 _BEFORE = 10
 """Updates before the one that is compared: Adam's first steps hide the size of a gradient."""
 _CHECKED = 8
@@ -56,13 +58,17 @@ def engine_update(work: Workload[Vifa], compile: bool) -> Update:
         Which of the engine's two ways.
     """
     method, trials = work.method, work.trials
-    before, after = (finished(work.fitting(epochs, compile=compile)).state for epochs in (_BEFORE, _BEFORE + 1))
+    before, after = (
+        finished(work.fitting(epochs, compile=compile)).state for epochs in (_BEFORE, _BEFORE + 1)
+    )
     keys = {stream: trial_keys(trials.identities, stream) for stream in ("noise", "shuffle")}
     shapes = method.step_noise(work.problem)
     halves = random_normals(keys["noise"], torch.tensor(_BEFORE, dtype=torch.int32), pairs(shapes))
     noise = torch.func.vmap(lambda own: shaped(own, shapes))(halves)
     schedule = Schedule(_BEFORE + 1, BATCH_SIZE)
-    *_, (_, (rows,)) = minibatches(trials.rows, keys["shuffle"], schedule, batches_per_step=method.batches_per_step)
+    *_, (_, (rows,)) = minibatches(
+        trials.rows, keys["shuffle"], schedule, batches_per_step=method.batches_per_step
+    )
     everything = Update(before, work.settings(), work.data(), rows, noise["h"], noise["z"], after)
     some: Update = tree_map(lambda leaf: leaf[:_CHECKED], everything)
     return some
@@ -78,7 +84,9 @@ def engine_numbers(update: Update) -> Mapping[str, Tensor]:
     }
 
 
-def loop_numbers(work: Workload[Vifa], update: Update, *, together: bool = False) -> Mapping[str, Tensor]:
+def loop_numbers(
+    work: Workload[Vifa], update: Update, *, together: bool = False
+) -> Mapping[str, Tensor]:
     """Make the update of each trial with the plain loop."""
     results = []
     for index in range(len(update.rows)):
@@ -95,13 +103,20 @@ def jax_numbers(work: Workload[Vifa], update: Update) -> Mapping[str, Tensor]:
 
     from peers import jax_scan
 
-    x, y = (torch.stack([own[rows] for own, rows in zip(table, update.rows, strict=True)]) for table in update.data)
+    x, y = (
+        torch.stack([own[rows] for own, rows in zip(table, update.rows, strict=True)])
+        for table in update.data
+    )
     start = jax_scan.state_from_torch(update.before)
     given = jax_scan.from_torch((update.setting, x, y, update.h, update.z))
-    return jax_scan.numbers(jax.vmap(lambda *args: jax_scan.update(work.method, *args))(start, *given))
+    return jax_scan.numbers(
+        jax.vmap(lambda *args: jax_scan.update(work.method, *args))(start, *given)
+    )
 
 
 def difference(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> float:
     """Largest difference of two results, each tensor relative to its largest entry."""
     assert left.keys() == right.keys()
-    return max(float((left[name] - right[name]).abs().max() / right[name].abs().max()) for name in right)
+    return max(
+        float((left[name] - right[name]).abs().max() / right[name].abs().max()) for name in right
+    )

@@ -18,7 +18,9 @@ def plain(documentation: str) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         description=summary, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    found.add_argument("--threads", type=count, default=cores(), help=f"cores for all contenders ({cores()})")
+    found.add_argument(
+        "--threads", type=count, default=cores(), help=f"cores for all contenders ({cores()})"
+    )
     found.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
     return found
 
@@ -35,9 +37,17 @@ def parser(documentation: str, *, repeats: int, epochs: int) -> argparse.Argumen
     """
     found = plain(documentation)
     found.add_argument("--trials", type=count, default=150, help="models trained together (150)")
-    found.add_argument("--repeats", type=count, default=repeats, help=f"times each contender is measured ({repeats})")
     found.add_argument(
-        "--epochs", type=count, default=epochs, help=f"epochs of a measurement, 36 minibatches each ({epochs})"
+        "--repeats",
+        type=count,
+        default=repeats,
+        help=f"times each contender is measured ({repeats})",
+    )
+    found.add_argument(
+        "--epochs",
+        type=count,
+        default=epochs,
+        help=f"epochs of a measurement, 36 minibatches each ({epochs})",
     )
     return found
 

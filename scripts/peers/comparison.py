@@ -37,6 +37,11 @@ def compare(contenders: Mapping[Name, Contender], repeats: int) -> dict[Name, Co
     seconds = np.array([[each.seconds() for each in contenders.values()] for _ in range(repeats)])
     ratios = np.median(seconds / seconds[:, :1], axis=0)
     return {
-        name: Cost(1e6 * float(np.median(own)), 1e6 * float(own.min()), float(ratio), contenders[name].setup_s)
+        name: Cost(
+            1e6 * float(np.median(own)),
+            1e6 * float(own.min()),
+            float(ratio),
+            contenders[name].setup_s,
+        )
         for name, own, ratio in zip(contenders, seconds.T, ratios, strict=True)
     }

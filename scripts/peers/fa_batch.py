@@ -43,7 +43,9 @@ class BatchPoint:
     seconds: float
     """Learning and the estimate; drawing is left out."""
     idle_gb: float
-    """Largest resident memory of the process after the same on a tiny stream, and with the truth and first block."""
+    """Largest resident memory of the process after the same on a tiny stream, and with the truth
+    and first block.
+    """
     peak_gb: float
     """Largest resident memory of the process, with the observations that the method holds."""
     rel_cov_dist: float
@@ -86,7 +88,10 @@ def streamed(method: StreamMethod, stream: Stream) -> tuple[FactorAnalysis, floa
 
 
 def whole(stream: Stream) -> tuple[FactorAnalysis, float]:
-    """Fit scikit-learn's FactorAnalysis to the whole sample, as published; the estimate, and its seconds."""
+    """Fit scikit-learn's FactorAnalysis to the whole sample, as published.
+
+    The estimate, and its seconds.
+    """
     from sklearn.decomposition import FactorAnalysis as Estimator
 
     sample = sampled(stream).numpy()
@@ -94,13 +99,17 @@ def whole(stream: Stream) -> tuple[FactorAnalysis, float]:
     begin = perf_counter()
     fit = estimator.fit(sample)
     seconds = perf_counter() - begin
-    loc, factors, diag = (torch.from_numpy(array) for array in (fit.mean_, fit.components_.T, fit.noise_variance_))
+    loc, factors, diag = (
+        torch.from_numpy(array) for array in (fit.mean_, fit.components_.T, fit.noise_variance_)
+    )
     return FactorAnalysis(loc, factors, diag), seconds
 
 
 def sampled(stream: Stream) -> Tensor:
     """Draw the whole of the first stream, (T, D), into one array."""
     sample = torch.empty(stream.length, stream.dim)
-    for target, observations in zip(torch.split(sample, HANDED), stream.blocks(0, HANDED), strict=True):
+    for target, observations in zip(
+        torch.split(sample, HANDED), stream.blocks(0, HANDED), strict=True
+    ):
         target.copy_(observations)
     return sample

@@ -34,7 +34,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class LargePoint:
-    """One measurement, in a process of its own; ``kept`` is after `bdl.runtime.keep_freed_memory`."""
+    """One measurement, in a process of its own.
+
+    ``kept`` is after `bdl.runtime.keep_freed_memory`.
+    """
 
     method: str
     block: int
@@ -111,7 +114,10 @@ class OneStream:
 
 
 def seconds_per_observation(stream: OneStream, block: int, updates: int) -> float:
-    """Let a stream learn from standard-normal observations; median over the updates, but for the first two."""
+    """Let a stream learn from standard-normal observations.
+
+    Median over the updates, but for the first two.
+    """
     seconds = []
     for _ in range(_WARM + updates):
         observations = torch.randn(block, len(stream.state.mean))

@@ -32,7 +32,10 @@ LIMITS = {100: 60.0, 1000: 240.0}
 
 @dataclass(frozen=True)
 class StreamCost(Cost):
-    """What learning costs, or drawing; the fields of `Cost` are those of one observation of one stream."""
+    """What learning costs, or drawing.
+
+    The fields of `Cost` are those of one observation of one stream.
+    """
 
     dim: int
     method: str
@@ -53,16 +56,22 @@ def measure(dims: tuple[int, ...], observations: int) -> Iterator[StreamCost]:
     dims
         Parameters of a stream, D.
     observations
-        Of each stream, in whole multiples of `HANDED`: at least one, and two less than a stream has.
+        Of each stream, in whole multiples of `HANDED`: at least one, and two less than a stream
+        has.
     """
     for dim in dims:
         drawn = _Drawn(dim)
-        first, warm = drawn.seconds(), drawn.seconds()  # models and latent variables of whole streams are of the first
+        first, warm = (
+            drawn.seconds(),
+            drawn.seconds(),
+        )  # models and latent variables of whole streams are of the first
         setup = (first - warm) * HANDED * drawn.streams
         contenders = {(DRAWING, drawn.streams): Contender(drawn.seconds, setup)}
         for together in (Stream.splits, drawn.streams):
             for name, estimator in ESTIMATORS.items():
-                contenders[name, together] = Contender(_Learner(estimator, drawn, together).seconds)
+                contenders[name, together] = Contender(
+                    _Learner(estimator, drawn, together).seconds
+                )
         repeats = min(max(observations // HANDED, 1), LENGTH // HANDED - 2)
         for (name, together), cost in compare(contenders, repeats).items():
             yield scaled(cost, dim, name, together, drawn.streams)
@@ -74,15 +83,27 @@ def scaled(cost: Cost, dim: int, method: str, together: int, streams: int) -> St
     limit = None if method == DRAWING else LIMITS.get(dim)
     holds = None if limit is None else seconds <= limit
     return StreamCost(
-        **asdict(cost), dim=dim, method=method, together=together, seconds=seconds, limit_s=limit, holds=holds
+        **asdict(cost),
+        dim=dim,
+        method=method,
+        together=together,
+        seconds=seconds,
+        limit_s=limit,
+        holds=holds,
     )
 
 
 def start(method: StreamMethod, dim: int, shape: tuple[int, ...] = ()) -> Any:
-    """Make the state before the first observation, of `shape` streams; one stream starts as the first of a run."""
+    """Make the state before the first observation, of `shape` streams.
+
+    One stream starts as the first of a run.
+    """
     seed = 1
     generator = torch.Generator().manual_seed(seed)
-    noise = {name: torch.randn(*shape, *own, generator=generator) for name, own in method.init_noise(dim).items()}
+    noise = {
+        name: torch.randn(*shape, *own, generator=generator)
+        for name, own in method.init_noise(dim).items()
+    }
     return method.init({"seed": torch.full(shape, seed), **noise})
 
 

@@ -51,7 +51,11 @@ def _panels(measured: Measured, sizes: Sizes) -> Iterator[Panel]:
         yield partial(_gradients, measured.gradients)
     if not measured.slang:
         return
-    ranks = [point for point in measured.slang if point.hidden == sizes.paper and point.rank in sizes.ranks]
+    ranks = [
+        point
+        for point in measured.slang
+        if point.hidden == sizes.paper and point.rank in sizes.ranks
+    ]
     dims = [point for point in measured.slang if point.hidden in sizes.hidden]
     # part of the memory is constant: what is linear is a straight line on linear axes only
     for value, title, scale in (
@@ -60,7 +64,8 @@ def _panels(measured: Measured, sizes: Sizes) -> Iterator[Panel]:
     ):
         by_rank = {f"D = {ranks[0].dim:,}": [(p.rank, getattr(p, value)) for p in ranks]}
         by_dim = {
-            f"L = {rank}": [(p.dim, getattr(p, value)) for p in dims if p.rank == rank] for rank in sizes.hidden_ranks
+            f"L = {rank}": [(p.dim, getattr(p, value)) for p in dims if p.rank == rank]
+            for rank in sizes.hidden_ranks
         }
         yield partial(_lines, by_rank, "rank L", title, scale)
         yield partial(_lines, by_dim, "parameters D", title, scale)
@@ -68,12 +73,21 @@ def _panels(measured: Measured, sizes: Sizes) -> Iterator[Panel]:
 
 def _methods(costs: Mapping[str, MethodCost], axes: "Axes") -> None:
     names = list(costs)
-    updates, gradients = ([getattr(cost, field) for cost in costs.values()] for field in ("update_ratio", "ratio"))
+    updates, gradients = (
+        [getattr(cost, field) for cost in costs.values()] for field in ("update_ratio", "ratio")
+    )
     # the larger and open marker stays visible where both are the same
     axes.plot(updates, names, **PAPER | {"markersize": 11}, linestyle="none", label="an update")
     axes.plot(gradients, names, **OURS, linestyle="none", label="a gradient")
     limits = {name: limit for name, limit in LIMITS.items() if name in costs}
-    axes.plot(list(limits.values()), list(limits), "|", color=INK, markersize=16, label="limit for a gradient")
+    axes.plot(
+        list(limits.values()),
+        list(limits),
+        "|",
+        color=INK,
+        markersize=16,
+        label="limit for a gradient",
+    )
     axes.invert_yaxis()
     axes.set_xlim(left=0)
     axes.set_title(f"Cost relative to {REFERENCE}")
@@ -83,7 +97,9 @@ def _methods(costs: Mapping[str, MethodCost], axes: "Axes") -> None:
 def _gradients(points: Sequence[GradientPoint], axes: "Axes") -> None:
     rows = sorted({point.examples for point in points})
     series = {
-        f"M = {count}": [(p.dim, p.ratio) for p in points if p.examples == count and p.ratio is not None]
+        f"M = {count}": [
+            (p.dim, p.ratio) for p in points if p.examples == count and p.ratio is not None
+        ]
         for count in rows
     }
     axes.axhline(1, color=INK, linewidth=0.8)
@@ -91,7 +107,11 @@ def _gradients(points: Sequence[GradientPoint], axes: "Axes") -> None:
 
 
 def _lines(
-    series: Mapping[str, Sequence[tuple[float, float]]], xlabel: str, title: str, scale: str, axes: "Axes"
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    xlabel: str,
+    title: str,
+    scale: str,
+    axes: "Axes",
 ) -> None:
     for marker, (name, values) in zip(_MARKERS, series.items(), strict=False):
         axes.plot(*zip(*values, strict=True), marker=marker, markersize=4, label=name)

@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from bdl.models.gradients import DenseGradients, ExampleGradients, example_gradients, gradient_matrix
+from bdl.models.gradients import (
+    DenseGradients,
+    ExampleGradients,
+    example_gradients,
+    gradient_matrix,
+)
 from bdl.models.problem import Batch, Hyper, Problem
 from peers import agreement
 from peers.comparison import Contender, compare
@@ -19,7 +24,8 @@ from peers.workload import D_IN, make
 MEMORY = 2e9
 """Bytes that the matrix may have."""
 TOLERANCE = 5e-4
-"""Largest difference, relative to the largest entry of the tensor: float32 sums over up to five million terms, whose
+"""Largest difference, relative to the largest entry of the tensor: float32 sums over up to five
+million terms, whose
 rounding grows to 1.3e-4 for the root of their number, more or less by processor."""
 _SECONDS = 0.05
 """A repeat takes about so long, or one call."""
@@ -62,7 +68,9 @@ class GradientPoint:
         return self.difference is None or self.difference <= TOLERANCE
 
 
-def measure(dims: tuple[int, ...], examples: tuple[int, ...], repeats: int) -> Iterator[GradientPoint]:
+def measure(
+    dims: tuple[int, ...], examples: tuple[int, ...], repeats: int
+) -> Iterator[GradientPoint]:
     """Measure networks of about so many parameters, on minibatches of so many rows."""
     for dim in dims:
         for count in examples:
@@ -77,17 +85,24 @@ def task(hidden: int, examples: int) -> Task:
     batch = view.batch(work.pool.x[rows], work.pool.y[rows])
     theta = 0.1 * torch.randn(1, work.problem.dim, generator=generator)
     columns = torch.randn(work.problem.dim, 1, generator=generator)
-    return Task(work.problem, theta, batch, hyper, columns, torch.randn(examples, 1, generator=generator))
+    return Task(
+        work.problem, theta, batch, hyper, columns, torch.randn(examples, 1, generator=generator)
+    )
 
 
 def outer(given: Task) -> dict[str, Tensor]:
     """Compute the products without the matrix."""
-    return _products(example_gradients(given.problem, given.theta, given.batch, given.hyper), given)
+    return _products(
+        example_gradients(given.problem, given.theta, given.batch, given.hyper), given
+    )
 
 
 def matrix(given: Task) -> dict[str, Tensor]:
     """Compute the products with the matrix."""
-    return _products(DenseGradients(gradient_matrix(given.problem, given.theta[0], given.batch, given.hyper)), given)
+    return _products(
+        DenseGradients(gradient_matrix(given.problem, given.theta[0], given.batch, given.hyper)),
+        given,
+    )
 
 
 def _products(gradients: ExampleGradients, given: Task) -> dict[str, Tensor]:
@@ -107,10 +122,19 @@ def _point(given: Task, repeats: int) -> GradientPoint:
         cost = compare({"outer": _contender(partial(outer, given))}, repeats)
         return GradientPoint(dim, examples, size / 1e9, cost["outer"].us, None, None, None)
     difference = agreement.difference(outer(given), matrix(given))
-    ways = {"outer": _contender(partial(outer, given)), "matrix": _contender(partial(matrix, given))}
+    ways = {
+        "outer": _contender(partial(outer, given)),
+        "matrix": _contender(partial(matrix, given)),
+    }
     cost = compare(ways, repeats)
     return GradientPoint(
-        dim, examples, size / 1e9, cost["outer"].us, cost["matrix"].us, cost["matrix"].ratio, difference
+        dim,
+        examples,
+        size / 1e9,
+        cost["outer"].us,
+        cost["matrix"].us,
+        cost["matrix"].ratio,
+        difference,
     )
 
 

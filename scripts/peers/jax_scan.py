@@ -31,7 +31,11 @@ class State(NamedTuple):
 
 def from_torch(tree: Any) -> Any:
     """Copy a pytree of torch tensors."""
-    return jax.tree.map(lambda leaf: jnp.array(leaf.numpy()), tree, is_leaf=lambda leaf: isinstance(leaf, torch.Tensor))
+    return jax.tree.map(
+        lambda leaf: jnp.array(leaf.numpy()),
+        tree,
+        is_leaf=lambda leaf: isinstance(leaf, torch.Tensor),
+    )
 
 
 def state_from_torch(state: DescentState) -> State:
@@ -48,8 +52,13 @@ def network(theta: Array, x: Array) -> Array:
     return activation @ theta[end2:-1] + theta[-1]
 
 
-def gradients(params: Numbers, setting: Setting[Array], x: Array, y: Array, h: Array, z: Array) -> Numbers:
-    """Estimate the gradients of the negative ELBO from L minibatches; formulas in `bdl.methods.vifa`."""
+def gradients(
+    params: Numbers, setting: Setting[Array], x: Array, y: Array, h: Array, z: Array
+) -> Numbers:
+    """Estimate the gradients of the negative ELBO from L minibatches.
+
+    Formulas in `bdl.methods.vifa`.
+    """
     c, factors, gamma = params["c"], params["F"], params["gamma"]
     psi, scale = jnp.exp(gamma), jnp.exp(0.5 * gamma)
     alpha = setting.prior_precision
@@ -68,32 +77,45 @@ def gradients(params: Numbers, setting: Setting[Array], x: Array, y: Array, h: A
     }
 
 
-def update(method: Vifa, state: State, setting: Setting[Array], x: Array, y: Array, h: Array, z: Array) -> State:
+def update(
+    method: Vifa, state: State, setting: Setting[Array], x: Array, y: Array, h: Array, z: Array
+) -> State:
     """Make one update from L minibatches, x (L, M, d) and y (L, M), with noise h (L, K) and z (L, D)."""
     grads = gradients(state.params, setting, x, y, h, z)
     updates = state.updates + 1
     scale1, scale2 = 1 / (1 - ADAM.beta1**updates), 1 / (1 - ADAM.beta2**updates)
 
     def move(value: Array, grad: Array, first: Array, second: Array) -> tuple[Array, Array, Array]:
-        grad = grad * (method.max_grad_norm / jnp.maximum(jnp.sqrt((grad**2).sum()), method.max_grad_norm))
+        grad = grad * (
+            method.max_grad_norm / jnp.maximum(jnp.sqrt((grad**2).sum()), method.max_grad_norm)
+        )
         first = ADAM.beta1 * first + (1 - ADAM.beta1) * grad
         second = ADAM.beta2 * second + (1 - ADAM.beta2) * grad**2
         step = setting.learning_rate * scale1 * first / (jnp.sqrt(second * scale2) + ADAM.eps)
         return value - step, first, second
 
-    moved = {name: move(state.params[name], grads[name], state.first[name], state.second[name]) for name in grads}
-    params, first, second = ({name: values[part] for name, values in moved.items()} for part in range(3))
+    moved = {
+        name: move(state.params[name], grads[name], state.first[name], state.second[name])
+        for name in grads
+    }
+    params, first, second = (
+        {name: values[part] for name, values in moved.items()} for part in range(3)
+    )
     return State(params, first, second, updates)
 
 
 def trainer(method: Vifa, epochs: int) -> Callable[..., State]:
     """Make the function that trains one model: (key, state, setting, x, y, rows) -> state."""
 
-    def train(key: Array, state: State, setting: Setting[Array], x: Array, y: Array, rows: Array) -> State:
+    def train(
+        key: Array, state: State, setting: Setting[Array], x: Array, y: Array, rows: Array
+    ) -> State:
         shuffle_key, noise_key = jax.random.split(key)
         batches, (dim, rank) = method.gradients_per_update, state.params["F"].shape
         whole = len(rows) // BATCH_SIZE * BATCH_SIZE
-        orders = jax.vmap(lambda key: jax.random.permutation(key, rows))(jax.random.split(shuffle_key, epochs))
+        orders = jax.vmap(lambda key: jax.random.permutation(key, rows))(
+            jax.random.split(shuffle_key, epochs)
+        )
         minibatches = orders[:, :whole].reshape(-1, BATCH_SIZE)
         updates = len(minibatches) // batches
         chosen = minibatches[: updates * batches].reshape(updates, batches, BATCH_SIZE)
@@ -101,7 +123,9 @@ def trainer(method: Vifa, epochs: int) -> Callable[..., State]:
         def body(state: State, step: tuple[Array, Array]) -> tuple[State, None]:
             rows, key = step
             noise = jax.random.normal(key, (batches, rank + dim))
-            return update(method, state, setting, x[rows], y[rows], noise[:, :rank], noise[:, rank:]), None
+            return update(
+                method, state, setting, x[rows], y[rows], noise[:, :rank], noise[:, rank:]
+            ), None
 
         final, _ = jax.lax.scan(body, state, (chosen, jax.random.split(noise_key, updates)))
         result: State = final
@@ -115,7 +139,10 @@ def numbers(state: State) -> Mapping[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
     for name in state.params:
         parts = {name: state.params, f"first {name}": state.first, f"second {name}": state.second}
-        found |= {label: torch.from_numpy(jax.device_get(part[name]).copy()) for label, part in parts.items()}
+        found |= {
+            label: torch.from_numpy(jax.device_get(part[name]).copy())
+            for label, part in parts.items()
+        }
     return found
 
 
@@ -123,7 +150,12 @@ def compile_run(work: Workload[Vifa], state: DescentState, epochs: int) -> Calla
     """Compile the training of all trials for some epochs; the result runs it to the end."""
     keys = jax.random.split(jax.random.key(0), len(work.trials))
     rows = torch.stack([torch.from_numpy(rows) for rows in work.trials.rows])
-    arguments = (keys, state_from_torch(state), from_torch(work.settings()), *from_torch((*work.data(), rows)))
+    arguments = (
+        keys,
+        state_from_torch(state),
+        from_torch(work.settings()),
+        *from_torch((*work.data(), rows)),
+    )
     program = jax.jit(jax.vmap(trainer(work.method, epochs))).lower(*arguments).compile()
 
     def run() -> None:

@@ -23,7 +23,9 @@ Result = TypeVar("Result")
 
 def cores() -> int:
     """Count the cores that the process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
 
 
 def confine(threads: int) -> None:
@@ -34,10 +36,15 @@ def confine(threads: int) -> None:
 
 
 def alone(
-    threads: int, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    threads: int,
+    function: Callable[Arguments, Result],
+    *args: Arguments.args,
+    **kwargs: Arguments.kwargs,
 ) -> Result:
     """Call a function in a new process, confined to so many cores, whose peak memory is its own."""
-    with ProcessPoolExecutor(1, get_context("spawn"), initializer=confine, initargs=(threads,)) as own:
+    with ProcessPoolExecutor(
+        1, get_context("spawn"), initializer=confine, initargs=(threads,)
+    ) as own:
         return own.submit(function, *args, **kwargs).result()
 
 
@@ -65,7 +72,9 @@ def system(threads: int) -> Mapping[str, object]:
 def peak_memory() -> float:
     """Resident memory that this process has had at most, GB."""
     status = Path("/proc/self/status")
-    if status.exists():  # on Linux `ru_maxrss` starts at the peak of the process that started this one
+    if (
+        status.exists()
+    ):  # on Linux `ru_maxrss` starts at the peak of the process that started this one
         found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
         assert found is not None
         return int(found[1]) * 1024 / 1e9

@@ -61,17 +61,26 @@ def measure(trials: int, epochs: int, repeats: int, *, compile: bool) -> dict[st
     """Time all methods in turn."""
     work = make(trials)
     contenders = {
-        name: _contender(work.with_method(entry.method), entry, epochs, compile) for name, entry in ENTRIES.items()
+        name: _contender(work.with_method(entry.method), entry, epochs, compile)
+        for name, entry in ENTRIES.items()
     }
-    return {name: _with_update(cost, ENTRIES[name].gradients) for name, cost in compare(contenders, repeats).items()}
+    return {
+        name: _with_update(cost, ENTRIES[name].gradients)
+        for name, cost in compare(contenders, repeats).items()
+    }
 
 
 def targets(costs: Mapping[str, Cost]) -> dict[str, Target]:
     """Hold the ratios against the limits."""
-    return {name: Target(limit, costs[name].ratio, costs[name].ratio <= limit) for name, limit in LIMITS.items()}
+    return {
+        name: Target(limit, costs[name].ratio, costs[name].ratio <= limit)
+        for name, limit in LIMITS.items()
+    }
 
 
-def _contender(work: Workload[MinibatchMethod], entry: Entry, epochs: int, compile: bool) -> Contender:
+def _contender(
+    work: Workload[MinibatchMethod], entry: Entry, epochs: int, compile: bool
+) -> Contender:
     """Compile the method, if that is wanted; its unit of cost is a gradient."""
     setup = engine_setup(work) if compile else None
     per_minibatch = entry.gradients / entry.method.batches_per_step
@@ -81,5 +90,8 @@ def _contender(work: Workload[MinibatchMethod], entry: Entry, epochs: int, compi
 def _with_update(cost: Cost, gradients: int) -> MethodCost:
     relative = gradients / ENTRIES[REFERENCE].gradients
     return MethodCost(
-        **asdict(cost), gradients=gradients, update_us=gradients * cost.us, update_ratio=relative * cost.ratio
+        **asdict(cost),
+        gradients=gradients,
+        update_us=gradients * cost.us,
+        update_ratio=relative * cost.ratio,
     )

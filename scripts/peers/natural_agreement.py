@@ -21,11 +21,13 @@ from peers.natural_workload import Regressions, stacked
 
 ENGINE, JAX = "engine", "JAX"
 TOLERANCE = 1e-9
-"""Largest difference of means and precisions, relative to the largest entry: float64 rounding over one update."""
+"""Largest difference of means and precisions, relative to the largest entry: float64 rounding
+over one update.
+"""
 BEFORE = 100
 """Updates before the one that is compared. SLANG's eigenvectors are those of a Krylov space
-(`bdl.methods.slang`), which misses up to 6e-5 of the matrix in the first tens of updates, while the gap in its
-spectrum is small; after 60 it misses less than 1e-10."""
+(`bdl.methods.slang`), which misses up to 6e-5 of the matrix in the first tens of updates, while
+the gap in its spectrum is small; after 60 it misses less than 1e-10."""
 
 
 class Update(NamedTuple):
@@ -41,9 +43,14 @@ class Update(NamedTuple):
 
 
 def agree(work: Regressions, *, compile: bool) -> dict[str, float]:
-    """Compare an update of each contender with the plain loop's; the largest relative difference by name."""
+    """Compare an update of each contender with the plain loop's.
+
+    The largest relative difference by name.
+    """
     update = engine_update(work, BEFORE, compile=compile)
-    found = {ENGINE: engine_numbers(update.after)} | ({JAX: jax_numbers(work, update)} if find_spec("jax") else {})
+    found = {ENGINE: engine_numbers(update.after)} | (
+        {JAX: jax_numbers(work, update)} if find_spec("jax") else {}
+    )
     expected = loop_numbers(work, update)
     return {name: difference(numbers, expected) for name, numbers in found.items()}
 
@@ -54,7 +61,9 @@ def engine_update(work: Regressions, before: int, *, compile: bool) -> Update:
     epochs = before // work.per_epoch + 1
     evaluations = work.fitting(epochs, compile=compile).run(EvaluationSchedule("updates", every=1))
     states = {
-        look.counters.updates: look.state for look in evaluations if before <= look.counters.updates <= before + 1
+        look.counters.updates: look.state
+        for look in evaluations
+        if before <= look.counters.updates <= before + 1
     }
     keys = {stream: trial_keys(trials.identities, stream) for stream in ("noise", "shuffle")}
     count = torch.tensor(before, dtype=torch.int32)
@@ -67,7 +76,9 @@ def engine_update(work: Regressions, before: int, *, compile: bool) -> Update:
     schedule = replace(work.schedule, epochs=epochs)
     orders = minibatches(trials.rows, keys["shuffle"], schedule, batches_per_step=1, done=before)
     _, (rows, *_) = next(orders)
-    return Update(states[before], states[before + 1], rows.squeeze(1), theta, work.rate(before + 1))
+    return Update(
+        states[before], states[before + 1], rows.squeeze(1), theta, work.rate(before + 1)
+    )
 
 
 def engine_numbers(state: Any) -> dict[str, Tensor]:
@@ -80,7 +91,9 @@ def engine_numbers(state: Any) -> dict[str, Tensor]:
 def loop_numbers(work: Regressions, update: Update) -> dict[str, Tensor]:
     """Make the update of each model with the plain loop; means and precisions, stacked."""
     found = []
-    for model, (rows, theta) in enumerate(zip(update.rows.numpy(), update.theta.numpy(), strict=True)):
+    for model, (rows, theta) in enumerate(
+        zip(update.rows.numpy(), update.theta.numpy(), strict=True)
+    ):
         state = loop_state(tree_map(lambda leaf, i=model: leaf[i], update.before))
         after = work.algorithm.update(state, theta, work.table(model).take(rows), update.rate)
         found.append(work.algorithm.numbers(after))
@@ -91,8 +104,12 @@ def jax_numbers(work: Regressions, update: Update) -> dict[str, Tensor]:
     """Make the update of all models with JAX; means and precisions, stacked."""
     from peers import natural_jax
 
-    rows = stacked([work.table(model).take(rows) for model, rows in enumerate(update.rows.numpy())])
-    found = natural_jax.numbers(work.algorithm, loop_state(update.before), update.theta.numpy(), rows, update.rate)
+    rows = stacked(
+        [work.table(model).take(rows) for model, rows in enumerate(update.rows.numpy())]
+    )
+    found = natural_jax.numbers(
+        work.algorithm, loop_state(update.before), update.theta.numpy(), rows, update.rate
+    )
     return {name: torch.from_numpy(value.copy()) for name, value in found.items()}
 
 

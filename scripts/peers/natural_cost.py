@@ -13,7 +13,12 @@ from torch import Tensor
 
 from bdl.methods import slang
 from bdl.methods.base import MinibatchMethod
-from bdl.models.gradients import DenseGradients, ExampleGradients, OuterGradients, example_gradients
+from bdl.models.gradients import (
+    DenseGradients,
+    ExampleGradients,
+    OuterGradients,
+    example_gradients,
+)
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.training.programs import programs
 from peers import natural_agreement
@@ -42,7 +47,9 @@ def contenders(work: Regressions, *, compile: bool) -> dict[str, Contender]:
 def _engine(work: Workload[MinibatchMethod], *, compile: bool) -> Contender:
     first, warm = engine_epochs(work, 2, compile)
     epochs = _filling(warm)
-    return Contender(lambda: engine_seconds(work, epochs, compile), float(first - warm) if compile else None)
+    return Contender(
+        lambda: engine_seconds(work, epochs, compile), float(first - warm) if compile else None
+    )
 
 
 def _loop(model: LoopModel) -> Contender:
@@ -108,7 +115,10 @@ WAYS = {SHARED: example_gradients, OUTER: outer, MATRIX: matrix}
 
 @contextmanager
 def by(way: str) -> Iterator[None]:
-    """Let SLANG find gradients in this way; programs that were recorded in another are forgotten."""
+    """Let SLANG find gradients in this way.
+
+    Programs that were recorded in another are forgotten.
+    """
     programs.cache_clear()
     with patch.object(slang, "example_gradients", WAYS[way]):
         yield
@@ -116,7 +126,10 @@ def by(way: str) -> Iterator[None]:
 
 
 def sharing(work: Regressions, repeats: int, *, compile: bool) -> dict[str, SharingCost]:
-    """Time an update of SLANG with gradients of each kind, in turn; ratios are to shared inputs."""
+    """Time an update of SLANG with gradients of each kind, in turn.
+
+    Ratios are to shared inputs.
+    """
     prepared = {way: _contender(work, way, compile=compile) for way in WAYS}
     differences = {way: _difference(work, way, compile=compile) for way in WAYS}
     return {

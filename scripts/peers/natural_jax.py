@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from peers.natural_loop import Algorithm, Array, Rows
 
-enable_x64: Any = (jax if hasattr(jax, "enable_x64") else import_module("jax.experimental")).enable_x64  # before 0.8
+enable_x64: Any = (
+    jax if hasattr(jax, "enable_x64") else import_module("jax.experimental")
+).enable_x64  # before 0.8
 
 
 def numbers(
@@ -30,7 +32,9 @@ def numbers(
         return {name: np.asarray(value) for name, value in found.items()}
 
 
-def trainer(algorithm: Algorithm, rates: Array, samples: int, batch_size: int) -> Callable[[Array, Rows], Any]:
+def trainer(
+    algorithm: Algorithm, rates: Array, samples: int, batch_size: int
+) -> Callable[[Array, Rows], Any]:
     """Make the function that trains one model at these rates, one an update: (key, rows) -> state."""
 
     def train(key: Array, rows: Rows) -> Any:
@@ -40,7 +44,9 @@ def trainer(algorithm: Algorithm, rates: Array, samples: int, batch_size: int) -
             rate, key = step
             rows_key, noise_key = jax.random.split(key)
             chosen = jax.random.randint(rows_key, (batch_size,), 0, n)
-            theta = algorithm.sample(state, jax.random.normal(noise_key, (samples, algorithm.normals(dim))), jnp)
+            theta = algorithm.sample(
+                state, jax.random.normal(noise_key, (samples, algorithm.normals(dim))), jnp
+            )
             return algorithm.update(state, theta, rows.take(chosen), rate, jnp), None
 
         start = jax.tree.map(jnp.asarray, algorithm.start(dim))
@@ -53,7 +59,10 @@ def trainer(algorithm: Algorithm, rates: Array, samples: int, batch_size: int) -
 def compile_run(
     algorithm: Algorithm, rows: Rows, rates: NDArray[np.float64], samples: int, batch_size: int
 ) -> Callable[[], None]:
-    """Compile the training of models that are stacked at these rates; the result runs it to the end."""
+    """Compile the training of models that are stacked at these rates.
+
+    The result runs it to the end.
+    """
     with enable_x64(True):
         keys = jax.random.split(jax.random.key(0), len(rows.y))
         given = jax.tree.map(jnp.asarray, rows)

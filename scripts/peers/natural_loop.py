@@ -1,9 +1,9 @@
 """Peer: natural gradients for one logistic regression at a time, in the NumPy that one writes by hand.
 
-The algorithms are those of the SLANG paper (2018), with the corrections of docs/errata.md. An update forms the
-gradients of all S M pairs of a parameter sample and an example, and matrices of D x D, which here are no larger than
-the Gram matrix of so many gradients. Whatever has NumPy's functions can run them (`xp`): `peers.natural_jax` compiles
-the same lines.
+The algorithms are those of the SLANG paper (2018), with the corrections of docs/errata.md. An
+update forms the gradients of all S M pairs of a parameter sample and an example, and matrices of D
+x D, which here are no larger than the Gram matrix of so many gradients. Whatever has NumPy's
+functions can run them (`xp`): `peers.natural_jax` compiles the same lines.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,10 @@ class Algorithm(Protocol):
         """Turn standard normals (S, k) into parameter samples (S, D)."""
 
     def update(self, state: Any, theta: Array, rows: Rows, rate: Array, xp: Any = np) -> Any:
-        """Update from parameter samples (S, D) and a minibatch; both learning rates are the same."""
+        """Update from parameter samples (S, D) and a minibatch.
+
+        Both learning rates are the same.
+        """
 
     def numbers(self, state: Any, xp: Any = np) -> Mapping[str, Array]:
         """Return the mean and the precision, (D, D) or its diagonal, to be compared."""
@@ -60,26 +63,36 @@ class NaturalState(NamedTuple):
 
 @dataclass(frozen=True)
 class NaturalLoop:
-    """The natural gradient with a full or diagonal precision; settings as `bdl.methods.natural_gradient` has them."""
+    """The natural gradient with a full or diagonal precision.
+
+    Settings as `bdl.methods.natural_gradient` has them.
+    """
 
     curvature: str
     structure: str
 
     def start(self, dim: int) -> NaturalState:
         """Return the state before the first update."""
-        return NaturalState(np.zeros(dim), np.eye(dim) if self.structure == "full" else np.ones(dim))
+        return NaturalState(
+            np.zeros(dim), np.eye(dim) if self.structure == "full" else np.ones(dim)
+        )
 
     def normals(self, dim: int) -> int:
         """Count the standard normals of a parameter sample."""
         return dim
 
     def sample(self, state: NaturalState, noise: Array, xp: Any = np) -> Array:
-        """Draw mu + C^-T e, where C is the Cholesky factor of P; mu + P^(-1/2) e for a diagonal."""
+        """Draw mu + C^-T e, where C is the Cholesky factor of P.
+
+        Mu + P^(-1/2) e for a diagonal.
+        """
         if self.structure == "diagonal":
             return state.mu + noise / xp.sqrt(state.P)
         return state.mu + xp.linalg.solve(xp.linalg.cholesky(state.P).T, noise.T).T
 
-    def update(self, state: NaturalState, theta: Array, rows: Rows, rate: Array, xp: Any = np) -> NaturalState:
+    def update(
+        self, state: NaturalState, theta: Array, rows: Rows, rate: Array, xp: Any = np
+    ) -> NaturalState:
         """Update the precision, then the mean with it."""
         p = probabilities(theta, rows, xp)
         scale = rows.n / p.size
@@ -128,7 +141,9 @@ class SlangLoop:
         e, f = noise[:, : len(state.mu)], noise[:, len(state.mu) :]
         return state.mu + solve(state.U, state.d, e * xp.sqrt(state.d) + f @ state.U.T, xp)
 
-    def update(self, state: SlangState, theta: Array, rows: Rows, rate: Array, xp: Any = np) -> SlangState:
+    def update(
+        self, state: SlangState, theta: Array, rows: Rows, rate: Array, xp: Any = np
+    ) -> SlangState:
         """Update the precision, then the mean with it."""
         p = probabilities(theta, rows, xp)
         scale = rows.n / p.size
@@ -137,7 +152,10 @@ class SlangLoop:
         values, vectors = xp.linalg.eigh(A)
         U = vectors[:, -self.rank :] * xp.sqrt(xp.maximum(values[-self.rank :], 0))
         d = (1 - rate) * state.d + xp.diag(A) - (U**2).sum(1) + rate * rows.prior
-        gbar, updates = self.momentum * state.gbar + (1 - self.momentum) * scale * gradients.sum(0), state.updates + 1
+        gbar, updates = (
+            self.momentum * state.gbar + (1 - self.momentum) * scale * gradients.sum(0),
+            state.updates + 1,
+        )
         force = gbar / (1 - self.momentum**updates) + rows.prior * state.mu
         return SlangState(state.mu - rate * solve(U, d, force, xp), U, d, gbar, updates)
 
@@ -179,9 +197,20 @@ class LoopModel:
     """
 
     def __init__(
-        self, algorithm: Algorithm, rows: Rows, rate: Callable[[int], float], samples: int, batch_size: int
+        self,
+        algorithm: Algorithm,
+        rows: Rows,
+        rate: Callable[[int], float],
+        samples: int,
+        batch_size: int,
     ) -> None:
-        self.algorithm, self.rows, self.rate, self.samples, self.batch_size = algorithm, rows, rate, samples, batch_size
+        self.algorithm, self.rows, self.rate, self.samples, self.batch_size = (
+            algorithm,
+            rows,
+            rate,
+            samples,
+            batch_size,
+        )
         self.state, self.updates = algorithm.start(rows.x.shape[1]), 0
         self.generator = np.random.default_rng(0)
 
@@ -190,7 +219,9 @@ class LoopModel:
         for _ in range(updates):
             self.updates += 1
             chosen = self.generator.integers(len(self.rows.y), size=self.batch_size)
-            noise = self.generator.standard_normal((self.samples, self.algorithm.normals(self.rows.x.shape[1])))
+            noise = self.generator.standard_normal(
+                (self.samples, self.algorithm.normals(self.rows.x.shape[1]))
+            )
             theta = self.algorithm.sample(self.state, noise)
             rate = self.rate(self.updates)
             self.state = self.algorithm.update(self.state, theta, self.rows.take(chosen), rate)

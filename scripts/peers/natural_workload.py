@@ -37,7 +37,9 @@ class Regressions(Workload[MinibatchMethod]):
     def fitting(self, epochs: int, *, compile: bool) -> MinibatchFitting:
         """Describe the engine's training of all models."""
         schedule = replace(self.schedule, epochs=epochs)
-        return MinibatchFitting(self.dataset, self.pool, self.problem, self.method, schedule, self.trials, compile)
+        return MinibatchFitting(
+            self.dataset, self.pool, self.problem, self.method, schedule, self.trials, compile
+        )
 
     @property
     def per_epoch(self) -> int:
@@ -49,7 +51,9 @@ class Regressions(Workload[MinibatchMethod]):
         """What the peers train by."""
         if isinstance(self.method, Slang):
             return SlangLoop(self.method.rank, self.method.momentum)
-        assert isinstance(self.method, NaturalGradient), "the benchmark has no other that the peers know"
+        assert isinstance(self.method, NaturalGradient), (
+            "the benchmark has no other that the peers know"
+        )
         return NaturalLoop(self.method.curvature, self.method.structure)
 
     @property
@@ -60,11 +64,16 @@ class Regressions(Workload[MinibatchMethod]):
     def rate(self, update: int) -> float:
         """Return the learning rate of an update, from 1: that of the mean and of the precision."""
         counters = StepCounters(update, 0, False, self.per_epoch)
-        return float(self.trials.hyper["learning_rate"][0]) * self.schedule.factors(counters, ("mean", "precision"))[0]
+        return (
+            float(self.trials.hyper["learning_rate"][0])
+            * self.schedule.factors(counters, ("mean", "precision"))[0]
+        )
 
     def table(self, model: int) -> Rows:
         """Return the whole data set as a model sees it."""
-        view, hyper = tree_map(lambda leaf: leaf[model], (self.trials.view, dict(self.trials.hyper)))
+        view, hyper = tree_map(
+            lambda leaf: leaf[model], (self.trials.view, dict(self.trials.hyper))
+        )
         batch = view.batch(self.pool.x, self.pool.y)
         prior = self.problem.prior_precision(hyper).expand(self.problem.dim)
         x = cast(Linear, self.problem.model).design(batch.x)
@@ -76,11 +85,16 @@ class Regressions(Workload[MinibatchMethod]):
 
     def loop(self, model: int) -> LoopModel:
         """Make the plain loop of a model."""
-        return LoopModel(self.algorithm, self.training(model), self.rate, self.samples, self.batch_size)
+        return LoopModel(
+            self.algorithm, self.training(model), self.rate, self.samples, self.batch_size
+        )
 
 
 def make(dataset: str, entry: str, models: int) -> Regressions:
-    """Make models of an entry, on the benchmark's splits in turn; a1a has one alone, whose rows all see then."""
+    """Make models of an entry, on the benchmark's splits in turn.
+
+    A1a has one alone, whose rows all see then.
+    """
     (cell,) = cells_of(load_benchmark(BENCHMARK).select([dataset], [entry]))
     shared, splits = program(cell), [cell.splits[i % len(cell.splits)] for i in range(models)]
     identities = [(*cell.identity, "bench_natural_gradients", i) for i in range(models)]

@@ -12,7 +12,9 @@ from peers.workload import D_IN, Workload, make
 MEMORY = 2e9
 """Bytes that the eager engine may need."""
 _COPIES = 15
-"""Float32 tensors of size trials x L x D at the peak of an eager update (measured at a million parameters)."""
+"""Float32 tensors of size trials x L x D at the peak of an eager update (measured at a million
+parameters).
+"""
 _SECONDS, _EPOCHS = 1.0, 20
 """A point is measured for about a second, in at most so many epochs."""
 

@@ -32,7 +32,9 @@ class TorchLoop:
     def epoch(self) -> None:
         """Train on all rows once."""
         updates = len(self.y) // self.batch_size
-        for rows in torch.randperm(len(self.y))[: updates * self.batch_size].view(updates, self.batch_size):
+        for rows in torch.randperm(len(self.y))[: updates * self.batch_size].view(
+            updates, self.batch_size
+        ):
             self._step(self.x[rows], self.y[rows])
 
     def _layer(self, d_in: int, d_out: int) -> nn.Module:
@@ -108,7 +110,10 @@ def laplace_torch(net: nn.Module, x: Tensor, y: Tensor, curvature: str, noise_sd
 
 
 def numpyro_epoch(guide: str, x: Tensor, y: Tensor) -> Callable[[], None]:
-    """Return what trains a mean-field or low-rank Gaussian for an epoch; inputs (n, 13), targets (n,)."""
+    """Return what trains a mean-field or low-rank Gaussian for an epoch.
+
+    Inputs (n, 13), targets (n,).
+    """
     import jax
     import jax.numpy as jnp
     import numpyro
@@ -122,19 +127,27 @@ def numpyro_epoch(guide: str, x: Tensor, y: Tensor) -> Callable[[], None]:
 
     def model(x, y):  # type: ignore[no-untyped-def]
         theta = numpyro.sample("theta", dist.Normal(0, 1).expand([dim]).to_event(1))
-        hidden = jax.nn.relu(x @ theta[: d_in * 50].reshape(d_in, 50) + theta[d_in * 50 : (d_in + 1) * 50])
+        hidden = jax.nn.relu(
+            x @ theta[: d_in * 50].reshape(d_in, 50) + theta[d_in * 50 : (d_in + 1) * 50]
+        )
         mean = hidden @ theta[(d_in + 1) * 50 : -1] + theta[-1]
         with numpyro.plate("rows", n, subsample_size=len(y)):
             numpyro.sample("y", dist.Normal(mean, 0.3), obs=y)
 
-    q = AutoDiagonalNormal(model) if guide == "diagonal" else AutoLowRankMultivariateNormal(model, rank=1)
+    q = (
+        AutoDiagonalNormal(model)
+        if guide == "diagonal"
+        else AutoLowRankMultivariateNormal(model, rank=1)
+    )
     svi = SVI(model, q, numpyro.optim.Adam(0.01), Trace_ELBO())
     state = svi.init(jax.random.PRNGKey(0), inputs[:batch_size], targets[:batch_size])
 
     @jax.jit
     def train(state, key):  # type: ignore[no-untyped-def]
         order = jax.random.permutation(key, n)[: updates * batch_size].reshape(-1, batch_size)
-        return jax.lax.scan(lambda now, rows: svi.update(now, inputs[rows], targets[rows]), state, order)[0]
+        return jax.lax.scan(
+            lambda now, rows: svi.update(now, inputs[rows], targets[rows]), state, order
+        )[0]
 
     epochs = count()
 

@@ -38,18 +38,23 @@ STORED: Mapping[str, tuple[float, float | None]] = {
     "a1a": (0.367768, 0.338522),
     "usps_3v5": (0.185957, None),
 }
-"""Negative ELBO and NLL of exact solutions in the table that the authors' code holds, where they are known."""
+"""Negative ELBO and NLL of exact solutions in the table that the authors' code holds, where they
+are known.
+"""
 
 
 @dataclass(frozen=True)
 class ReleasedSlang(Slang):
     """SLANG as `slang.m` was released.
 
-    The diagonal is corrected by the row sums of the old factor. Neither it nor the new factor is assigned to what the
-    next update starts from: those of the first update stay, U = 0 and d = 1, and so do the posterior's.
+    The diagonal is corrected by the row sums of the old factor. Neither it nor the new factor is
+    assigned to what the next update starts from: those of the first update stay, U = 0 and d = 1,
+    and so do the posterior's.
     """
 
-    def step(self, state: SlangState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
+    def step(
+        self, state: SlangState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> SlangState:
         """Move the mean alone."""
         return super().step(state, batches, hyper, noise, problem)._replace(U=state.U, d=state.d)
 
@@ -78,21 +83,32 @@ def divergences(dataset: str) -> dict[str, Divergence]:
     """Train SLANG with L = 1 on split 0, as corrected and as released, on the same random numbers."""
     (cell,) = cells_of(load_benchmark(BENCHMARK).select([dataset], ["slang-1"]))
     method = cast(Slang, cell.settings.method.build())
-    released = ReleasedSlang(**{field.name: getattr(method, field.name) for field in fields(method)})
-    return {name: _trained(cell, own) for name, own in (("corrected", method), ("as released", released))}
+    released = ReleasedSlang(
+        **{field.name: getattr(method, field.name) for field in fields(method)}
+    )
+    return {
+        name: _trained(cell, own)
+        for name, own in (("corrected", method), ("as released", released))
+    }
 
 
 def _trained(cell: Cell, method: Slang) -> Divergence:
     shared = program(cell)
     schedule = cast(Schedule, shared.schedule)
-    short = replace(shared, method=method, schedule=replace(schedule, epochs=schedule.epochs // SHARE))
+    short = replace(
+        shared, method=method, schedule=replace(schedule, epochs=schedule.epochs // SHARE)
+    )
     identities = [(*cell.identity, 0, "released", stream) for stream in range(STREAMS)]
-    trials = short.trials(identities, [cell.data.split(0).train] * STREAMS, [cell.settings.hyper] * STREAMS)
+    trials = short.trials(
+        identities, [cell.data.split(0).train] * STREAMS, [cell.settings.hyper] * STREAMS
+    )
     fitting, known = short.fitting(trials), truth(cell, 0)
     assert known is not None, "the benchmark says so"
     end = finished(fitting)
     posteriors = [fitting.posterior(end, stream) for stream in range(STREAMS)]
-    found = [_divergence((q.mean(), q.covariance()), (known.mean, known.covariance)) for q in posteriors]
+    found = [
+        _divergence((q.mean(), q.covariance()), (known.mean, known.covariance)) for q in posteriors
+    ]
     return Divergence(*np.array(found).T)
 
 

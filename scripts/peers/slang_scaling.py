@@ -1,6 +1,7 @@
 """How the cost and the memory of an update of SLANG grow with its rank and with the number of parameters.
 
-The networks are 784-h-h-10, on made-up digits; 784-400-400-10 has the 478,410 parameters of the paper's.
+The networks are 784-h-h-10, on made-up digits; 784-400-400-10 has the 478,410 parameters of the
+paper's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,12 @@ class Sizes:
 
     def points(self) -> list[tuple[int, int]]:
         """List hidden units and rank of each point, once."""
-        return sorted({*((self.paper, rank) for rank in self.ranks), *product(self.hidden, self.hidden_ranks)})
+        return sorted(
+            {
+                *((self.paper, rank) for rank in self.ranks),
+                *product(self.hidden, self.hidden_ranks),
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,9 @@ def exponents(points: Sequence[SlangPoint], sizes: Sizes) -> dict[str, float | N
 
     Memory is that beyond an idle process; None where there is none.
     """
-    by_rank = [point for point in points if point.hidden == sizes.paper and point.rank in sizes.ranks]
+    by_rank = [
+        point for point in points if point.hidden == sizes.paper and point.rank in sizes.ranks
+    ]
     found = _powers("rank", [point.rank for point in by_rank], by_rank)
     for rank in sizes.hidden_ranks:
         by_dim = [point for point in points if point.hidden in sizes.hidden and point.rank == rank]
@@ -97,8 +105,13 @@ def _point(hidden: int, rank: int) -> SlangPoint:
     return SlangPoint(hidden, work.problem.dim, rank, seconds, peak_memory(), idle)
 
 
-def _powers(by: str, sizes: Sequence[int], points: Sequence[SlangPoint]) -> dict[str, float | None]:
-    seconds, memory = [point.seconds for point in points], [point.peak_gb - point.idle_gb for point in points]
+def _powers(
+    by: str, sizes: Sequence[int], points: Sequence[SlangPoint]
+) -> dict[str, float | None]:
+    seconds, memory = (
+        [point.seconds for point in points],
+        [point.peak_gb - point.idle_gb for point in points],
+    )
     return {f"seconds by {by}": power(sizes, seconds), f"memory by {by}": power(sizes, memory)}
 
 

@@ -15,11 +15,17 @@ from peers.torch_loop import LoopModel
 from peers.workload import Workload
 
 _LOOP_MODELS = 2
-"""Models that the plain loop trains, one after the other: its cost per model does not depend on their number."""
+"""Models that the plain loop trains, one after the other: its cost per model does not depend on
+their number.
+"""
 
 
-def engine_epochs(work: Workload[MinibatchMethod], epochs: int, compile: bool) -> NDArray[np.float64]:
-    """Train with the engine; seconds of each epoch, the first with the set-up: traces, and any compilation.
+def engine_epochs(
+    work: Workload[MinibatchMethod], epochs: int, compile: bool
+) -> NDArray[np.float64]:
+    """Train with the engine.
+
+    Seconds of each epoch, the first with the set-up: traces, and any compilation.
 
     Raises
     ------
@@ -31,7 +37,9 @@ def engine_epochs(work: Workload[MinibatchMethod], epochs: int, compile: bool) -
     with at_once():
         fit = finished(fitting, progress=lambda minibatches: marks.append(perf_counter()))
     if diverged := int((fit.diverged > 0).sum()):
-        raise ArithmeticError(f"{diverged} of {len(work.trials)} models of {type(work.method).__name__} diverged")
+        raise ArithmeticError(
+            f"{diverged} of {len(work.trials)} models of {type(work.method).__name__} diverged"
+        )
     return np.diff(marks)
 
 
@@ -53,7 +61,9 @@ def loop_seconds(work: Workload[Vifa], epochs: int, *, together: bool) -> float:
     spent = 0.0
     models = min(_LOOP_MODELS, len(work.trials))
     for index in range(models):
-        state, setting = (tree_map(lambda leaf, i=index: leaf[i], tree) for tree in (states, work.settings()))
+        state, setting = (
+            tree_map(lambda leaf, i=index: leaf[i], tree) for tree in (states, work.settings())
+        )
         model = LoopModel(work.method, state, setting, x[index], y[index], together=together)
         rows = torch.from_numpy(work.trials.rows[index])
         model.train(rows, epochs=1)

@@ -1,7 +1,8 @@
 """Peer: VIFA for one model at a time, in the PyTorch that one writes by hand.
 
-Leaf tensors, `loss.backward()`, `torch.optim.Adam` and the global generator. The gradients come from autograd
-of the negative ELBO, not from the formulas of `bdl.methods.vifa`, which makes the comparison a test of both.
+Leaf tensors, `loss.backward()`, `torch.optim.Adam` and the global generator. The gradients come
+from autograd of the negative ELBO, not from the formulas of `bdl.methods.vifa`, which makes the
+comparison a test of both.
 """
 
 from collections.abc import Mapping
@@ -29,15 +30,25 @@ class LoopModel:
     x, y
         All data as the trial sees them, (n, d) and (n,).
     together
-        Put the minibatches of an update into one loss, rather than add up their gradients one after the other.
+        Put the minibatches of an update into one loss, rather than add up their gradients one
+        after the other.
     """
 
     def __init__(
-        self, method: Vifa, state: DescentState, setting: Setting[Tensor], x: Tensor, y: Tensor, *, together: bool
+        self,
+        method: Vifa,
+        state: DescentState,
+        setting: Setting[Tensor],
+        x: Tensor,
+        y: Tensor,
+        *,
+        together: bool,
     ) -> None:
         self.method, self.x, self.y, self.together = method, x, y, together
         self.lr, self.alpha, self.precision, self.n = (float(value) for value in setting)
-        self.params = {name: value.clone().requires_grad_() for name, value in state.params.items()}
+        self.params = {
+            name: value.clone().requires_grad_() for name, value in state.params.items()
+        }
         self.optimizer = torch.optim.Adam(self.params.values(), lr=self.lr)
         for name, value in self.params.items():
             self.optimizer.state[value] = {
@@ -47,7 +58,10 @@ class LoopModel:
             }
 
     def train(self, rows: Tensor, epochs: int) -> None:
-        """Train on some rows, shuffled every epoch; incomplete minibatches and updates are dropped."""
+        """Train on some rows, shuffled every epoch.
+
+        Incomplete minibatches and updates are dropped.
+        """
         batches = self.method.gradients_per_update
         for _ in range(epochs):
             order = rows[torch.randperm(len(rows))]
@@ -85,7 +99,10 @@ class LoopModel:
             nn.mse_loss(self._network(theta, x), y)
             for theta, x, y in zip(thetas, self.x[rows], self.y[rows], strict=True)
         ]
-        return self._divergence_from_prior() + 0.5 * self.n * self.precision * torch.stack(errors).mean()
+        return (
+            self._divergence_from_prior()
+            + 0.5 * self.n * self.precision * torch.stack(errors).mean()
+        )
 
     def _divergence_from_prior(self) -> Tensor:
         """KL(q || N(0, 1/alpha)) but for constants."""
@@ -93,7 +110,9 @@ class LoopModel:
         psi = gamma.exp()
         inner = torch.eye(factors.shape[1]) + factors.T @ (factors / psi.unsqueeze(1))
         log_det = torch.logdet(inner) + gamma.sum()
-        return 0.5 * (self.alpha * (c.square().sum() + factors.square().sum() + psi.sum()) - log_det)
+        return 0.5 * (
+            self.alpha * (c.square().sum() + factors.square().sum() + psi.sum()) - log_det
+        )
 
     def _network(self, theta: Tensor, x: Tensor) -> Tensor:
         """Evaluate the network with one hidden ReLU layer: (M, d) -> (M,)."""

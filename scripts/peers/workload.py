@@ -53,12 +53,16 @@ class Workload(Generic[Trained]):
 
     def with_method(self, method: Other) -> "Workload[Other]":
         """Return the same data and trials to another method."""
-        return Workload(method, self.problem, self.dataset, self.pool, self.trials, self.batch_size)
+        return Workload(
+            method, self.problem, self.dataset, self.pool, self.trials, self.batch_size
+        )
 
     def fitting(self, epochs: int, *, compile: bool) -> MinibatchFitting:
         """Describe the engine's training of all trials."""
         schedule = Schedule(epochs, self.batch_size)
-        return MinibatchFitting(self.dataset, self.pool, self.problem, self.method, schedule, self.trials, compile)
+        return MinibatchFitting(
+            self.dataset, self.pool, self.problem, self.method, schedule, self.trials, compile
+        )
 
     def initial_state(self) -> Any:
         """Return the states that training starts from, stacked."""
@@ -77,7 +81,9 @@ class Workload(Generic[Trained]):
 
     def data(self) -> tuple[Tensor, Tensor]:
         """Return the whole table as each trial sees it: x (R, 506, 13) and y (R, 506)."""
-        batch = torch.func.vmap(lambda view: view.batch(self.pool.x, self.pool.y))(self.trials.view)
+        batch = torch.func.vmap(lambda view: view.batch(self.pool.x, self.pool.y))(
+            self.trials.view
+        )
         return batch.x, batch.y
 
 
@@ -98,7 +104,8 @@ def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload[V
     y = 22 + 9 * np.tanh(x @ rng.normal(size=D_IN) / 20) + rng.normal(size=N)
     dataset = Dataset("synthetic", x, y)
     pool = Pool.load(dataset)
-    # so wide that some trials are clipped at every update, which hides the size of a gradient, and some never
+    # so wide that some trials are clipped at every update, which hides the size of a gradient, and
+    # some never
     hyper = [
         {
             "learning_rate": 10 ** rng.uniform(-2.5, -1.5),
@@ -119,7 +126,9 @@ def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload[V
     )
 
 
-def digits(hidden: tuple[int, ...], batch_size: int, updates: int, method: Other) -> Workload[Other]:
+def digits(
+    hidden: tuple[int, ...], batch_size: int, updates: int, method: Other
+) -> Workload[Other]:
     """Make one trial that classifies made-up images of 784 pixels into ten classes.
 
     Parameters
@@ -135,8 +144,20 @@ def digits(hidden: tuple[int, ...], batch_size: int, updates: int, method: Other
     """
     rng = np.random.default_rng(0)
     labels = np.arange(updates * batch_size) % CLASSES
-    x = np.maximum(rng.normal(size=(CLASSES, PIXELS))[labels] + rng.normal(size=(len(labels), PIXELS)), 0)
+    x = np.maximum(
+        rng.normal(size=(CLASSES, PIXELS))[labels] + rng.normal(size=(len(labels), PIXELS)), 0
+    )
     dataset = Dataset("digits", x, labels.astype(np.float64), task="classification")
-    pool, hyper = Pool.load(dataset), {"learning_rate": 1e-3, "prior_precision": 1.0, "kl_weight": 1.0}
+    pool, hyper = (
+        Pool.load(dataset),
+        {"learning_rate": 1e-3, "prior_precision": 1.0, "kl_weight": 1.0},
+    )
     trials = Trials.make(dataset, pool, [("digits",)], [np.arange(len(x))], [hyper])
-    return Workload(method, Problem(Mlp(hidden), Categorical(), PIXELS, CLASSES), dataset, pool, trials, batch_size)
+    return Workload(
+        method,
+        Problem(Mlp(hidden), Categorical(), PIXELS, CLASSES),
+        dataset,
+        pool,
+        trials,
+        batch_size,
+    )

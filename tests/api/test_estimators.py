@@ -43,7 +43,12 @@ def houses():
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
 @pytest.mark.parametrize("data", [diabetes, houses])
 @pytest.mark.parametrize(
-    "method", ["conjugate", "laplace", *(pytest.param(name, marks=pytest.mark.slow) for name in ("vifa", "bbb"))]
+    "method",
+    [
+        "conjugate",
+        "laplace",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("vifa", "bbb")),
+    ],
 )
 def test_intervals_cover_what_they_say_in_any_unit(method, data, unit):
     """Of every fourth row the central 90 % interval, fitted on the others."""
@@ -62,7 +67,9 @@ def test_the_defaults_are_those_of_evidence():
     ridge = BayesianRidge().fit(scaled, (y - y.mean()) / y.std())
     hyper = bdl.Regressor().fit(x, y).fitted_.hyper
     assert hyper["noise_precision"] * y.var() == pytest.approx(ridge.alpha_, rel=0.01)
-    assert hyper["prior_precision"] == pytest.approx(ridge.lambda_, rel=0.15)  # of ten weights, and here a bias of 0
+    assert hyper["prior_precision"] == pytest.approx(
+        ridge.lambda_, rel=0.15
+    )  # of ten weights, and here a bias of 0
 
 
 def test_a_network_is_searched():
@@ -76,12 +83,21 @@ def test_a_network_is_searched():
 
 
 def test_one_is_chosen_and_the_others_stay():
-    fitted = bdl.fit("conjugate", "linear", "gaussian", X, Y, {"prior_precision": 2.0, "noise_precision": "auto"})
+    fitted = bdl.fit(
+        "conjugate",
+        "linear",
+        "gaussian",
+        X,
+        Y,
+        {"prior_precision": 2.0, "noise_precision": "auto"},
+    )
     assert fitted.hyper["prior_precision"] == 2.0
     assert 1 < fitted.hyper["noise_precision"] < 20  # 4, of 40 rows
 
 
-@pytest.mark.parametrize(("data", "classes", "score"), [((X, WORDS), ["no", "yes"], 0.9), (None, "abc", 0.95)])
+@pytest.mark.parametrize(
+    ("data", "classes", "score"), [((X, WORDS), ["no", "yes"], 0.9), (None, "abc", 0.95)]
+)
 def test_a_classifier_knows_its_labels(data, classes, score):
     if data is None:
         x, y = load_iris(return_X_y=True)
@@ -91,8 +107,12 @@ def test_a_classifier_knows_its_labels(data, classes, score):
     assert classifier.score(*data) > score
     probabilities = classifier.predict_proba(data[0])
     np.testing.assert_allclose(probabilities.sum(1), 1)
-    np.testing.assert_array_equal(classifier.predict(data[0]), classifier.classes_[probabilities.argmax(1)])
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(classifier)).predict_proba(data[0]), probabilities)
+    np.testing.assert_array_equal(
+        classifier.predict(data[0]), classifier.classes_[probabilities.argmax(1)]
+    )
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(classifier)).predict_proba(data[0]), probabilities
+    )
 
 
 def regressed(**settings):
@@ -106,18 +126,42 @@ def fitted(network):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bdl.Regressor(likelihood="bernoulli").fit(X, X[:, 0] > 3), "'bernoulli' describes labels: use bdl.Cl"),
-        (lambda: bdl.Classifier(likelihood="gaussian").fit(X, WORDS), "'gaussian' describes numbers: use bdl.Regr"),
+        (
+            lambda: bdl.Regressor(likelihood="bernoulli").fit(X, X[:, 0] > 3),
+            "'bernoulli' describes labels: use bdl.Cl",
+        ),
+        (
+            lambda: bdl.Classifier(likelihood="gaussian").fit(X, WORDS),
+            "'gaussian' describes numbers: use bdl.Regr",
+        ),
         (lambda: bdl.Classifier().fit(X, ["a"] * 40), "y has one class"),
-        (lambda: bdl.Regressor().fit(X, Y, sample_weight=Y), "^sample_weight: the methods count every row once"),
+        (
+            lambda: bdl.Regressor().fit(X, Y, sample_weight=Y),
+            "^sample_weight: the methods count every row once",
+        ),
         (lambda: bdl.Classifier().fit(X, WORDS, weights=Y), "^fit: unknown argument 'weights'"),
-        (lambda: bdl.Regressor().fit(NAMED, pd.Series(Y)[::-1]), "same row labels in another order"),
-        (lambda: bdl.Regressor().fit(NAMED, Y).predict(NAMED[["b", "a"]]), "^X: The feature .* in the same order"),
-        (lambda: bdl.Regressor().fit(NAMED, Y).predict(NAMED.set_axis(["a", "c"], axis=1)), "^X: The feature .*- c"),
+        (
+            lambda: bdl.Regressor().fit(NAMED, pd.Series(Y)[::-1]),
+            "same row labels in another order",
+        ),
+        (
+            lambda: bdl.Regressor().fit(NAMED, Y).predict(NAMED[["b", "a"]]),
+            "^X: The feature .* in the same order",
+        ),
+        (
+            lambda: bdl.Regressor().fit(NAMED, Y).predict(NAMED.set_axis(["a", "c"], axis=1)),
+            "^X: The feature .*- c",
+        ),
         (lambda: regressed(random_state="one"), "^random_state: "),
         (lambda: regressed().predict_interval(X, 90), "level: Input should be less than 1"),
-        (lambda: bdl.Classifier().fit(X, WORDS).fitted_.predict_interval(X), "labels have no intervals"),
-        (lambda: bdl.fit("noisy-adam", "linear", "gaussian", X, Y), "^hyper.kl_weight: there is no automatic choice"),
+        (
+            lambda: bdl.Classifier().fit(X, WORDS).fitted_.predict_interval(X),
+            "labels have no intervals",
+        ),
+        (
+            lambda: bdl.fit("noisy-adam", "linear", "gaussian", X, Y),
+            "^hyper.kl_weight: there is no automatic choice",
+        ),
         (lambda: fitted(nn.Linear(3, 1)), r"^model Linear: rows of shape \(2,\) fail"),
         (lambda: fitted(nn.Linear(2, 2)), r"^model Linear gives .*: make it \(2, 1\)"),
         (lambda: bdl.calibration(regressed()), "give X and y, one target a row"),
@@ -133,17 +177,24 @@ def test_searches_find_flat_hyper_parameters():
     grid = {"prior_precision": [1e-3, 1e6]}
     search = GridSearchCV(bdl.Regressor(noise_precision=4.0), grid, cv=3).fit(X, Y)
     assert search.best_params_ == {"prior_precision": 1e-3}
-    assert search.best_estimator_.fitted_.hyper == {"prior_precision": 1e-3, "noise_precision": 4.0}
+    assert search.best_estimator_.fitted_.hyper == {
+        "prior_precision": 1e-3,
+        "noise_precision": 4.0,
+    }
     assert cross_val_score(bdl.Classifier(prior_precision=0.1), X, WORDS, cv=3).mean() > 0.8
     both = bdl.Regressor(hyper=EXACT, noise_precision=9.0)
     assert clone(both).fit(X, Y).fitted_.hyper == {"prior_precision": 1.0, "noise_precision": 9.0}
-    pipe = make_pipeline(PolynomialFeatures(2, include_bias=False), bdl.Regressor(noise_precision=4.0)).fit(X, Y)
+    pipe = make_pipeline(
+        PolynomialFeatures(2, include_bias=False), bdl.Regressor(noise_precision=4.0)
+    ).fit(X, Y)
     _, deviation = pickle.loads(pickle.dumps(pipe)).predict(X, return_std=True)
     assert (deviation > 0.5).all()
 
 
 def test_random_state_decides():
-    first, same, other = (regressed(method="bbb", **LIVE, random_state=seed).predict(X) for seed in (1, 1, 2))
+    first, same, other = (
+        regressed(method="bbb", **LIVE, random_state=seed).predict(X) for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first, same)
     assert not np.array_equal(first, other)
     made = bdl.Regressor("bbb", **LIVE, random_state=np.random.RandomState(3))
@@ -158,7 +209,9 @@ def test_a_module_at_hand_is_the_model_and_stays_as_it_is(tmp_path):
     np.testing.assert_allclose(found.predict(X), fitted("linear").predict(X), rtol=1e-5)
     found.save(tmp_path / "fit")
     np.testing.assert_array_equal(bdl.load(tmp_path / "fit").predict(X), found.predict(X))
-    np.testing.assert_array_equal(regressed(method="bbb", model=net, **LIVE).predict(X), found.predict(X))
+    np.testing.assert_array_equal(
+        regressed(method="bbb", model=net, **LIVE).predict(X), found.predict(X)
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +249,9 @@ def test_coverage_and_reliability_are_those_by_hand():
     """Of F(y) = 0.5, 0.7, 0.05, 1 the central intervals with probability 0, 0.4, 0.9 and 1 are the first with y."""
     found = coverage(np.array([0.5, 0.7, 0.05, 1.0]), np.array([0.1, 0.39, 0.41, 0.95, 1.0]))
     assert found.tolist() == [0.25, 0.25, 0.5, 0.75, 1.0]
-    confidence, accuracy, rows = reliability(np.array([0.5, 0.6, 1.0, 0.9]), np.array([True, False, True, False]), 2)
+    confidence, accuracy, rows = reliability(
+        np.array([0.5, 0.6, 1.0, 0.9]), np.array([True, False, True, False]), 2
+    )
     assert confidence.tolist() == [0.5, pytest.approx(2.5 / 3)]
     assert accuracy.tolist() == [1, pytest.approx(1 / 3)]
     assert rows.tolist() == [1, 3]
@@ -204,15 +259,25 @@ def test_coverage_and_reliability_are_those_by_hand():
 
 def test_the_right_model_covers_what_it_says():
     """3000 rows: three standard errors of a share are at most 3 sqrt(0.25 / 3000) = 0.027."""
-    found = bdl.calibration(bdl.Regressor().fit(MANY[TRAINED], NOISY[TRAINED]), MANY[TESTED], NOISY[TESTED])
+    found = bdl.calibration(
+        bdl.Regressor().fit(MANY[TRAINED], NOISY[TRAINED]), MANY[TESTED], NOISY[TESTED]
+    )
     assert found.rows == 3000
-    assert found.table["level"].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
-    assert found.table["coverage"].to_numpy() == pytest.approx(found.table["level"].to_numpy(), abs=0.028)
+    assert found.table["level"].tolist() == pytest.approx(
+        [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    )
+    assert found.table["coverage"].to_numpy() == pytest.approx(
+        found.table["level"].to_numpy(), abs=0.028
+    )
     (figure,) = found.plot().values()
     assert figure.axes[0].get_xlabel() == "level"
-    small = bdl.Regressor(prior_precision=1, noise_precision=100).fit(MANY[TRAINED], NOISY[TRAINED])
+    small = bdl.Regressor(prior_precision=1, noise_precision=100).fit(
+        MANY[TRAINED], NOISY[TRAINED]
+    )
     table = bdl.calibration(small.fitted_, MANY[TESTED], NOISY[TESTED], bins=2).table
-    assert table["coverage"].item() < 0.25, "0.5 of deviations of 0.1 is 0.135 deviations of 0.5, which cover 0.11"
+    assert table["coverage"].item() < 0.25, (
+        "0.5 of deviations of 0.1 is 0.135 deviations of 0.5, which cover 0.11"
+    )
 
 
 def test_labels_have_a_reliability():
@@ -220,8 +285,12 @@ def test_labels_have_a_reliability():
     fitted = bdl.Classifier().fit(MANY[TRAINED], words[TRAINED])
     found = bdl.calibration(fitted, MANY[TESTED], words[TESTED], bins=4)
     codes = (words[TESTED] == "yes").astype(int)
-    pd.testing.assert_frame_equal(bdl.calibration(fitted.fitted_, MANY[TESTED], codes, bins=4).table, found.table)
+    pd.testing.assert_frame_equal(
+        bdl.calibration(fitted.fitted_, MANY[TESTED], codes, bins=4).table, found.table
+    )
     assert found.table["rows"].sum() == 3000
-    assert found.table["accuracy"].to_numpy() == pytest.approx(found.table["confidence"].to_numpy(), abs=0.06)
+    assert found.table["accuracy"].to_numpy() == pytest.approx(
+        found.table["confidence"].to_numpy(), abs=0.06
+    )
     (figure,) = found.plot().values()
     assert figure.axes[0].get_ylabel() == "accuracy"

@@ -46,7 +46,9 @@ def run(tmp_path_factory):
     (folder / "exported.yaml").write_text(SPEC)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bdl.publishing.outcome.draw_figures", lambda *_, pdf: [])
-        return bdl.benchmark(folder / "exported.yaml").run(results=folder / "results", compile=False)
+        return bdl.benchmark(folder / "exported.yaml").run(
+            results=folder / "results", compile=False
+        )
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +73,17 @@ def test_arviz_gets_draws_and_the_likelihood_of_each_row(run, exact):
     unit, origin = torch.tensor(rows.y_unit).double(), rows.y_origin
     batch = Batch(rows.x, (rows.y - origin) / unit, torch.tensor(len(rows.y)), unit)
     hyper = {name: torch.tensor(value).double() for name, value in exact.hyper.items()}
-    own = exact.problem.log_likelihoods(torch.from_numpy(theta[0, 7]), batch, hyper) - math.log(rows.y_unit)
+    own = exact.problem.log_likelihoods(torch.from_numpy(theta[0, 7]), batch, hyper) - math.log(
+        rows.y_unit
+    )
     # outputs are float32
     np.testing.assert_allclose(found.log_likelihood["y"].values[0, 7], own, rtol=1e-4)
     np.testing.assert_array_equal(found.observed_data["y"].values, rows.y)
     assert found.attrs["entry"] == "exact"
     ensemble = bdl.posterior(run, "diabetes", "ensemble")  # which is taken as it is
-    np.testing.assert_array_equal(ensemble.to_inferencedata().posterior["theta"].values[0], ensemble.posterior.draws)
+    np.testing.assert_array_equal(
+        ensemble.to_inferencedata().posterior["theta"].values[0], ensemble.posterior.draws
+    )
 
 
 def test_a_posterior_is_files_of_posteriordb(run, exact, tmp_path):
@@ -86,7 +92,10 @@ def test_a_posterior_is_files_of_posteriordb(run, exact, tmp_path):
     assert path == tmp_path / f"reference_posteriors/draws/draws/{name}.json.zip"
     np.testing.assert_allclose(chains(path)[0].T, exact.sample(200, seed=4), rtol=1e-15)
     described = json.loads((tmp_path / f"posteriors/{name}.json").read_text())
-    assert (described["reference_posterior_name"], described["dimensions"]) == (name, {"theta": 11})
+    assert (described["reference_posterior_name"], described["dimensions"]) == (
+        name,
+        {"theta": 11},
+    )
     info = json.loads((tmp_path / f"reference_posteriors/draws/info/{name}.info.json").read_text())
     assert info["inference"]["method"] == "conjugate"
     quality = json.loads((tmp_path / f"quality/{name}.json").read_text())
@@ -109,7 +118,9 @@ def test_a_sampled_reference_brings_its_certificate(exact, tmp_path, monkeypatch
     published = Path(__file__).parents[2] / "results/logistic-posterior/references/australian.json"
     certificate = Certificate.read(json.loads(published.read_text("utf-8"))["certificate"])
     monkeypatch.setattr("bdl.plan.truths.recipe", lambda cell, split: "what is sampled")
-    monkeypatch.setattr("bdl.references.base.obtain", lambda recipe: Made(np.zeros((4, 100, 1)), certificate))
+    monkeypatch.setattr(
+        "bdl.references.base.obtain", lambda recipe: Made(np.zeros((4, 100, 1)), certificate)
+    )
     bdl.export(exact, tmp_path, what="reference", draws=10)
     told = json.loads((tmp_path / "quality/diabetes-exact-0-reference.json").read_text("utf-8"))
     assert told["certificate"]["origin"]["sampler"] == certificate.origin.sampler
@@ -118,8 +129,16 @@ def test_a_sampled_reference_brings_its_certificate(exact, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("entry", "named", "message"),
     [
-        ("answers", {}, "the method left predictions, and no distribution of parameters: use predict"),
-        ("ensemble", {"what": "reference"}, "entry ensemble has no reference: export the posterior"),
+        (
+            "answers",
+            {},
+            "the method left predictions, and no distribution of parameters: use predict",
+        ),
+        (
+            "ensemble",
+            {"what": "reference"},
+            "entry ensemble has no reference: export the posterior",
+        ),
         ("exact", {"draws": 0}, "draws"),
         ("exact", {"folder": __file__}, "cannot write .*: .*; choose another folder"),
         ("exact", {"fitted": "diabetes"}, "export: fitted is str: give what bdl"),
@@ -135,5 +154,7 @@ def test_a_guest_predicts_its_test_rows_and_says_why_no_others(run):
     fitted = bdl.posterior(run, "diabetes", "answers")
     data = fitted.cell.data
     assert fitted.evaluation.predictions.mean.shape == (len(data.split(0).test),)
-    with pytest.raises(InputError, match="kept as its predictions at the test rows, and cannot predict others"):
+    with pytest.raises(
+        InputError, match="kept as its predictions at the test rows, and cannot predict others"
+    ):
         fitted.predict(data.x[:3])

@@ -33,9 +33,46 @@ class Raising:
 def scalars():
     """Return values that are no arrays."""
     return [
-        *(None, True, 0, -1, 10**30, 1.5, -0.0, 1e300, float("nan"), float("inf"), 1j, Decimal("1.5"), Fraction(1, 3)),
-        *("", "x", "a\nb", "\0", "é" * 300, "1", b"x", bytearray(b"xy"), object(), Raising(), int, len, ..., Path("x")),
-        *(np.float32(1), np.int64(2), np.bool_(True), np.str_("x"), np.datetime64("2026-01-01"), pd.NaT, pd.NA),
+        *(
+            None,
+            True,
+            0,
+            -1,
+            10**30,
+            1.5,
+            -0.0,
+            1e300,
+            float("nan"),
+            float("inf"),
+            1j,
+            Decimal("1.5"),
+            Fraction(1, 3),
+        ),
+        *(
+            "",
+            "x",
+            "a\nb",
+            "\0",
+            "é" * 300,
+            "1",
+            b"x",
+            bytearray(b"xy"),
+            object(),
+            Raising(),
+            int,
+            len,
+            ...,
+            Path("x"),
+        ),
+        *(
+            np.float32(1),
+            np.int64(2),
+            np.bool_(True),
+            np.str_("x"),
+            np.datetime64("2026-01-01"),
+            pd.NaT,
+            pd.NA,
+        ),
         *(range(3), {1, 2}, {"a": 1}, {}, {None: None}, (x for x in [1.0]), slice(3)),
     ]
 
@@ -43,43 +80,146 @@ def scalars():
 def columns():
     """Return columns of 12 rows, of every type that pandas has."""
     days = pd.date_range("2026-01-01", periods=12)
-    texts = [list("abc") * 4, ["1", "2,5", "3"] * 4, [b"x"] * 12, pd.array(["x"] * 12, dtype="string")]
-    objects = [[[1.0]] * 12, [{"a": 1}] * 12, [Decimal("1.5")] * 12, [None, 1.0] * 6, [True, None, 2.5] * 4]
+    texts = [
+        list("abc") * 4,
+        ["1", "2,5", "3"] * 4,
+        [b"x"] * 12,
+        pd.array(["x"] * 12, dtype="string"),
+    ]
+    objects = [
+        [[1.0]] * 12,
+        [{"a": 1}] * 12,
+        [Decimal("1.5")] * 12,
+        [None, 1.0] * 6,
+        [True, None, 2.5] * 4,
+    ]
     large = [[1j] * 12, [10**400] * 12, [2**70] * 12]
-    dates = [days, days.tz_localize("UTC"), days.to_period("D"), days - days[0], pd.interval_range(0, 12)]
-    kinds = [pd.Categorical(list("abc") * 4), pd.Categorical([1, 2, 3] * 4), pd.arrays.SparseArray([0.0, 1.0] * 6)]
+    dates = [
+        days,
+        days.tz_localize("UTC"),
+        days.to_period("D"),
+        days - days[0],
+        pd.interval_range(0, 12),
+    ]
+    kinds = [
+        pd.Categorical(list("abc") * 4),
+        pd.Categorical([1, 2, 3] * 4),
+        pd.arrays.SparseArray([0.0, 1.0] * 6),
+    ]
     gaps = [pd.array([1, None] * 6, dtype="Int64"), pd.array([True, None] * 6, dtype="boolean")]
     whole = [pd.array([1.5] * 12, dtype=dtype) for dtype in ("Float64", "double[pyarrow]")]
-    found = [pd.Series(column) for column in (*texts, *objects, *large, *dates, *kinds, *gaps, *whole)]
+    found = [
+        pd.Series(column) for column in (*texts, *objects, *large, *dates, *kinds, *gaps, *whole)
+    ]
     return [*found, pd.Series([1.0] * 12, name="y", index=range(5, 17))]
 
 
 def arrays():
     """Return arrays, frames, tensors and lists of 12 rows or fewer, most of which cannot be fitted."""
-    lists = [[], [[]], [[1.0], [2.0, 3.0]], [[], []], [[1.0, None]], [["1", "2"]], [[1.0, 2.0]], [[[1.0]]]]
-    shapes = [np.array(3.0), X[:0], X[:, :0], X[:1], X[0], X[:, :, None], X[::-1], np.asfortranarray(X)]
+    lists = [
+        [],
+        [[]],
+        [[1.0], [2.0, 3.0]],
+        [[], []],
+        [[1.0, None]],
+        [["1", "2"]],
+        [[1.0, 2.0]],
+        [[[1.0]]],
+    ]
+    shapes = [
+        np.array(3.0),
+        X[:0],
+        X[:, :0],
+        X[:1],
+        X[0],
+        X[:, :, None],
+        X[::-1],
+        np.asfortranarray(X),
+    ]
     types = [X.astype(dtype) for dtype in (complex, object, str, "S", np.float16, np.uint8)]
-    types += [X > 0, X.astype(np.longdouble) ** 2000, np.zeros(12, dtype=[("a", float)]), np.rec.fromarrays([X[:, 0]])]
+    types += [
+        X > 0,
+        X.astype(np.longdouble) ** 2000,
+        np.zeros(12, dtype=[("a", float)]),
+        np.rec.fromarrays([X[:, 0]]),
+    ]
     values = [np.where(X > 3, np.nan, X), np.where(X > 3, -np.inf, X), X * 1e200]
     images = [np.ones((12, 2, 2), np.uint8), np.ones((12, 2, 2, 2, 2), np.uint8)]
-    others = [np.ma.masked_greater(X, 3), np.ma.asarray(X), scipy.sparse.csr_array(X), scipy.sparse.csr_matrix(X)]
-    tensors = [torch.tensor(X, requires_grad=True), torch.tensor(X).bfloat16(), torch.tensor(X).to_sparse()]
-    tensors += [torch.tensor(X, device="meta"), torch.tensor(X + 1j), torch.tensor([]), [torch.tensor(1.0)] * 12]
-    tensors += [torch.ones(12, 2), torch.ones(12, 2, dtype=torch.bool), [torch.ones(2, requires_grad=True)] * 12]
-    frames = [FRAME, FRAME[["b", "a"]], FRAME[["a", "a"]], FRAME.set_axis([0, 1], axis=1), FRAME.iloc[::-1], FRAME.T]
-    frames += [FRAME.assign(c=1), FRAME[[]], FRAME[:0], FRAME.set_index("a"), pd.concat([FRAME], axis=1, keys=["top"])]
-    frames += [pd.get_dummies(FRAME.assign(k=list("uv") * 6), sparse=sparse) for sparse in (False, True)]
+    others = [
+        np.ma.masked_greater(X, 3),
+        np.ma.asarray(X),
+        scipy.sparse.csr_array(X),
+        scipy.sparse.csr_matrix(X),
+    ]
+    tensors = [
+        torch.tensor(X, requires_grad=True),
+        torch.tensor(X).bfloat16(),
+        torch.tensor(X).to_sparse(),
+    ]
+    tensors += [
+        torch.tensor(X, device="meta"),
+        torch.tensor(X + 1j),
+        torch.tensor([]),
+        [torch.tensor(1.0)] * 12,
+    ]
+    tensors += [
+        torch.ones(12, 2),
+        torch.ones(12, 2, dtype=torch.bool),
+        [torch.ones(2, requires_grad=True)] * 12,
+    ]
+    frames = [
+        FRAME,
+        FRAME[["b", "a"]],
+        FRAME[["a", "a"]],
+        FRAME.set_axis([0, 1], axis=1),
+        FRAME.iloc[::-1],
+        FRAME.T,
+    ]
+    frames += [
+        FRAME.assign(c=1),
+        FRAME[[]],
+        FRAME[:0],
+        FRAME.set_index("a"),
+        pd.concat([FRAME], axis=1, keys=["top"]),
+    ]
+    frames += [
+        pd.get_dummies(FRAME.assign(k=list("uv") * 6), sparse=sparse) for sparse in (False, True)
+    ]
     frames += [FRAME.assign(b=column) for column in columns()]
-    targets = [Y[:, None], Y[None], Y > 0, np.arange(12) % 3, -np.arange(12), np.full(12, 7.0), Y.tolist(), iter(Y)]
-    return [*lists, *shapes, *types, *values, *images, *others, *tensors, *frames, *columns(), *targets]
+    targets = [
+        Y[:, None],
+        Y[None],
+        Y > 0,
+        np.arange(12) % 3,
+        -np.arange(12),
+        np.full(12, 7.0),
+        Y.tolist(),
+        iter(Y),
+    ]
+    return [
+        *lists,
+        *shapes,
+        *types,
+        *values,
+        *images,
+        *others,
+        *tensors,
+        *frames,
+        *columns(),
+        *targets,
+    ]
 
 
 def regressor(X, y, method="conjugate", hyper="auto", training=None, samples=5, seed=0):
-    return bdl.Regressor(method=method, hyper=hyper, training=training, samples=samples, random_state=seed).fit(X, y)
+    return bdl.Regressor(
+        method=method, hyper=hyper, training=training, samples=samples, random_state=seed
+    ).fit(X, y)
 
 
 def classifier(X, y, likelihood="auto", prior_precision=1.0):
-    return bdl.Classifier(likelihood=likelihood, prior_precision=prior_precision, samples=5).fit(X, y)
+    return bdl.Classifier(likelihood=likelihood, prior_precision=prior_precision, samples=5).fit(
+        X, y
+    )
 
 
 def with_hyper(prior_precision, noise_precision):
@@ -89,7 +229,14 @@ def with_hyper(prior_precision, noise_precision):
 
 def tries():
     """Yield a call for each argument of each function, and each odd value of it."""
-    usual = {"method": "conjugate", "model": "linear", "likelihood": "gaussian", "X": X, "y": Y, "hyper": EXACT}
+    usual = {
+        "method": "conjugate",
+        "model": "linear",
+        "likelihood": "gaussian",
+        "X": X,
+        "y": Y,
+        "hyper": EXACT,
+    }
     fitted, named = bdl.fit(**usual), bdl.fit(**usual | {"X": FRAME})
     estimator = bdl.Regressor().fit(X, Y)
     given = {
@@ -113,7 +260,9 @@ def tries():
     for function, arguments in given.items():
         for name in inspect.signature(function).parameters:
             for i, odd in enumerate([*scalars(), *arrays()]):
-                what = f"{function.__qualname__}({name}={type(odd).__name__} {i}: {str(odd)[:60]!r})"
+                what = (
+                    f"{function.__qualname__}({name}={type(odd).__name__} {i}: {str(odd)[:60]!r})"
+                )
                 yield what, function, arguments | {name: odd}
 
 

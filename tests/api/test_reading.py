@@ -60,17 +60,34 @@ def small(folder):
 @pytest.fixture(scope="module")
 def run(small, folder):
     """Two splits of two entries, run once."""
-    return small.run(methods=["exact", "vifa"], splits="2", compile=False, results=folder / "results")
+    return small.run(
+        methods=["exact", "vifa"], splits="2", compile=False, results=folder / "results"
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda small, none: bdl.benchmark("uci-regresion"), "unknown benchmark 'uci-regresion': did you mean uci-reg"),
-        (lambda small, none: bdl.benchmark(small.name_or_path, set=["seed=x"]), "--set seed=x: seed: "),
-        (lambda small, none: small.run(methods=["vif"], results=none), "unknown method 'vif': did you mean vifa"),
-        (lambda small, none: small.run(splits=4, results=none), "splits '4': there are 3 splits, 0 to 2"),
-        (lambda small, none: small.results(results=none), r"no results in .*none/small; start with: bdl-bench run"),
+        (
+            lambda small, none: bdl.benchmark("uci-regresion"),
+            "unknown benchmark 'uci-regresion': did you mean uci-reg",
+        ),
+        (
+            lambda small, none: bdl.benchmark(small.name_or_path, set=["seed=x"]),
+            "--set seed=x: seed: ",
+        ),
+        (
+            lambda small, none: small.run(methods=["vif"], results=none),
+            "unknown method 'vif': did you mean vifa",
+        ),
+        (
+            lambda small, none: small.run(splits=4, results=none),
+            "splits '4': there are 3 splits, 0 to 2",
+        ),
+        (
+            lambda small, none: small.results(results=none),
+            r"no results in .*none/small; start with: bdl-bench run",
+        ),
         (lambda small, none: bdl.results("smal"), "unknown benchmark 'smal'"),
     ],
 )
@@ -81,17 +98,31 @@ def test_bad_input_is_told_as_on_the_command_line(small, tmp_path, call, message
 
 
 def test_rows_are_those_of_the_command_line(run, folder, invoke):
-    words = ("--method", "exact", "--method", "vifa", "--splits", "2", "--no-compile", "--tracking", "none")
+    words = (
+        "--method",
+        "exact",
+        "--method",
+        "vifa",
+        "--splits",
+        "2",
+        "--no-compile",
+        "--tracking",
+        "none",
+    )
     code, _, err = invoke("run", str(folder / "small.yaml"), *words, "--results", folder / "cli")
     assert (code, err) == (0, "")
     (published,) = (folder / "cli").rglob("trials.parquet")
     rows = pd.read_parquet(published)
-    pd.testing.assert_frame_equal(run.rows.drop(columns=[*TIMES, "method"]), rows.drop(columns=TIMES))
+    pd.testing.assert_frame_equal(
+        run.rows.drop(columns=[*TIMES, "method"]), rows.drop(columns=TIMES)
+    )
     assert list(rows.entry) == ["exact"] * 2 + ["vifa"] * 2
 
 
 def test_frames(run, folder):
-    again = bdl.results(folder / "small.yaml", methods=["exact", "vifa"], splits="2", results=folder / "results")
+    again = bdl.results(
+        folder / "small.yaml", methods=["exact", "vifa"], splits="2", results=folder / "results"
+    )
     for found in (again, bdl.results(run.place)):
         assert found.place == run.place
         pd.testing.assert_frame_equal(found.rows, run.rows)
@@ -102,11 +133,14 @@ def test_frames(run, folder):
         assert list(frame.columns)[:3] == ["dataset", "method", "entry"]
         assert (frame.method == frame.entry).all()
     means = run.table.query("metric == 'rmse' and statistic == 'mean'").set_index("method").ours
-    pd.testing.assert_series_equal(means, run.rows.groupby("method").rmse.mean(), check_names=False)
+    pd.testing.assert_series_equal(
+        means, run.rows.groupby("method").rmse.mean(), check_names=False
+    )
 
 
 @pytest.mark.parametrize(
-    ("splits", "numbers"), [(None, [0, 1, 2]), (1, [0]), ("0,2", [0, 2]), ([1], [1]), (range(1, 3), [1, 2])]
+    ("splits", "numbers"),
+    [(None, [0, 1, 2]), (1, [0]), ("0,2", [0, 2]), ([1], [1]), (range(1, 3), [1, 2])],
 )
 def test_splits_in_all_their_ways(folder, splits, numbers):
     asked = asked_for(str(folder / "small.yaml"), "paper", "seed=1", "diabetes", ["exact"], splits)
@@ -114,8 +148,15 @@ def test_splits_in_all_their_ways(folder, splits, numbers):
     assert (asked.changes, asked.entries) == ({"seed": 1}, ("exact",))
 
 
-def test_progress_is_shown_if_wanted_and_interruptions_are_kept(run, small, folder, capsys, monkeypatch):
-    same = {"methods": ["exact", "vifa"], "splits": 2, "compile": False, "results": folder / "results"}
+def test_progress_is_shown_if_wanted_and_interruptions_are_kept(
+    run, small, folder, capsys, monkeypatch
+):
+    same = {
+        "methods": ["exact", "vifa"],
+        "splits": 2,
+        "compile": False,
+        "results": folder / "results",
+    }
     assert small.run(**same).place == run.place
     assert capsys.readouterr().out == ""
     small.run(**same, progress=True)
@@ -138,13 +179,15 @@ def test_predictions_give_the_stored_scores(run, entry, split):
     rows = data.split(split).test
     x, y = data.x[rows], torch.from_numpy(data.y[rows])
     errors = torch.from_numpy(fitted.predict(x)) - y
-    # To the last bit; but for a dense factor of a covariance, which lies in memory by columns after a fit and by rows
-    # when it is read, so that products in float32 are rounded otherwise.
+    # To the last bit; but for a dense factor of a covariance, which lies in memory by columns
+    # after a fit and by rows when it is read, so that products in float32 are rounded otherwise.
     close = pytest.approx if entry == "exact" else lambda value: value
     assert errors.square().mean().sqrt().item() == close(row.rmse)
     assert METRICS.build("nmll", {})(fitted.evaluation) == close(row.nmll)
     # The distribution adds the same densities in another order.
-    assert -fitted.predict_distribution(x).log_prob(y).mean().item() == pytest.approx(row.nmll, rel=1e-6)
+    assert -fitted.predict_distribution(x).log_prob(y).mean().item() == pytest.approx(
+        row.nmll, rel=1e-6
+    )
     assert fitted.hyper["noise_precision"] == 3e-4
     assert bdl.calibration(fitted).rows == len(rows)
 
@@ -176,15 +219,22 @@ def test_failed_published_and_changed_fits_have_no_posteriors(folder, tmp_path, 
     monkeypatch.chdir(ROOT)
     published = bdl.results("slang-convergence")
     row = published.rows.iloc[0]
-    with pytest.raises(InputError, match="slang-convergence has published rows alone, without posteriors"):
+    with pytest.raises(
+        InputError, match="slang-convergence has published rows alone, without posteriors"
+    ):
         published.posterior(row.dataset, row.entry)
 
 
 def test_sweeps_and_streams(tmp_path):
     spec = tmp_path / "small.yaml"
     spec.write_text(SPEC + "sweep: {model.hidden: [[2], [3]]}\n")
-    made = bdl.benchmark(spec, set=QUICK).run(methods=["vifa"], splits="1", compile=False, results=tmp_path / "results")
-    dims = [made.posterior("diabetes", "vifa", at={"model.hidden": hidden}).posterior.dim for hidden in ([2], [3])]
+    made = bdl.benchmark(spec, set=QUICK).run(
+        methods=["vifa"], splits="1", compile=False, results=tmp_path / "results"
+    )
+    dims = [
+        made.posterior("diabetes", "vifa", at={"model.hidden": hidden}).posterior.dim
+        for hidden in ([2], [3])
+    ]
     assert dims == [10 * 2 + 2 + 2 + 1, 10 * 3 + 3 + 3 + 1]
     assert set(made.table["model.hidden"]) == {"[2]", "[3]"}
     only = ["datasets=[{name: fa, dim: 12, top: 2, length: 200}]", "metrics=[rel_cov_dist]"]
@@ -202,7 +252,9 @@ def test_results_are_tables_and_figures_in_a_notebook(run):
     assert "<th>Mean ± SE</th>" in shown
     assert "small: RMSE (target units)" in shown
     figures = run.plot()
-    assert [*figures] == ["nmll", "rmse", "runtime", "nmll-curve", "rmse-curve", "runtime-curve"][: len(figures)]
+    assert [*figures] == ["nmll", "rmse", "runtime", "nmll-curve", "rmse-curve", "runtime-curve"][
+        : len(figures)
+    ]
     assert figures._repr_html_().count('src="data:image/png;base64,') == len(figures)
     (one,) = run.plot("rmse").values()
     assert "Two fits of diabetes" in one.get_suptitle()
@@ -210,8 +262,12 @@ def test_results_are_tables_and_figures_in_a_notebook(run):
         run.plot("rmsd")
 
 
-@pytest.mark.parametrize(("terminal", "drawn"), [(False, ""), (True, "small   0% |"), (None, "small   0% |")])
-def test_a_bar_is_drawn_on_a_terminal_or_in_a_notebook_and_not_in_a_pipe(terminal, drawn, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("terminal", "drawn"), [(False, ""), (True, "small   0% |"), (None, "small   0% |")]
+)
+def test_a_bar_is_drawn_on_a_terminal_or_in_a_notebook_and_not_in_a_pipe(
+    terminal, drawn, capsys, monkeypatch
+):
     """None stands for a notebook, whose standard error is no terminal."""
     monkeypatch.setattr("rich.console.Console.is_terminal", property(lambda _: bool(terminal)))
     monkeypatch.setattr("rich.console._is_jupyter", lambda: terminal is None)

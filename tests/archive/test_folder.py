@@ -24,7 +24,19 @@ def asked(**part):
 
 
 def final(cell, split, nmll):
-    row = Row(*cell.key, "final", split, 0, 0, "ok", None, {}, {"nmll": nmll}, 2.0, {"width": 1, "updates": 7})
+    row = Row(
+        *cell.key,
+        "final",
+        split,
+        0,
+        0,
+        "ok",
+        None,
+        {},
+        {"nmll": nmll},
+        2.0,
+        {"width": 1, "updates": 7},
+    )
     return Outcome(row, (Reading("epochs", 1, "nmll", nmll + 1),))
 
 
@@ -58,8 +70,12 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
         assert here.points.value.tolist() == [nmll + 1 for nmll in here.finals.nmll]
         assert here.published == (len(splits) == 2)
         assert (here.store is None) == (missing == "store.sqlite")
-        basis = "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
-        assert {(one.seconds, one.updates, one.basis) for one in here.timings(own=True)} == {(2.0, 7, basis)}
+        basis = (
+            "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
+        )
+        assert {(one.seconds, one.updates, one.basis) for one in here.timings(own=True)} == {
+            (2.0, 7, basis)
+        }
 
 
 @pytest.mark.parametrize("missing", ["trials.parquet", "store.sqlite"])
@@ -92,12 +108,16 @@ def test_a_provenance_that_is_damaged_is_told_in_one_line(place):
     (place / "provenance.json").write_text("{")
     with ResultsFolder(place) as here:
         assert here.made.benchmark.name == "uci-regression", "tables do not need it"
-        with pytest.raises(InputError, match=r"cannot read .*provenance.json .*; remove it and run again"):
+        with pytest.raises(
+            InputError, match=r"cannot read .*provenance.json .*; remove it and run again"
+        ):
             _ = here.provenance
 
 
 def test_siblings_are_the_other_folders_of_the_benchmark(tmp_path):
-    protocol, one, other = places = [tmp_path / "toy" / path for path in ("", "variants/one", "variants/other")]
+    protocol, one, other = places = [
+        tmp_path / "toy" / path for path in ("", "variants/one", "variants/other")
+    ]
     for own in (one, other, tmp_path / "another"):
         own.mkdir(parents=True)
     for own in places:
@@ -128,8 +148,15 @@ def failing(tmp_path):
     """A folder of results in which fits have failed."""
     lr, nn = cells_of(asked().benchmark)[:2]
     with Store(folder(tmp_path, asked()) / "store.sqlite") as store:
-        store.append([final(lr, 0, 1.0), *(failed(lr, "final", split, "non-finite metric") for split in (2, 1))])
-        store.append([failed(nn, "final", 0, "ValueError: no", traceback="Traceback ...\nValueError: no")])
+        store.append(
+            [
+                final(lr, 0, 1.0),
+                *(failed(lr, "final", split, "non-finite metric") for split in (2, 1)),
+            ]
+        )
+        store.append(
+            [failed(nn, "final", 0, "ValueError: no", traceback="Traceback ...\nValueError: no")]
+        )
         store.append([failed(nn, "search", 0, "non-finite parameters in epoch 1")])
         write_frames([lr, nn], store, store.path.parent)
     return tmp_path
@@ -140,14 +167,18 @@ def test_fits_of_a_cell_that_failed_alike_are_told_together(failing, invoke):
     expected = [
         Failure("diabetes/vifa-lr", "final", (1, 2), 2, "non-finite metric", ""),
         Failure("diabetes/vifa-nn", "search", (0,), 1, "non-finite parameters in epoch 1", ""),
-        Failure("diabetes/vifa-nn", "final", (0,), 1, "ValueError: no", "Traceback ...\nValueError: no"),
+        Failure(
+            "diabetes/vifa-nn", "final", (0,), 1, "ValueError: no", "Traceback ...\nValueError: no"
+        ),
     ]
     part = asked(entries=["vifa-nn"])
     assert (failures(asked(), failing), failures(part, failing)) == (expected, expected[1:])
     words = ("failures", "uci-regression", "--profile", "quick", "--results", failing)
     code, out, _ = invoke(*words)
     assert code == 0
-    assert out.splitlines()[0] == "diabetes/vifa-lr, final, 2 fits of splits 1, 2: non-finite metric"
+    assert (
+        out.splitlines()[0] == "diabetes/vifa-lr, final, 2 fits of splits 1, 2: non-finite metric"
+    )
     assert out.splitlines()[-1] == "--traceback shows where in the code"
     assert "Traceback ...\nValueError: no\n" in invoke(*words, "--traceback")[1]
     (folder(failing, asked()) / "store.sqlite").unlink()

@@ -16,13 +16,19 @@ SWEEP = "sweep={model.hidden: [[5], [7, 7]], training.epochs: [1, 2]}"
 
 
 def cells(*overrides):
-    return cells_of(load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(entries=["vifa-nn"]))
+    return cells_of(
+        load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(
+            entries=["vifa-nn"]
+        )
+    )
 
 
 def final(cell, split, metrics, **changes):
     fields = {"status": "ok", "reason": None, "hyper": {"learning_rate": 0.5}, "seconds": 2.0}
     details = {"updates": 7, "traceback": "long"}
-    return Row(*cell.key, "final", split, 0, 0, metrics=metrics, details=details, **(fields | changes))
+    return Row(
+        *cell.key, "final", split, 0, 0, metrics=metrics, details=details, **(fields | changes)
+    )
 
 
 @pytest.fixture
@@ -48,12 +54,18 @@ def test_without_a_sweep(store):
 def test_an_axis_is_a_column_of_its_values_as_text(store):
     swept = cells(SWEEP)
     for value, cell in enumerate(swept):
-        store.append([Outcome(final(cell, 0, {"nmll": value}), (Reading("epochs", 1, "nmll", value / 2),))])
+        store.append(
+            [Outcome(final(cell, 0, {"nmll": value}), (Reading("epochs", 1, "nmll", value / 2),))]
+        )
     table, points = final_frame(swept, store), points_frame(swept, store)
     place = ["dataset", "entry", "model.hidden", "training.epochs"]
     assert [*table.columns][:5] == [*place, "stage"]
     assert table["model.hidden"].tolist() == ["[5]", "[5]", "[7,7]", "[7,7]"]
-    assert table["training.epochs"].tolist() == points["training.epochs"].tolist() == ["1", "2", "1", "2"]
+    assert (
+        table["training.epochs"].tolist()
+        == points["training.epochs"].tolist()
+        == ["1", "2", "1", "2"]
+    )
     assert table.nmll.tolist() == [0, 1, 2, 3]
     assert [*points.columns] == [*place, "split", "axis", "at", "metric", "value"]
     assert points.value.tolist() == [0, 0.5, 1, 1.5]
@@ -69,17 +81,34 @@ def found(asked, results):
 def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
     """Search folds are published too, and do not count as results."""
     own = cells(*overrides)
-    whole = load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(entries=["vifa-nn"])
+    whole = load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(
+        entries=["vifa-nn"]
+    )
     asked = Variant(whole)
     place = folder(tmp_path, asked)
     with Store(place / "store.sqlite") as store:
         for cell in own[:1]:
-            fold = Row(*cell.key, "search", 0, 3, 1, "ok", None, {"learning_rate": 0.1}, {"nmll": 9.0}, 1.0, {})
+            fold = Row(
+                *cell.key,
+                "search",
+                0,
+                3,
+                1,
+                "ok",
+                None,
+                {"learning_rate": 0.1},
+                {"nmll": 9.0},
+                1.0,
+                {},
+            )
             evaluations = (Reading("epochs", 1, "nmll", 2.0),)
             store.append([Outcome(fold), Outcome(final(cell, 0, {"nmll": 1.0}), evaluations)])
         assert [cell.key for cell in stored_cells(whole, store)] == [own[0].key]
         stored = found(asked, tmp_path)
-        assert [path.name for path in write_frames(own, store, place)] == ["trials.parquet", "points.parquet"]
+        assert [path.name for path in write_frames(own, store, place)] == [
+            "trials.parquet",
+            "points.parquet",
+        ]
     raw = pd.read_parquet(place / "trials.parquet")
     assert raw.stage.tolist() == ["search", "final"]
     assert raw.nmll.tolist() == [9.0, 1.0]
@@ -87,14 +116,19 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
     for ours, theirs in zip(stored, published, strict=True):
         shared = [name for name in ours.columns if name in theirs.columns]
         assert {"dataset", "entry", *own[0].point} <= set(shared)
-        pd.testing.assert_frame_equal(ours[shared], theirs[shared].reset_index(drop=True), check_dtype=False)
+        pd.testing.assert_frame_equal(
+            ours[shared], theirs[shared].reset_index(drop=True), check_dtype=False
+        )
     (place / "points.parquet").unlink()
     assert len(found(asked, tmp_path)[1]) == 0
 
 
 def test_a_long_table_is_that_of_its_rows_whatever_its_parts(store, monkeypatch):
     (cell,) = cells("splits=9")
-    rows = [final(cell, split, {"nmll": split / 3} | ({"rmse": 1.0} if split > 4 else {})) for split in range(9)]
+    rows = [
+        final(cell, split, {"nmll": split / 3} | ({"rmse": 1.0} if split > 4 else {}))
+        for split in range(9)
+    ]
     rows[7] = final(cell, 7, {}, status="failed", reason="diverged", hyper={})
     store.append([Outcome(row) for row in rows])
     whole = final_frame([cell], store)

@@ -56,7 +56,12 @@ def original(tmp_path_factory) -> Path:
 def clone(original, tmp_path, monkeypatch) -> Path:
     """What is published of it."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(original, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("store.*", "posteriors"))
+    shutil.copytree(
+        original,
+        tmp_path,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("store.*", "posteriors"),
+    )
     return tmp_path / "small.yaml"
 
 
@@ -103,7 +108,11 @@ def test_a_score_that_is_added_needs_no_fit_in_a_clone(original, clone, run, fit
     added = ["crps", "calibrated_nll", "mse_at_mean"]
     pd.testing.assert_frame_equal(after[added], finals(there / "small")[added])
     hashes = [told(place)["score_hashes"]["diabetes/exact"] for place in (PLACE, there / "small")]
-    assert hashes[0] == hashes[1] != told(original / "results/small")["score_hashes"]["diabetes/exact"]
+    assert (
+        hashes[0]
+        == hashes[1]
+        != told(original / "results/small")["score_hashes"]["diabetes/exact"]
+    )
     shutil.rmtree(PLACE)
     assert run()[0] == 0
     assert len(fits) >= 2, "the counter works"
@@ -151,7 +160,9 @@ def test_scores_of_other_code_are_computed_again(clone, run, fits, monkeypatch):
 def test_posteriors_alone_name_the_command(clone):
     with (
         ResultsFolder(PLACE) as here,
-        pytest.raises(InputError, match=r"published rows alone.*: bdl-bench run small --published$"),
+        pytest.raises(
+            InputError, match=r"published rows alone.*: bdl-bench run small --published$"
+        ),
     ):
         here.posterior(None, 0)
 
@@ -178,11 +189,16 @@ class Foreign(DiagonalGaussian):
 
 
 def test_families_of_others_do_not_travel(tmp_path, monkeypatch):
-    own, foreign = (artefact(kind(torch.zeros(2), torch.ones(2))) for kind in (DiagonalGaussian, Foreign))
+    own, foreign = (
+        artefact(kind(torch.zeros(2), torch.ones(2))) for kind in (DiagonalGaussian, Foreign)
+    )
     known = write_posteriors({"a/b": {0: own, 1: foreign}}, tmp_path)
     assert read_posteriors(tmp_path, {"posteriors": known}) == {"a/b": {0: own}}
     with monkeypatch.context() as patch:
         patch.setattr(travelling, "_ours", lambda family: True)
         known = write_posteriors({"a/b": {1: foreign}}, tmp_path)
-    with pytest.raises(InputError, match=r"posteriors of a family that is not of this package, .*Foreign: remove it"):
+    with pytest.raises(
+        InputError,
+        match=r"posteriors of a family that is not of this package, .*Foreign: remove it",
+    ):
         read_posteriors(tmp_path, {"posteriors": known})

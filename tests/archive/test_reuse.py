@@ -71,7 +71,12 @@ def original(tmp_path_factory) -> Path:
 def file(original, tmp_path, monkeypatch) -> Path:
     """The benchmark in a clone, which has all but store and posteriors."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(original, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("store.*", "posteriors*"))
+    shutil.copytree(
+        original,
+        tmp_path,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("store.*", "posteriors*"),
+    )
     return tmp_path / "small.yaml"
 
 
@@ -122,7 +127,10 @@ def test_imported_fits_are_those_of_the_store(file, original):
 
 
 def test_a_clone_imports_published_fits_if_told_so(run):
-    rows, figures = pd.read_parquet(PLACE / "trials.parquet"), sorted(PLACE.joinpath("figures").iterdir())
+    rows, figures = (
+        pd.read_parquet(PLACE / "trials.parquet"),
+        sorted(PLACE.joinpath("figures").iterdir()),
+    )
     code, out, _ = run("--published")
     assert code == 0
     assert IMPORTED.format(FINALS, FINALS) in out
@@ -142,7 +150,9 @@ def test_what_is_missing_is_made(file, run):
     """An entry that is added; fits that failed are results like others."""
 
     def failed(rows):
-        return rows.assign(status=rows.status.mask((rows.entry == "fixed") & (rows.split == 1), "failed"))
+        return rows.assign(
+            status=rows.status.mask((rows.entry == "fixed") & (rows.split == 1), "failed")
+        )
 
     rows = rewrite("trials.parquet", failed)
     file.write_text(SPEC.replace("sweep:", "  own: *fixed\nsweep:"), "utf-8")
@@ -151,8 +161,14 @@ def test_what_is_missing_is_made(file, run):
     assert code == 1, "two have failed"
     assert IMPORTED.format(FINALS, FINALS - 2) in out
     again = pd.read_parquet(PLACE / "trials.parquet")
-    assert again[again.stage == "final"].groupby("entry").size().to_dict() == {"fixed": 6, "own": 6, "searched": 6}
-    both = again[again.status == "ok"].merge(rows, on=["entry", "stage", "split", "trial", "fold", "training.epochs"])
+    assert again[again.stage == "final"].groupby("entry").size().to_dict() == {
+        "fixed": 6,
+        "own": 6,
+        "searched": 6,
+    }
+    both = again[again.status == "ok"].merge(
+        rows, on=["entry", "stage", "split", "trial", "fold", "training.epochs"]
+    )
     assert both.rmse_x.tolist() == both.rmse_y.tolist()
 
 
@@ -176,7 +192,10 @@ def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(f
     for words in ((), ("--dry-run",), ("--published",)):
         code, _, err = run(*words)
         assert code == 2
-        assert "as published, without posteriors: new or changed scores (mse_at_mean) need the posteriors" in err
+        assert (
+            "as published, without posteriors: new or changed scores (mse_at_mean) need the posteriors"
+            in err
+        )
         assert err.endswith("--changed\n")
     assert (PLACE / "trials.parquet").read_bytes() == before
     code, out, _ = run("--changed")
@@ -187,7 +206,9 @@ def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(f
 
 
 def test_fits_without_the_curves_that_are_recorded_are_left(file):
-    rewrite("points.parquet", lambda points: points[(points.entry == "fixed") | (points.split > 0)])
+    rewrite(
+        "points.parquet", lambda points: points[(points.entry == "fixed") | (points.split > 0)]
+    )
     assert left(file) == FINALS - 2
     (PLACE / "points.parquet").unlink()
     assert left(file) == 0
@@ -203,8 +224,16 @@ def test_a_score_that_is_not_finite_is_imported_as_one(file):
 
 
 def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, original):
-    made, known = load_variant(str(file), "paper"), json.loads((PLACE / "provenance.json").read_text("utf-8"))
-    known |= {"machine": {"processor": "Abacus"}, "git_commit": "c0ffee", "written": "1985-10-26", "work_minutes": 42.0}
+    made, known = (
+        load_variant(str(file), "paper"),
+        json.loads((PLACE / "provenance.json").read_text("utf-8")),
+    )
+    known |= {
+        "machine": {"processor": "Abacus"},
+        "git_commit": "c0ffee",
+        "written": "1985-10-26",
+        "work_minutes": 42.0,
+    }
     provenance.write_provenance(known, PLACE)
     labels = {cell.label: [0, 1, 2] for cell in cells(file)}
     for _ in range(2):
@@ -215,7 +244,11 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
             again = provenance.provenance(made, cells(file), store, 0.0)
         (found,) = again["taken_from"]
         assert {name: found[name] for name in ORIGIN} == {name: known[name] for name in ORIGIN}
-        assert (found["cells"], found["work_minutes"] > 0, again["work_minutes"]) == (labels, True, 0)
+        assert (found["cells"], found["work_minutes"] > 0, again["work_minutes"]) == (
+            labels,
+            True,
+            0,
+        )
         assert again["machine"]["processor"] != "Abacus"
         provenance.write_provenance(again, PLACE)
     with Store(original / PLACE / "store.sqlite") as own:
@@ -240,12 +273,17 @@ def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(fil
 
 
 def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
-    other, known = PLACE / "variants/other", json.loads((PLACE / "provenance.json").read_text("utf-8"))
+    other, known = (
+        PLACE / "variants/other",
+        json.loads((PLACE / "provenance.json").read_text("utf-8")),
+    )
     shutil.copytree(PLACE, other, ignore=shutil.ignore_patterns("variants"))
     for text in ("{", "[]", '{"fit_hashes": []}'):
         (other / "provenance.json").write_text(text, "utf-8")
         assert len(published_fits(PLACE, [other])) == 1
-        with pytest.raises(InputError, match=r"cannot read .*other/provenance.json .*remove it and run again"):
+        with pytest.raises(
+            InputError, match=r"cannot read .*other/provenance.json .*remove it and run again"
+        ):
             published_fits(other, [PLACE])
     del known["score_hashes"]
     (PLACE / "provenance.json").write_text(json.dumps(known), "utf-8")

@@ -32,7 +32,9 @@ def write(folder: Path, content: bytes = CONTENT) -> Path:
 
 def everything_under(folder: Path) -> list[str]:
     """Every entry, hidden and temporary ones too, but not the folder ``toy`` itself."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.name != "toy")
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.name != "toy"
+    )
 
 
 @pytest.fixture
@@ -83,7 +85,9 @@ class BreakingHandler(QuietHandler):
 def serve() -> Iterator[Callable[[Path], str]]:
     """Return a function that serves a folder over HTTP until the test ends."""
     with ExitStack() as stack:
-        yield lambda folder: stack.enter_context(serving(partial(QuietHandler, directory=str(folder))))
+        yield lambda folder: stack.enter_context(
+            serving(partial(QuietHandler, directory=str(folder)))
+        )
 
 
 @pytest.fixture
@@ -96,14 +100,21 @@ def breaking_server() -> Iterator[str]:
 def source() -> str:
     """Return a mirror that has every file, or skip."""
     sets = map(DATASETS.get, DATASETS.names())
-    paths = [file.path for own in sets for files in ("files", "gap_files") for file in getattr(own, files, ())]
+    paths = [
+        file.path
+        for own in sets
+        for files in ("files", "gap_files")
+        for file in getattr(own, files, ())
+    ]
     mirror, own = os.environ.get("BDL_DATA_MIRROR", ""), os.environ.get("BDL_DATA_DIR") or "data"
     if mirror.startswith(("http://", "https://")):
         return mirror
     for place in filter(None, (mirror, own)):
         if all((Path(place) / path).is_file() for path in paths):
             return str(Path(place).absolute())
-    pytest.skip("no data files: set BDL_DATA_MIRROR, or run 'bdl-bench data fetch' for every set (or set BDL_DATA_DIR)")
+    pytest.skip(
+        "no data files: set BDL_DATA_MIRROR, or run 'bdl-bench data fetch' for every set (or set BDL_DATA_DIR)"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -117,6 +128,12 @@ def files(source: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> s
     """Make every set loadable without its public address, leaving the user's data directory alone."""
     monkeypatch.setenv("BDL_DATA_MIRROR", source)
     monkeypatch.setenv("BDL_DATA_DIR", str(shared_cache))
-    for address in ("uci.UCI_URL", "uci.GAPS_URL", "uci.LIBSVM_URL", "images.MNIST_URL", "images.USPS_URL"):
+    for address in (
+        "uci.UCI_URL",
+        "uci.GAPS_URL",
+        "uci.LIBSVM_URL",
+        "images.MNIST_URL",
+        "images.USPS_URL",
+    ):
         monkeypatch.setattr(f"bdl.data.{address}", NOWHERE)
     return source

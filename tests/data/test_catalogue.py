@@ -73,7 +73,11 @@ def test_about_reads_no_file(cache: Path) -> None:
         (load, "bostn", "unknown dataset 'bostn': did you mean boston"),
         (about, "a2a", "unknown dataset 'a2a': did you mean a1a"),
         (load, COLUMNS, "dataset 'mine' is a stream of parameter vectors: use a method that"),
-        (load_stream, "diabetes", "dataset 'diabetes' is a table: methods that learn from a stream need a stream"),
+        (
+            load_stream,
+            "diabetes",
+            "dataset 'diabetes' is a table: methods that learn from a stream need a stream",
+        ),
     ],
 )
 def test_names_and_settings_are_checked(call, name: str, message: str) -> None:
@@ -110,7 +114,9 @@ def test_import_is_light() -> None:
         "import sys, bdl.data; bdl.data.about('csv');"
         "print(sorted({'torch', 'sklearn', 'pooch', 'pandas'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -121,6 +127,8 @@ def test_import_is_light() -> None:
         ("failing", r"failed with ValueError: not today \(.*toy_set.py, line 29\)$"),
     ],
 )
-def test_functions_that_give_no_data_set_are_told_in_one_line(third_party: str, function: str, message: str) -> None:
+def test_functions_that_give_no_data_set_are_told_in_one_line(
+    third_party: str, function: str, message: str
+) -> None:
     with pytest.raises(InputError, match=f"^.*{message}"):
         load(f"{third_party}:{function}")

@@ -11,7 +11,10 @@ from bdl.errors import InputError
 
 
 def test_model_is_drawn_in_the_published_order():
-    """Location, matrix, variances, noise from one generator; rows of the leading eigenvectors scaled."""
+    """Location, matrix, variances, noise from one generator.
+
+    Rows of the leading eigenvectors scaled.
+    """
     generator = torch.Generator().manual_seed(3)
     loc, square = torch.randn(20, generator=generator), torch.randn(20, 20, generator=generator)
     variances = 2 + 5 * torch.rand(20, generator=generator)
@@ -31,7 +34,9 @@ def test_columns_have_the_variances_as_squared_lengths():
     torch.randn(20, generator=generator), torch.randn(20, 20, generator=generator)
     variances = 2 + 5 * torch.rand(4, generator=generator)
     model = factor_model(3, 20, 4, (2, 7), "columns")
-    torch.testing.assert_close(model.factors.T @ model.factors, variances.diag(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        model.factors.T @ model.factors, variances.diag(), rtol=1e-5, atol=1e-5
+    )
     assert float(model.diag.max()) <= float(variances.max())
 
 
@@ -52,7 +57,9 @@ def test_blocks_do_not_change_the_observations():
     blocks = list(observations(models, 5, 200, 48))
     assert [block.shape for block in blocks] == [(2, 48, 20)] * 4 + [(2, 8, 20)]
     torch.testing.assert_close(torch.cat(blocks, 1)[:1], whole, rtol=0, atol=0)
-    torch.testing.assert_close(torch.cat(blocks, 1)[1:], torch.cat(list(observations(models[1:], 5, 200, 48)), 1))
+    torch.testing.assert_close(
+        torch.cat(blocks, 1)[1:], torch.cat(list(observations(models[1:], 5, 200, 48)), 1)
+    )
 
 
 STREAM = Stream(20, 10, length=150, splits=2)
@@ -61,7 +68,11 @@ STREAM = Stream(20, 10, length=150, splits=2)
 def test_a_stream_has_the_model_of_its_settings_and_its_seed():
     expected = factor_model(1, 20, 10, (1, 10))
     torch.testing.assert_close(STREAM.model(1).factors, expected.factors, rtol=0, atol=0)
-    assert (STREAM(), STREAM.name, Stream(20, 2.5, "columns").name) == (STREAM, "fa_20_10", "fa_20_2.5_columns")
+    assert (STREAM(), STREAM.name, Stream(20, 2.5, "columns").name) == (
+        STREAM,
+        "fa_20_10",
+        "fa_20_2.5_columns",
+    )
     with pytest.raises(InputError, match="dataset 'fa_20_10' has no split 2; choose 0 to 1"):
         STREAM.model(2)
 

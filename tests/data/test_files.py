@@ -20,7 +20,9 @@ ONE, OTHER = (gzip.compress(CONTENT, level, mtime=level) for level in (1, 9))
 
 
 @pytest.mark.parametrize("over_http", [False, True])
-def test_a_mirror_is_read_once_and_in_silence(over_http: bool, cache, mirror, serve, monkeypatch, capfd) -> None:
+def test_a_mirror_is_read_once_and_in_silence(
+    over_http: bool, cache, mirror, serve, monkeypatch, capfd
+) -> None:
     """All who can read a new file can read what was downloaded: a data directory may be shared."""
     original, file = mirror(), make_remote_file()
     if over_http:
@@ -34,8 +36,12 @@ def test_a_mirror_is_read_once_and_in_silence(over_http: bool, cache, mirror, se
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("mirrored", [None, TRUNCATED], ids=["mirror lacks it", "mirror has it truncated"])
-def test_public_address_follows_the_mirror(mirrored: bytes | None, cache, mirror, serve, tmp_path) -> None:
+@pytest.mark.parametrize(
+    "mirrored", [None, TRUNCATED], ids=["mirror lacks it", "mirror has it truncated"]
+)
+def test_public_address_follows_the_mirror(
+    mirrored: bytes | None, cache, mirror, serve, tmp_path
+) -> None:
     if mirrored is not None:
         mirror(mirrored)
     write(tmp_path / "public")
@@ -44,7 +50,9 @@ def test_public_address_follows_the_mirror(mirrored: bytes | None, cache, mirror
     assert everything_under(cache) == ["toy/data.txt"]
 
 
-def test_missing_without_network(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_without_network(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path))
     with pytest.raises(InputError) as caught:
         make_remote_file().read()
@@ -56,7 +64,9 @@ def test_missing_without_network(cache: Path, tmp_path: Path, monkeypatch: pytes
     assert everything_under(cache) == []
 
 
-def test_a_download_that_fails_leaves_what_was_there(cache: Path, tmp_path: Path, serve, breaking_server) -> None:
+def test_a_download_that_fails_leaves_what_was_there(
+    cache: Path, tmp_path: Path, serve, breaking_server
+) -> None:
     write(tmp_path / "public", FLIPPED)
     public = serve(tmp_path / "public")
     failures = {
@@ -108,20 +118,34 @@ def test_gzip_files_are_known_by_their_content(copy: bytes, mirror: Callable[...
     ("copy", "why"),
     [
         pytest.param(b"", f"expected sha256 {SHORT}, found e3b0c44298fc", id="empty"),
-        pytest.param(FLIPPED, f"expected sha256 {SHORT}, found [0-9a-f]{{12}}", id="one byte changed"),
-        pytest.param(gzip.compress(FLIPPED), f"expected sha256 {SHORT}, found [0-9a-f]{{12}}", id="other content"),
+        pytest.param(
+            FLIPPED, f"expected sha256 {SHORT}, found [0-9a-f]{{12}}", id="one byte changed"
+        ),
+        pytest.param(
+            gzip.compress(FLIPPED),
+            f"expected sha256 {SHORT}, found [0-9a-f]{{12}}",
+            id="other content",
+        ),
         pytest.param(OTHER[:-1], r"cannot be decompressed \(.*\)", id="one byte short"),
-        pytest.param(OTHER[:30] + b"?" + OTHER[31:], r"cannot be decompressed \(.*\)", id="changed when compressed"),
+        pytest.param(
+            OTHER[:30] + b"?" + OTHER[31:],
+            r"cannot be decompressed \(.*\)",
+            id="changed when compressed",
+        ),
         pytest.param(OTHER + b"more", r"cannot be decompressed \(.*\)", id="something behind"),
     ],
 )
-def test_a_corrupt_file_is_refused_until_a_right_one_comes(copy: bytes, why: str, cache: Path, mirror) -> None:
+def test_a_corrupt_file_is_refused_until_a_right_one_comes(
+    copy: bytes, why: str, cache: Path, mirror
+) -> None:
     path, file = write(cache, copy), make_remote_file()
     assert file.state() == "corrupt"
     with pytest.raises(InputError) as caught:
         file.read_bytes()
     cure = "run 'bdl-bench data fetch toy', or delete the file and run again"
-    assert re.fullmatch(f"corrupt data file {re.escape(str(path))}: {why}; {cure}", str(caught.value))
+    assert re.fullmatch(
+        f"corrupt data file {re.escape(str(path))}: {why}; {cure}", str(caught.value)
+    )
     mirror(copy)
     with pytest.raises(InputError, match=f"cannot get data file toy/data.txt .*{why}"):
         file.download()

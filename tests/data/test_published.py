@@ -14,7 +14,8 @@ from bdl.errors import InputError
 pytestmark = [pytest.mark.data, pytest.mark.usefixtures("files")]
 loaded = cache(load)
 
-# name: (rows, inputs, published splits, first input and target of row 0, test rows of a gap split, first of split 0)
+# name: (rows, inputs, published splits, first input and target of row 0, test rows of a gap split,
+# first of split 0)
 UCI = {
     "boston": (506, 13, 20, 0.00632, 24.0, 168, 244),
     "concrete": (1030, 8, 20, 540.0, 79.99, 344, 854),
@@ -40,7 +41,12 @@ CLASSES = {
 def test_regressions_and_the_recipe_of_their_splits(name: str) -> None:
     n, d, splits, first, target, *_ = UCI[name]
     dataset = loaded(name)
-    assert (dataset.name, dataset.x.shape, dataset.y.shape, dataset.splits) == (name, (n, d), (n,), splits)
+    assert (dataset.name, dataset.x.shape, dataset.y.shape, dataset.splits) == (
+        name,
+        (n, d),
+        (n,),
+        splits,
+    )
     assert dataset.x.flags.c_contiguous
     assert (round(dataset.x[0, 0], 6), round(dataset.y[0], 6)) == (first, target)
     for index in range(splits):
@@ -55,7 +61,12 @@ def test_classes_and_the_recipe_of_their_splits(name: str) -> None:
     """Halves by the seed of the next number; a1a has the published parts only."""
     n, d, splits, first, counts = CLASSES[name]
     dataset = loaded(name)
-    assert (dataset.name, dataset.x.shape, dataset.task, dataset.splits) == (name, (n, d), "classification", splits)
+    assert (dataset.name, dataset.x.shape, dataset.task, dataset.splits) == (
+        name,
+        (n, d),
+        "classification",
+        splits,
+    )
     assert dataset.x.flags.c_contiguous
     assert not (dataset.x == 1).all(0).any(), "no column of ones"
     np.testing.assert_array_equal(dataset.x[0, :5], first)
@@ -63,31 +74,49 @@ def test_classes_and_the_recipe_of_their_splits(name: str) -> None:
     for index in {0, splits - 1}:
         split = dataset.split(index)
         halves = np.argsort(np.random.RandomState(index + 1).random_sample(n))
-        np.testing.assert_array_equal(np.concatenate(split), np.arange(n) if name == "a1a" else halves)
+        np.testing.assert_array_equal(
+            np.concatenate(split), np.arange(n) if name == "a1a" else halves
+        )
         assert len(split.train) == (1605 if name == "a1a" else n // 2)
     with pytest.raises(InputError, match=f"has no split {splits}; choose 0 to {splits - 1}"):
         dataset.split(splits)
 
 
 def test_targets() -> None:
-    """Energy predicts the heating load; naval the compressor decay, and its last column goes unused."""
+    """Energy predicts the heating load.
+
+    Naval the compressor decay, and its last column goes unused.
+    """
     energy, naval = loaded("energy").y, loaded("naval")
-    assert (energy.min(), energy.max()) == (6.01, 43.1)  # heating load; the cooling load spans 10.90 to 48.03
-    assert (naval.y.min(), naval.y.max()) == (0.95, 1.0)  # compressor; the turbine's spans 0.975 to 1
+    assert (energy.min(), energy.max()) == (
+        6.01,
+        43.1,
+    )  # heating load; the cooling load spans 10.90 to 48.03
+    assert (naval.y.min(), naval.y.max()) == (
+        0.95,
+        1.0,
+    )  # compressor; the turbine's spans 0.975 to 1
     assert not any(np.array_equal(naval.x[:, column], naval.y) for column in range(16))
 
 
-def test_files_are_got_when_needed(cache: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_got_when_needed(
+    cache: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BDL_DATA_MIRROR", source)
     folder = cache / "uci/yacht"
     dataset = load("yacht")
     tables = {"data.txt", "index_features.txt", "index_target.txt"}
     assert {path.name for path in folder.iterdir()} == tables
     dataset.split(7)
-    assert {path.name for path in folder.iterdir()} == tables | {"index_train_7.txt", "index_test_7.txt"}
+    assert {path.name for path in folder.iterdir()} == tables | {
+        "index_train_7.txt",
+        "index_test_7.txt",
+    }
     assert fetch("yacht") == (5, 44)
     assert [state for _, state in status("yacht")] == ["ok"] * 49
-    assert [path for path, _ in status("yacht", gaps=False)] == [path for path, _ in status("yacht")][:43]
+    assert [path for path, _ in status("yacht", gaps=False)] == [
+        path for path, _ in status("yacht")
+    ][:43]
     (folder / "index_test_7.txt").write_text("0\n")
     with pytest.raises(InputError, match=r"corrupt data file .*index_test_7.txt: expected sha256"):
         dataset.split(7)
@@ -111,27 +140,54 @@ def test_gap_splits_test_the_middle_third(name: str) -> None:
         third = len(split.train) // 2
         low, high = np.sort(x[split.train])[[third - 1, -third]]
         assert low <= x[split.test].min() <= x[split.test].max() <= high
-    assert dataset.split(0).train.tolist() != sorted(dataset.split(0).train), "folds are contiguous"
+    assert dataset.split(0).train.tolist() != sorted(dataset.split(0).train), (
+        "folds are contiguous"
+    )
     with pytest.raises(InputError, match=f"has no split {d}; choose 0 to {d - 1}"):
         dataset.split(d)
 
 
-def test_changed_gap_files_are_refused(cache: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_gap_files_are_refused(
+    cache: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BDL_DATA_MIRROR", source)
     dataset = prepare(load("yacht"), "gap", "both")
     assert dataset.split(1).test[0] != dataset.split(0).test[0]
     file = cache / "uci_gap/yacht/index_test_1.txt"
     rows = file.read_text().split()
-    file.write_text("\n".join([rows[1], rows[0], *rows[2:]]) + "\n")  # the same rows in another order
-    with pytest.raises(InputError, match=r"corrupt data file .*uci_gap/yacht/index_test_1.txt: expected sha256"):
+    file.write_text(
+        "\n".join([rows[1], rows[0], *rows[2:]]) + "\n"
+    )  # the same rows in another order
+    with pytest.raises(
+        InputError, match=r"corrupt data file .*uci_gap/yacht/index_test_1.txt: expected sha256"
+    ):
         dataset.split(1)
 
 
 def test_rows_of_a1a() -> None:
-    """As the LIBSVM collection prints them; four inputs occur in no training row, whose part has 119 columns."""
+    """As the LIBSVM collection prints them.
+
+    Four inputs occur in no training row, whose part has 119 columns.
+    """
     x = loaded("a1a").x
-    # -1 3:1 11:1 14:1 19:1 39:1 42:1 55:1 64:1 67:1 73:1 75:1 76:1 80:1 83:1, columns counted from 1
-    assert (np.flatnonzero(x[0]) + 1).tolist() == [3, 11, 14, 19, 39, 42, 55, 64, 67, 73, 75, 76, 80, 83]
+    # -1 3:1 11:1 14:1 19:1 39:1 42:1 55:1 64:1 67:1 73:1 75:1 76:1 80:1 83:1, columns counted from
+    # 1
+    assert (np.flatnonzero(x[0]) + 1).tolist() == [
+        3,
+        11,
+        14,
+        19,
+        39,
+        42,
+        55,
+        64,
+        67,
+        73,
+        75,
+        76,
+        80,
+        83,
+    ]
     assert set(np.unique(x)) == {0, 1}
     assert not x[:1605, 119:].any()
     assert x[1605:, 119:].any()
@@ -154,7 +210,12 @@ def test_smoothed_usps() -> None:
 def test_mnist(shared_cache: Path) -> None:
     mnist: Dataset = load("mnist")
     assert (mnist.x.dtype, mnist.images, mnist.d) == (np.uint8, True, 784)
-    assert (mnist.x.shape, mnist.task, mnist.classes, mnist.splits) == ((70_000, 28, 28), "classification", 10, 1)
+    assert (mnist.x.shape, mnist.task, mnist.classes, mnist.splits) == (
+        (70_000, 28, 28),
+        "classification",
+        10,
+        1,
+    )
     train, test, _ = mnist.split(0)
     assert (train[0], train[-1], test[0], test[-1]) == (0, 59_999, 60_000, 69_999)
     counts = [np.bincount(mnist.y[rows].astype(int)).tolist() for rows in (train, test)]

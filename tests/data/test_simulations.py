@@ -35,7 +35,13 @@ def five_errors(variance: float, count: int):
 )
 def test_each_split_is_a_draw_of_its_own(name, task, shape, splits, train, test):
     data = load(name)
-    assert (data.name, data.task, data.x.shape, data.splits, data.simulated) == (name, task, shape, splits, True)
+    assert (data.name, data.task, data.x.shape, data.splits, data.simulated) == (
+        name,
+        task,
+        shape,
+        splits,
+        True,
+    )
     rows = np.arange(len(data.y)).reshape(splits, train + test)
     for index in (0, 3, splits - 1):
         assert [part.tolist() for part in data.split(index)[:2]] == [
@@ -54,8 +60,8 @@ def assert_declared_covariance(x):
 def test_synthetic_draws_follow_the_declared_model_and_are_those_of_the_thesis():
     """With its decay lambda = 0.1, SGD hovers about a ridge estimate far from the posterior mean (Table 4.1, row 1).
 
-    The table prints a relative distance of 0.0666 for the noisy averages; other draws differ by its standard error
-    over draws, 0.0078.
+    The table prints a relative distance of 0.0666 for the noisy averages; other draws differ by
+    its standard error over draws, 0.0078.
     """
     data, distances = load("synthetic"), []
     assert_declared_covariance(data.x)
@@ -72,7 +78,10 @@ def test_synthetic_draws_follow_the_declared_model_and_are_those_of_the_thesis()
 
 
 def test_logistic_draws_follow_the_declared_model_and_the_first_is_that_of_the_paper():
-    """Appendix B.2 of the VIFA paper; the mean that it found for the parameters is (10.5188, 4.0477)."""
+    """Appendix B.2 of the VIFA paper.
+
+    The mean that it found for the parameters is (10.5188, 4.0477).
+    """
     _, labels, theta = logistic_draw(1)
     np.testing.assert_array_equal(np.round(theta, 4), [10.7279, 3.9858])
     assert labels.sum() == 1524
@@ -82,14 +91,20 @@ def test_logistic_draws_follow_the_declared_model_and_the_first_is_that_of_the_p
         rows, (x, y, theta) = data.split(index).train, logistic_draw(index + 1)
         np.testing.assert_array_equal(data.x[rows], x)
         np.testing.assert_array_equal(data.y[rows], y)
-        # the score of the true parameters has mean zero and the Fisher information as its covariance
+        # the score of the true parameters has mean zero and the Fisher information as its
+        # covariance
         p = expit(x @ theta)
         score, information = x.T @ (y - p), (x.T * (p * (1 - p))) @ x
-        assert score @ np.linalg.solve(information, score) < 23, "chi-square of 2 degrees, probability 1e-5"
+        assert score @ np.linalg.solve(information, score) < 23, (
+            "chi-square of 2 degrees, probability 1e-5"
+        )
 
 
 def test_the_cubic_follows_its_recipe():
-    """NumPy's legacy generator with seed 1: x first, then the noise of sd 3. The outlier is the last row."""
+    """NumPy's legacy generator with seed 1: x first, then the noise of sd 3.
+
+    The outlier is the last row.
+    """
     data, outlier = load("cubic"), load(Label("cubic_outlier", "cubic", {"variant": "outlier"}))
     generator = np.random.RandomState(1)
     x = generator.uniform(-4, 4, size=30)
@@ -126,13 +141,18 @@ def test_the_network_teacher():
     assert np.array_equal(first[:-1], np.zeros((199, 200)))
     assert np.abs(last).max() < 0.1
     train = data.split(3).train
-    only = np.maximum(data.x[train] @ first[-1], 0) * second[-1, -1] * last[0, -1]  # one unit of a layer does anything
+    only = (
+        np.maximum(data.x[train] @ first[-1], 0) * second[-1, -1] * last[0, -1]
+    )  # one unit of a layer does anything
     assert (data.y[train] - only).var() == five_errors(1, 220)
 
 
 def test_a_unit_as_teacher():
     data = UnitTeacher(rows=4000)()
-    assert (data.x.mean(), data.x.var()) == (pytest.approx(2, abs=0.01), pytest.approx(4, rel=0.01))
+    assert (data.x.mean(), data.x.var()) == (
+        pytest.approx(2, abs=0.01),
+        pytest.approx(4, rel=0.01),
+    )
     train, test, _ = data.split(7)
     weights, residual, *_ = np.linalg.lstsq(data.x[train], data.y[train], rcond=None)
     assert residual / 3900 == five_errors(3, 3900)
@@ -142,7 +162,10 @@ def test_a_unit_as_teacher():
 
 @pytest.mark.parametrize(
     ("small", "large"),
-    [(UnitTeacher(rows=100), UnitTeacher(rows=250)), (PriorDraws(draws=2, rows=5), PriorDraws(draws=3, rows=9))],
+    [
+        (UnitTeacher(rows=100), UnitTeacher(rows=250)),
+        (PriorDraws(draws=2, rows=5), PriorDraws(draws=3, rows=9)),
+    ],
 )
 def test_smaller_draws_are_parts_of_larger_ones(small, large):
     one, other = small(), large()
@@ -156,7 +179,9 @@ def test_smaller_draws_are_parts_of_larger_ones(small, large):
 @pytest.mark.parametrize("snr", [1.0, 10.0])
 def test_signal_and_noise_have_the_ratio(activation, snr):
     """The same draw with next to no noise is the signal."""
-    noisy, clean = (UnitTeacher(rows=128, activation=activation, snr=value)() for value in (snr, 1e12))
+    noisy, clean = (
+        UnitTeacher(rows=128, activation=activation, snr=value)() for value in (snr, 1e12)
+    )
     rows = slice(0, 1128)  # the first draw
     noise = noisy.y[rows] - clean.y[rows]
     assert clean.y[rows].var() / noise.var() == five_errors(snr, 1128)
@@ -182,7 +207,9 @@ def test_waves_come_from_the_same_noise_in_all_places(variance):
     generator.uniform(size=1200)
     e = np.roll(generator.normal(0, variance**0.5, 1200), -1000)
     x, y = data.x[:1200, 0], data.y[:1200]
-    assert np.allclose(y - x - e, 0.3 * np.sin(2 * np.pi * (x + e)) + 0.3 * np.sin(4 * np.pi * (x + e)))
+    assert np.allclose(
+        y - x - e, 0.3 * np.sin(2 * np.pi * (x + e)) + 0.3 * np.sin(4 * np.pi * (x + e))
+    )
 
 
 def test_classes_overlap_in_the_middle():
@@ -198,7 +225,10 @@ def test_numbers_of_prior_draws_follow_from_the_parameters():
     assert data.generating.shape == (200, 3)
     assert data.generating.var() == five_errors(0.25, 600)
     assert np.corrcoef(data.x.T)[0, 1] == pytest.approx(0.9, abs=5 * 0.19 / 100)
-    f = [data.x[np.concatenate(data.split(i))] @ theta[:2] + theta[2] for i, theta in enumerate(data.generating)]
+    f = [
+        data.x[np.concatenate(data.split(i))] @ theta[:2] + theta[2]
+        for i, theta in enumerate(data.generating)
+    ]
     assert (data.y - np.concatenate(f)).var() == five_errors(4, 10_000)
 
 

@@ -18,7 +18,17 @@ from bdl.training.trials import fitted_scaling
 
 
 def test_the_recipe_is_one_stream_of_permutations() -> None:
-    assert recipe_split(10, 0).train.tolist() == [2, 9, 6, 4, 0, 3, 1, 7, 8]  # numpy.random.seed(1)
+    assert recipe_split(10, 0).train.tolist() == [
+        2,
+        9,
+        6,
+        4,
+        0,
+        3,
+        1,
+        7,
+        8,
+    ]  # numpy.random.seed(1)
     generator = np.random.RandomState(1)
     for index in range(4):
         split = recipe_split(57, index)
@@ -35,17 +45,24 @@ def test_halves_order_the_rows_by_the_uniform_numbers_of_a_seed() -> None:
 
 
 def test_outer_thirds_test() -> None:
-    """Eight rows: two at each end, equal values by row number; the others in the order of the recipe's permutation."""
+    """Eight rows: two at each end, equal values by row number.
+
+    The others in the order of the recipe's permutation.
+    """
     x = np.array([[5.0, 1], [3, 1], [9, 1], [3, 1], [3, 1], [7, 1], [1, 1], [9, 1]])
     split = tail_split(x, 0)
     assert split.test.tolist() == [6, 1, 2, 7]
-    assert split.train.tolist() == [row for row in np.random.RandomState(1).permutation(8) if row in (0, 3, 4, 5)]
+    assert split.train.tolist() == [
+        row for row in np.random.RandomState(1).permutation(8) if row in (0, 3, 4, 5)
+    ]
     assert split.train.dtype == split.test.dtype == np.int64
     assert tail_split(x, 1).test.tolist() == [0, 1, 6, 7]
 
 
 def test_three_parts_have_the_published_sizes_and_every_row_once() -> None:
-    split, other = (three_way_split(np.zeros(3662, dtype=np.int64), np.arange(3662), seed) for seed in (0, 1))
+    split, other = (
+        three_way_split(np.zeros(3662, dtype=np.int64), np.arange(3662), seed) for seed in (0, 1)
+    )
     assert [len(part) for part in split] == [1832, 1098, 732]
     assert np.array_equal(np.sort(np.concatenate(split)), np.arange(3662))
     assert not np.array_equal(split.test, other.test)
@@ -53,10 +70,15 @@ def test_three_parts_have_the_published_sizes_and_every_row_once() -> None:
 
 def test_strata_have_their_shares_in_every_part_and_groups_stay_together() -> None:
     strata, groups = np.repeat([0, 1], [80, 20]), np.repeat(np.arange(40), 3)
-    for part, (many, few) in zip(three_way_split(strata, np.arange(100), 3), [(40, 10), (24, 6), (16, 4)], strict=True):
+    for part, (many, few) in zip(
+        three_way_split(strata, np.arange(100), 3), [(40, 10), (24, 6), (16, 4)], strict=True
+    ):
         assert np.bincount(strata[part]).tolist() == [many, few]
     for seed in range(5):
-        parts = [set(groups[part]) for part in three_way_split(np.zeros(120, dtype=np.int64), groups, seed)]
+        parts = [
+            set(groups[part])
+            for part in three_way_split(np.zeros(120, dtype=np.int64), groups, seed)
+        ]
         assert sum(map(len, parts)) == 40
         assert [len(part) for part in parts] == [20, 12, 8]
 
@@ -81,14 +103,21 @@ def make_table() -> tuple[np.ndarray, np.ndarray]:
 def test_scaling_equals_scikit_learn(count: int) -> None:
     x, y = make_table()
     rows = np.random.default_rng(1).permutation(300)[:count]
-    scaling, rounding = Scaling.fit(x, y, rows), 1e-13  # both sides sum a few hundred doubles in different orders
+    scaling, rounding = (
+        Scaling.fit(x, y, rows),
+        1e-13,
+    )  # both sides sum a few hundred doubles in different orders
     of_x, of_y = StandardScaler().fit(x[rows]), StandardScaler().fit(y[rows, None])
     np.testing.assert_allclose(scaling.x_mean, of_x.mean_, rtol=rounding, atol=rounding)
-    np.testing.assert_allclose(scaling.x_scale, of_x.scale_, rtol=1e-9)  # the 1e-6 column: 5 / 1e-6 cancels
+    np.testing.assert_allclose(
+        scaling.x_scale, of_x.scale_, rtol=1e-9
+    )  # the 1e-6 column: 5 / 1e-6 cancels
     np.testing.assert_allclose(scaling.y_mean, of_y.mean_[0], rtol=rounding)
     np.testing.assert_allclose(scaling.y_scale, of_y.scale_[0], rtol=rounding)
     assert scaling.x_scale[4:].tolist() == [1, 1]
-    assert [(part.shape, part.dtype) for part in scaling] == [(shape, np.float64) for shape in ((6,), (6,), (), ())]
+    assert [(part.shape, part.dtype) for part in scaling] == [
+        (shape, np.float64) for shape in ((6,), (6,), (), ())
+    ]
 
 
 def test_rows_outside_do_not_matter() -> None:
@@ -128,19 +157,27 @@ def test_what_cannot_be_scaled() -> None:
     with pytest.raises(InputError, match="no rows"):
         Scaling.fit(x, y, np.array([], dtype=np.int64))
     for unit in (1e-170, 1e170):
-        with pytest.raises(InputError, match="squares float64 does not hold: give it in another unit"):
+        with pytest.raises(
+            InputError, match="squares float64 does not hold: give it in another unit"
+        ):
             Scaling.fit(x, y * unit, np.arange(300))
 
 
-@pytest.mark.parametrize(("standardise", "inputs", "targets"), [("both", 1, 1), ("inputs", 1, 0), ("none", 0, 0)])
+@pytest.mark.parametrize(
+    ("standardise", "inputs", "targets"), [("both", 1, 1), ("inputs", 1, 0), ("none", 0, 0)]
+)
 def test_only_what_is_named_is_standardised(standardise, inputs, targets) -> None:
     dataset = prepare(load("diabetes"), "published", standardise)
     rows = dataset.split(0).train
     scaling = fitted_scaling(dataset, [rows])
     for part, fitted, values in (("x", inputs, dataset.x[rows]), ("y", targets, dataset.y[rows])):
         mean, scale = getattr(scaling, f"{part}_mean")[0], getattr(scaling, f"{part}_scale")[0]
-        np.testing.assert_allclose(mean, values.mean(0) if fitted else np.zeros_like(mean), rtol=1e-12)
-        np.testing.assert_allclose(scale, values.std(0) if fitted else np.ones_like(scale), rtol=1e-12)
+        np.testing.assert_allclose(
+            mean, values.mean(0) if fitted else np.zeros_like(mean), rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            scale, values.std(0) if fitted else np.ones_like(scale), rtol=1e-12
+        )
 
 
 FIVE = Dataset(
@@ -148,7 +185,10 @@ FIVE = Dataset(
     np.arange(10.0).reshape(5, 2),
     np.arange(5.0),
     splits=2,
-    published=[Split(np.array([3, 1, 4]), np.array([0, 2])), Split(np.array([0, 1]), np.array([4]))].__getitem__,
+    published=[
+        Split(np.array([3, 1, 4]), np.array([0, 2])),
+        Split(np.array([0, 1]), np.array([4])),
+    ].__getitem__,
 )
 
 
@@ -173,7 +213,10 @@ def test_schemes_of_splits_and_their_first_training_rows(scheme, index, train, t
 def test_no_more_rows_than_there_are() -> None:
     dataset = prepare(FIVE, "published", "none", rows=3)
     assert dataset.split(0).train.tolist() == [3, 1, 4]
-    with pytest.raises(InputError, match=r"^preparation.rows: split 1 of .*'five' has 2 training rows, so 3 cannot"):
+    with pytest.raises(
+        InputError,
+        match=r"^preparation.rows: split 1 of .*'five' has 2 training rows, so 3 cannot",
+    ):
         dataset.split(1)
 
 
@@ -186,10 +229,18 @@ def test_half_is_what_pandas_sample_leaves() -> None:
 
 
 def test_which_sets_have_gaps_and_tails() -> None:
-    with pytest.raises(InputError, match="'diabetes' has no gap splits, which the UCI regressions have; choose"):
+    with pytest.raises(
+        InputError, match="'diabetes' has no gap splits, which the UCI regressions have; choose"
+    ):
         prepare(load("diabetes"), "gap", "both")
     tails = prepare(load("diabetes"), "tail", "both")
-    assert (tails.splits, len(tails.split(9).test), len(tails.split(9).train)) == (10, 2 * 147, 442 - 2 * 147)
+    assert (tails.splits, len(tails.split(9).test), len(tails.split(9).train)) == (
+        10,
+        2 * 147,
+        442 - 2 * 147,
+    )
     images = Dataset("images", np.zeros((2, 2, 2), np.uint8), np.arange(2.0))
-    with pytest.raises(InputError, match="'images' has no tail splits, which tables have; choose published"):
+    with pytest.raises(
+        InputError, match="'images' has no tail splits, which tables have; choose published"
+    ):
         prepare(images, "tail", "both")

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SMALL = {"torch's Adam": "torch Adam", "numpyro, diagonal": "numpyro diagonal", "numpyro, low rank": "numpyro low rank"}
+SMALL = {
+    "torch's Adam": "torch Adam",
+    "numpyro, diagonal": "numpyro diagonal",
+    "numpyro, low rank": "numpyro low rank",
+}
 UPDATES = 4320
 
 
@@ -30,19 +34,30 @@ def tables(page):
     """Cells of the lines of both tables of the section, without headings."""
     section = page.partition("## One network")[2].partition("\n## ")[0]
     blocks = [block.splitlines()[2:] for block in section.split("\n\n") if block.startswith("|")]
-    return [[[cell.strip() for cell in line.strip("|").split("|")] for line in block] for block in blocks]
+    return [
+        [[cell.strip() for cell in line.strip("|").split("|")] for line in block]
+        for block in blocks
+    ]
 
 
 def test_one_small_network(networks, tables):
     costs = networks["13-50-1"]
     for name, us, ratio, setup, whole in tables[0]:
         method = re.fullmatch(r"`([a-z]+)`, traced; compiled", name)
-        names = [f"{method[1]}, traced", f"{method[1]}, compiled"] if method else [SMALL.get(name, name)]
+        names = (
+            [f"{method[1]}, traced", f"{method[1]}, compiled"]
+            if method
+            else [SMALL.get(name, name)]
+        )
         found = [costs[each] for each in names]
         assert us == "; ".join(f"{cost['us']:.0f}" for cost in found)
         assert ratio == "; ".join(f"{cost['ratio']:.2f}" for cost in found)
-        assert setup == "; ".join(f"{cost['setup_s']:.1f}" if cost["setup_s"] else "\u2013" for cost in found)
-        assert whole == "; ".join(f"{(cost['setup_s'] or 0) + 1e-6 * UPDATES * cost['us']:.1f}" for cost in found)
+        assert setup == "; ".join(
+            f"{cost['setup_s']:.1f}" if cost["setup_s"] else "\u2013" for cost in found
+        )
+        assert whole == "; ".join(
+            f"{(cost['setup_s'] or 0) + 1e-6 * UPDATES * cost['us']:.1f}" for cost in found
+        )
 
 
 def test_larger_networks(networks, tables):
@@ -62,11 +77,21 @@ def missing(text, *claims):
 
 def test_ratios_in_words(page, networks):
     us = {name: cost["us"] for name, cost in networks["13-50-1"].items()}
-    ratio = {name.removesuffix(", compiled"): cost["ratio"] for name, cost in networks["784-100-10"].items()}
-    laplace = {curvature: networks[f"laplace, {curvature}"]["laplace"]["ratio"] for curvature in ("ggn", "kronecker")}
+    ratio = {
+        name.removesuffix(", compiled"): cost["ratio"]
+        for name, cost in networks["784-100-10"].items()
+    }
+    laplace = {
+        curvature: networks[f"laplace, {curvature}"]["laplace"]["ratio"]
+        for curvature in ("ggn", "kronecker")
+    }
     engine = measured("bench_training", "contenders")
     of = {name: cost["ratio"] for name, cost in engine.items()}
-    methods = {name: cost["ratio"] for name, cost in measured("bench_methods", "methods").items() if name != "VIFA"}
+    methods = {
+        name: cost["ratio"]
+        for name, cost in measured("bench_methods", "methods").items()
+        if name != "VIFA"
+    }
     assert not missing(
         page,
         f"{us['bbb, compiled'] / us['numpyro diagonal']:.1f} times as fast as those of `bbb`",
@@ -80,7 +105,9 @@ def test_ratios_in_words(page, networks):
         f"the uncompiled engine {of['engine, eager']:.1f} times",
         f"loop {of['plain loop, tuned']:.0f} times and a plain one {of['plain loop']:.0f} times",
     )
-    assert not missing(page.partition("## Methods")[2], *(f"{name} {each:.1f}" for name, each in methods.items()))
+    assert not missing(
+        page.partition("## Methods")[2], *(f"{name} {each:.1f}" for name, each in methods.items())
+    )
 
 
 def test_seconds_in_words(page):
@@ -109,10 +136,20 @@ def test_the_tour_runs_as_it_stands(tmp_path, monkeypatch):
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     printed, notebook = (nbformat.read(ROOT / "docs/tour.ipynb", as_version=4) for _ in range(2))
-    client.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    before, after = ([out for cell in own.cells for out in cell.get("outputs", ())] for own in (printed, notebook))
-    assert [sum("image/png" in out.get("data", {}) for out in own) for own in (before, after)] == [2, 2]
-    (line,) = (out.text for out in after if out.output_type == "stream" and "in the table" in out.text)
+    client.NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    before, after = (
+        [out for cell in own.cells for out in cell.get("outputs", ())]
+        for own in (printed, notebook)
+    )
+    assert [sum("image/png" in out.get("data", {}) for out in own) for own in (before, after)] == [
+        2,
+        2,
+    ]
+    (line,) = (
+        out.text for out in after if out.output_type == "stream" and "in the table" in out.text
+    )
     here, stored = re.findall(r"\d+\.\d+", line)
     assert here == stored
     assert (tmp_path / "tour-results").is_dir()

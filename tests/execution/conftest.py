@@ -89,6 +89,10 @@ def tiny(tmp_path, line):
         path = tmp_path / "tiny.yaml"
         path.write_text(TINY.replace("OWN", f"'{line}'"))
         benchmark = load_benchmark(str(path), overrides=list(overrides)).select(entries=entries)
-        return plan(benchmark, splits=[split for split in splits if split < benchmark.splits], compile=False)
+        return plan(
+            benchmark,
+            splits=[split for split in splits if split < benchmark.splits],
+            compile=False,
+        )
 
     return cells

@@ -34,7 +34,10 @@ class Ear:
     def rounds(self) -> list[tuple[str, list[list[int]]]]:
         """Stage and, split by split, the trials of the rows that came together."""
         return [
-            (rows[0].stage, [[row.trial for row in rows if row.split == split] for split in splits])
+            (
+                rows[0].stage,
+                [[row.trial for row in rows if row.split == split] for split in splits],
+            )
             for rows, (_, splits) in zip(self.stored_rows, self.groups, strict=True)
         ]
 
@@ -50,10 +53,30 @@ def run_here(cells: Sequence[Cell], store: Store) -> Ear:
 def outcome(row: Row) -> dict[str, object]:
     """All of a row but the times, and details of a failure; with its posterior by its digest."""
     metrics = {name: value for name, value in row.metrics.items() if name != "runtime"}
-    names = ("dataset", "entry", "point", "stage", "split", "trial", "fold", "status", "reason", "hyper", "artefact")
-    return {name: getattr(row, name) for name in names} | {"metrics": metrics, "updates": row.details.get("updates")}
+    names = (
+        "dataset",
+        "entry",
+        "point",
+        "stage",
+        "split",
+        "trial",
+        "fold",
+        "status",
+        "reason",
+        "hyper",
+        "artefact",
+    )
+    return {name: getattr(row, name) for name in names} | {
+        "metrics": metrics,
+        "updates": row.details.get("updates"),
+    }
 
 
 def outcomes(store: Store, cells: Sequence[Cell]) -> list[dict[str, object]]:
     """Every row of the cells, search folds first."""
-    return [outcome(row) for cell in cells for stage in ("search", "final") for row in store.rows(stage, cell.key)]
+    return [
+        outcome(row)
+        for cell in cells
+        for stage in ("search", "final")
+        for row in store.rows(stage, cell.key)
+    ]

@@ -30,7 +30,10 @@ ENVIRONMENT = os.environ | {
 @contextmanager
 def process(module, *words):
     with subprocess.Popen(
-        [sys.executable, "-m", module, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT
+        [sys.executable, "-m", module, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=ENVIRONMENT,
     ) as started:
         try:
             yield started
@@ -43,7 +46,14 @@ def scheduling():
     """Start a scheduler, and give its process and its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with process("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard") as own:
+    with process(
+        "distributed.cli.dask_scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--no-dashboard",
+    ) as own:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with socket.socket() as attempt:
@@ -60,14 +70,20 @@ def workers(address, count):
 
     words = (address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
     with ExitStack() as stack:
-        started = [stack.enter_context(process("distributed.cli.dask_worker", *words)) for _ in range(count)]
+        started = [
+            stack.enter_context(process("distributed.cli.dask_worker", *words))
+            for _ in range(count)
+        ]
         with Client(address, set_as_default=False) as client:
             client.wait_for_workers(count, timeout=60)
         yield started
 
 
 class Killing(Ear):
-    """A listener that kills processes, once, when so many rows have come; others are on their way."""
+    """A listener that kills processes, once, when so many rows have come.
+
+    Others are on their way.
+    """
 
     def __init__(self, after: int, *processes: subprocess.Popen) -> None:
         super().__init__()
@@ -84,22 +100,31 @@ class Killing(Ear):
 def test_a_cluster_gives_the_rows_of_one_process_and_is_refused_or_lost_in_one_line(
     tiny, store, tmp_path, monkeypatch, capfd
 ):
-    """What does not fit is refused; where a worker is killed the run goes on, where all are it ends, and goes on."""
+    """What does not fit is refused.
+
+    Where a worker is killed the run goes on, where all are it ends, and goes on.
+    """
     cells = tiny()
     with Store(tmp_path / "calm/store.sqlite") as calm:
         run_here(cells, calm)
         expected = outcomes(calm, cells)
     with scheduling() as (own, address):
-        with pytest.raises(InputError, match=r"has no workers: start some with dask worker tcp://"):
+        with pytest.raises(
+            InputError, match=r"has no workers: start some with dask worker tcp://"
+        ):
             run(cells, store, address)
         with workers(address, 2) as (first, second):
             with monkeypatch.context() as patch:
                 patch.setattr(cluster, "version", lambda name: "0.0.1")
-                with pytest.raises(InputError, match=r"the worker tcp://\S+ has bdl-bench \S+ \(here 0.0.1\)"):
+                with pytest.raises(
+                    InputError, match=r"the worker tcp://\S+ has bdl-bench \S+ \(here 0.0.1\)"
+                ):
                     run(cells, store, address)
             with monkeypatch.context() as patch:
                 patch.setattr(cluster, "fit_hash", lambda cell: "0" * 64)
-                with pytest.raises(InputError, match=r"a worker has other code or other data for \w+/\w+: give it"):
+                with pytest.raises(
+                    InputError, match=r"a worker has other code or other data for \w+/\w+: give it"
+                ):
                     run(cells, store, address)
             killing = Killing(2, first)
             run(cells, store, address, killing)
@@ -128,7 +153,10 @@ def run(cells, store, address, ear=None):
 
 def check_lost(cells, store, address, reason, process):
     before = len(outcomes(store, cells))
-    with pytest.raises(InputError, match=f"^the Dask scheduler {reason}; what is done is kept, and the same command"):
+    with pytest.raises(
+        InputError,
+        match=f"^the Dask scheduler {reason}; what is done is kept, and the same command",
+    ):
         run(cells, store, address, Killing(1, process))
     assert len(outcomes(store, cells)) > before
 
@@ -164,14 +192,20 @@ def test_workers_may_be_away_for_a_minute_and_come_back(monkeypatch):
 )
 def test_executors_that_are_not_there_are_told(executor, message, monkeypatch):
     monkeypatch.setattr(cluster, "_WAIT", 1.0)
-    with pytest.raises(InputError, match=re.escape(message)) as caught, worker_pool_for([], 1, executor):
+    with (
+        pytest.raises(InputError, match=re.escape(message)) as caught,
+        worker_pool_for([], 1, executor),
+    ):
         pass
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_package_is_told_with_the_extra_that_has_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"pip install 'bdl-bench\[dask\]'"), worker_pool_for([], 1, "dask:tcp://x:9"):
+    with (
+        pytest.raises(InputError, match=r"pip install 'bdl-bench\[dask\]'"),
+        worker_pool_for([], 1, "dask:tcp://x:9"),
+    ):
         pass
 
 

@@ -35,7 +35,9 @@ def test_a_split_gives_the_same_rows_alone_and_in_company(tiny, store, tmp_path)
             assert curves[0] == curves[1]
 
 
-def test_folds_with_other_numbers_of_minibatches_are_the_same_in_company(tiny, line, store, tmp_path):
+def test_folds_with_other_numbers_of_minibatches_are_the_same_in_company(
+    tiny, line, store, tmp_path
+):
     """39 training rows leave 29 or 30 beside one of 4 folds: 2 or 3 minibatches of 10 rows."""
     changes = (
         "splits=3",
@@ -44,7 +46,9 @@ def test_folds_with_other_numbers_of_minibatches_are_the_same_in_company(tiny, l
         "entries.rounds.search.folds=4",
         "entries.rounds.training={epochs: 4, batch_size: 10}",
     )
-    alone, everyone = (tiny(*changes, entries=["rounds"], splits=splits) for splits in ((1,), range(3)))
+    alone, everyone = (
+        tiny(*changes, entries=["rounds"], splits=splits) for splits in ((1,), range(3))
+    )
     run_here(alone, store)
     assert len({row.details["updates"] for row in store.rows("search", alone[0].key)}) == 2
     with Store(tmp_path / "together/store.sqlite") as together:

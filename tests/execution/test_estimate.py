@@ -19,7 +19,10 @@ from bdl.store import Outcome, Row
 from bdl.training.programs import COMPILATION
 
 MODEL = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}}
-LINEAR = MODEL | {"method": {"name": "vifa", "gradients_per_update": 2}, "training": {"epochs": 3, "batch_size": 10}}
+LINEAR = MODEL | {
+    "method": {"name": "vifa", "gradients_per_update": 2},
+    "training": {"epochs": 3, "batch_size": 10},
+}
 PRECISIONS = {"prior_precision": 1, "noise_precision": 0.001}
 FIXED = LINEAR | {"hyper": PRECISIONS | {"learning_rate": 0.01}}
 SPACE = {name: {"low": 0.1, "high": 1} for name in ("learning_rate", *PRECISIONS)}
@@ -56,7 +59,9 @@ def row(cell, stage, split, trial=0, fold=0):
 
 
 def measured(cell, stage, seconds, width, updates=None, basis=SAME, compiled=False):
-    return Measured(cell.key, stage, seconds, updates or updates_of(cell, stage), width, "cpu", compiled, basis)
+    return Measured(
+        cell.key, stage, seconds, updates or updates_of(cell, stage), width, "cpu", compiled, basis
+    )
 
 
 def left(cells, rows=(), elsewhere=()):
@@ -66,16 +71,21 @@ def left(cells, rows=(), elsewhere=()):
 
 
 def test_fits_are_those_counted_by_hand(cells):
-    """5 splits: 4 settings x 3 folds x 5 = 60 fits of the search and 5 final; without a search 5 final.
+    """5 splits: 4 settings x 3 folds x 5 = 60 fits of the search and 5 final.
 
-    In an interrupted run split 0 is done, and the search of split 1 has 7 of its 12 fits: 5 + 3 x 12 are left.
+    Without a search 5 final.
+
+    In an interrupted run split 0 is done, and the search of split 1 has 7 of its 12 fits: 5 + 3 x
+    12 are left.
     """
     found = estimate(left(cells), 1, [])
     assert (found.count("search"), found.count("final")) == (60, 10)
     assert (found.done("search"), found.done("final")) == (0, 0)
 
     folds = [(trial, fold) for trial in range(4) for fold in range(3)]
-    rows = [row(cells[0], "search", 0, *own) for own in folds] + [row(cells[0], "search", 1, *own) for own in folds[:7]]
+    rows = [row(cells[0], "search", 0, *own) for own in folds] + [
+        row(cells[0], "search", 1, *own) for own in folds[:7]
+    ]
     (found,) = left(cells[:1], [*rows, row(cells[0], "final", 0)])
     assert (found.splits, found.search, found.search_done, found.final_done) == (4, 41, 19, 1)
     (found,) = left(cells[:1], elsewhere={0, 2})
@@ -89,7 +99,11 @@ def test_fits_are_those_counted_by_hand(cells):
 def test_seconds_of_stored_fits_are_those_of_the_same_fits(cells):
     """60 fits of the search of 2 s, in a group, and 10 final ones of 3 s and 1 s, in groups of 5."""
     searched, fixed = cells
-    rows = [measured(searched, "search", 2, 60), measured(searched, "final", 3, 5), measured(fixed, "final", 1, 5)]
+    rows = [
+        measured(searched, "search", 2, 60),
+        measured(searched, "final", 3, 5),
+        measured(fixed, "final", 1, 5),
+    ]
     found = estimate(left(cells), 1, rows)
     scoring = 5 * (scoring_seconds(searched, "final") + scoring_seconds(fixed, "final"))
     assert found.seconds == pytest.approx(60 * 2 + 5 * 3 + 5 * 1 + scoring)
@@ -109,21 +123,35 @@ def test_twice_the_updates_take_twice_the_time_and_own_rows_come_first(cells):
     ("entry", "changes", "basis"),
     [
         pytest.param("fixed", {}, {SAME: 5, "nothing": 65}, id="one cell of two"),
-        pytest.param("fixed", {"cell": ("diabetes", "gone", "{}")}, {"nothing": 70}, id="an unknown entry"),
+        pytest.param(
+            "fixed", {"cell": ("diabetes", "gone", "{}")}, {"nothing": 70}, id="an unknown entry"
+        ),
         pytest.param("searched", {"device": "cuda"}, {"nothing": 70}, id="another device"),
     ],
 )
 def test_what_rows_are_taken_for(cells, entry, changes, basis):
     (cell,) = (cell for cell in cells if cell.entry == entry)
-    assert estimate(left(cells), 1, [measured(cell, "final", 1, 5)._replace(**changes)]).basis == basis
+    assert (
+        estimate(left(cells), 1, [measured(cell, "final", 1, 5)._replace(**changes)]).basis
+        == basis
+    )
 
 
 def test_a_timed_update_stands_for_all_updates_of_its_cell(cells):
-    """5 fits side by side, 0.02 s for each of their updates; compiled ones are faster, after a compilation."""
+    """5 fits side by side, 0.02 s for each of their updates.
+
+    Compiled ones are faster, after a compilation.
+    """
     (_, fixed), n = cells, updates_of(cells[1], "final")
-    timed, scores = measured(fixed, "final", 0.02, 5, updates=1, basis="timed updates"), scoring_seconds(fixed, "final")
+    timed, scores = (
+        measured(fixed, "final", 0.02, 5, updates=1, basis="timed updates"),
+        scoring_seconds(fixed, "final"),
+    )
     found = estimate(left([fixed]), 1, [timed])
-    assert (found.basis, found.seconds) == ({"timed updates": 5}, pytest.approx(5 * (0.02 * n + scores)))
+    assert (found.basis, found.seconds) == (
+        {"timed updates": 5},
+        pytest.approx(5 * (0.02 * n + scores)),
+    )
     assert estimate(left([fixed]), 1, [timed, measured(fixed, "final", 1, 5)]).basis == {SAME: 5}
     found = estimate(left([replace(fixed, compile=True)]), 1, [timed])
     assert found.seconds == pytest.approx(5 * (0.02 * n / 3 + scores) + COMPILATION)
@@ -138,7 +166,9 @@ def test_jobs_share_the_work_of_cells_but_not_the_rounds_of_one(cells, monkeypat
         assert estimate(left(own), jobs, rows).seconds == pytest.approx(seconds, rel=1e-3)
 
 
-def test_memory_is_that_of_the_states_grows_with_the_jobs_and_is_refused_where_there_is_none(cells, load, monkeypatch):
+def test_memory_is_that_of_the_states_grows_with_the_jobs_and_is_refused_where_there_is_none(
+    cells, load, monkeypatch
+):
     """VIFA with one factor keeps a few vectors of its 11 parameters, 4 bytes a number."""
     assert 3 * 11 * 4 <= initial_check.posterior_size(cells[0].with_splits((0,))) <= 40 * 11 * 4
     one, two = (estimate(left(cells), jobs, []).memory for jobs in (1, 2))
@@ -160,8 +190,13 @@ def timed(left, known=(), seconds=60.0):
     return {one.cell[1]: one for one in time_updates(left, known, seconds)}
 
 
-def test_updates_are_timed_of_cells_without_earlier_fits_those_with_most_work_first(load, monkeypatch):
-    """Equal ones once, those of a method without updates never; what takes long is timed from its trace."""
+def test_updates_are_timed_of_cells_without_earlier_fits_those_with_most_work_first(
+    load, monkeypatch
+):
+    """Equal ones once, those of a method without updates never.
+
+    What takes long is timed from its trace.
+    """
     cells, asked = left(cells_of(load(entries=ENTRIES))), []
     monkeypatch.setattr(rehearsal, "at_once", lambda: asked.append(True) or nullcontext())
     monkeypatch.setattr(rehearsal, "_LONG", float("inf"))
@@ -181,7 +216,10 @@ def test_updates_are_timed_of_cells_without_earlier_fits_those_with_most_work_fi
 
 
 def test_an_observation_of_a_stream_is_timed(load):
-    data, em = {"name": "fa", "dim": 100, "top": 10}, {"method": {"name": "online-em", "latent_dim": 2}}
+    data, em = (
+        {"name": "fa", "dim": 100, "top": 10},
+        {"method": {"name": "online-em", "latent_dim": 2}},
+    )
     stream = load(datasets=[data], entries={"em": em}, metrics=["rel_cov_dist"])
     (one,) = time_updates(left(cells_of(stream)), [], 60)
     assert (one.width, one.updates) == (1, 1)

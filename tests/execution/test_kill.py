@@ -47,19 +47,37 @@ main()
 
 
 def words(results: Path, changes: list[str], entries: tuple[str, ...]) -> list[str]:
-    options = ["--profile", "quick", "--no-compile", "--tracking", "none", "--results", str(results)]
+    options = [
+        "--profile",
+        "quick",
+        "--no-compile",
+        "--tracking",
+        "none",
+        "--results",
+        str(results),
+    ]
     options += [word for entry in entries for word in ("--method", entry)]
-    return ["run", "uci-regression", *options, *(word for change in changes for word in ("--set", change))]
+    return [
+        "run",
+        "uci-regression",
+        *options,
+        *(word for change in changes for word in ("--set", change)),
+    ]
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     given = [sys.executable, "-u", "-c", COMMAND, *command]
-    return subprocess.Popen(given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
+    return subprocess.Popen(
+        given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env
+    )
 
 
 def store_of(results: Path) -> Path:
-    """The store of the variant that the options make; a place without one before the run has made it."""
+    """The store of the variant that the options make.
+
+    A place without one before the run has made it.
+    """
     found = [*results.glob("uci-regression/quick/variants/*/store.sqlite")]
     return found[0] if found else results / "store.sqlite"
 
@@ -69,13 +87,17 @@ def count_from_outside(results: Path) -> int:
     try:
         with sqlite3.connect(f"file:{store_of(results)}?mode=ro", uri=True) as db:
             return int(db.execute("SELECT COUNT(*) FROM fits").fetchone()[0])
-    except sqlite3.OperationalError:  # not made yet, busy, or killed in the middle of a transaction
+    except (
+        sqlite3.OperationalError
+    ):  # not made yet, busy, or killed in the middle of a transaction
         return 0
 
 
 def all_rows(store: Store) -> list[Row]:
     cells = [("diabetes", entry, "{}") for entry in ENTRIES]
-    return [row for stage in ("search", "final") for cell in cells for row in store.rows(stage, cell)]
+    return [
+        row for stage in ("search", "final") for cell in cells for row in store.rows(stage, cell)
+    ]
 
 
 def count(results: Path) -> int:
@@ -105,7 +127,9 @@ def everything(results: Path) -> tuple[list[dict[str, object]], list[object]]:
         for row in rows:
             if row.stage == "final":
                 artefacts.read(store.posteriors, str(row.artefact))
-        assert list(store.checkpoints.glob("*")) == [], "checkpoints are removed when the rows are safe"
+        assert list(store.checkpoints.glob("*")) == [], (
+            "checkpoints are removed when the rows are safe"
+        )
         return [outcome(row) for row in rows], store.readings(("diabetes", "vifa-nn", "{}"))
 
 
@@ -118,11 +142,15 @@ def test_kills_change_nothing(tmp_path, finish):
         kill_at_random(rough, moments)
         counts.append(count(rough))
     assert counts == sorted(counts), "rows were lost"
-    assert len({n for n in counts if 0 < n < N_ROWS}) >= 2, f"too few kills fell into the work: {counts}"
+    assert len({n for n in counts if 0 < n < N_ROWS}) >= 2, (
+        f"too few kills fell into the work: {counts}"
+    )
     finish(tmp_path, *words(rough, SEARCHES, ENTRIES))
 
     rows, _ = everything(rough)
-    keys = [tuple(row[name] for name in ("entry", "stage", "split", "trial", "fold")) for row in rows]
+    keys = [
+        tuple(row[name] for name in ("entry", "stage", "split", "trial", "fold")) for row in rows
+    ]
     assert len(keys) == len(set(keys)) == N_ROWS
     assert rows == everything(calm)[0]
     published = pd.read_parquet(store_of(rough).with_name("trials.parquet"))
@@ -134,7 +162,10 @@ def test_kills_change_nothing(tmp_path, finish):
 def test_a_fit_that_is_killed_in_its_midst_goes_on_from_its_checkpoint(tmp_path, finish):
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     finish(tmp_path, *words(calm, LONG, ENTRIES[1:]))
-    process, saved = start(words(rough, LONG, ENTRIES[1:])), "uci-regression/quick/variants/*/checkpoints/*.safetensors"
+    process, saved = (
+        start(words(rough, LONG, ENTRIES[1:])),
+        "uci-regression/quick/variants/*/checkpoints/*.safetensors",
+    )
     written = set[int]()
     while process.poll() is None and len(written) < 4:  # some savings are there, the fit is not
         written |= {path.stat().st_mtime_ns for path in rough.glob(saved)}

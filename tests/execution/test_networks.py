@@ -51,7 +51,9 @@ def stripes() -> Dataset:
 '''
 
 
-def test_a_convolutional_network_with_batch_norm_learns_and_keeps_its_statistics(tmp_path, ran, blank_figures):
+def test_a_convolutional_network_with_batch_norm_learns_and_keeps_its_statistics(
+    tmp_path, ran, blank_figures
+):
     (tmp_path / "net.py").write_text(NET, "utf-8")
     (tmp_path / "images.py").write_text(IMAGES, "utf-8")
     entry = {
@@ -86,7 +88,9 @@ def test_a_convolutional_network_with_batch_norm_learns_and_keeps_its_statistics
 
     file, _ = (results / "posteriors").iterdir()
     posterior, buffers = artefacts.read(file.parent, file.stem)
-    assert set(buffers) == {f"{layer}.running_{part}" for layer in (1, 5) for part in ("mean", "var")}
+    assert set(buffers) == {
+        f"{layer}.running_{part}" for layer in (1, 5) for part in ("mean", "var")
+    }
     assert all(bool(value.isfinite().all()) for value in buffers.values())
     assert not torch.equal(buffers["1.running_mean"], torch.zeros(4)), "training has moved them"
     assert posterior.dim == (9 * 4 + 4) + 8 + (9 * 16 + 4) + 8 + (64 * 2 + 2)
@@ -110,7 +114,16 @@ def test_a_download_becomes_tables_and_figures(eyes, invoke, tmp_path):
         "metrics=[accuracy, {name: accuracy, kept: 0.8, by: disagreement}, aurc]",
     ]
     sets = [word for change in changes for word in ("--set", change)]
-    narrowed = ["--splits", "0-0", "--method", "vifa", "--method", "last-layer-laplace", "--results", tmp_path / "out"]
+    narrowed = [
+        "--splits",
+        "0-0",
+        "--method",
+        "vifa",
+        "--method",
+        "last-layer-laplace",
+        "--results",
+        tmp_path / "out",
+    ]
     options = ["--profile", "cpu", "--no-compile", "--tracking", "none", *narrowed, *sets]
     code, _, error = invoke("run", "blindness-detection", *options)
     assert code == 0, error
@@ -123,7 +136,9 @@ def test_a_download_becomes_tables_and_figures(eyes, invoke, tmp_path):
     assert cells["last-layer-laplace", "aurc", "mean"]["n_failed"] == 0
     drawn = {path.name for path in table.parent.glob("figures/*.png")}
     refusals = {f"refusal-{what}" for what in ("risk", "reliability", "referral")}
-    assert {f"blindness-detection-{name}.png" for name in ("selective-accuracy", *refusals)} <= drawn
+    assert {
+        f"blindness-detection-{name}.png" for name in ("selective-accuracy", *refusals)
+    } <= drawn
 
 
 def test_a_fit_that_is_cut_off_within_an_epoch_ends_with_the_same_bits(eyes, tmp_path):
@@ -144,7 +159,11 @@ def test_a_fit_that_is_cut_off_within_an_epoch_ends_with_the_same_bits(eyes, tmp
     assert kept is not None
     assert kept[1] == {"updates": 6, "epochs": 1}
     again = finished(program.fitting(trials), checkpoint=Checkpoint(tmp_path / "kept", "fit"))
-    pairs = zip(tree_leaves((again.state, again.buffers)), tree_leaves((whole.state, whole.buffers)), strict=True)
+    pairs = zip(
+        tree_leaves((again.state, again.buffers)),
+        tree_leaves((whole.state, whole.buffers)),
+        strict=True,
+    )
     assert all(torch.equal(one, other) for one, other in pairs)
     assert np.isfinite(whole.state.params["c"].numpy()).all()
 
@@ -183,7 +202,16 @@ finally:
 def test_bbb_and_vifa_learn_digits(tmp_path):
     """MNIST in a network of 478,410 parameters, within 4 GB."""
     (tmp_path / "digits.yaml").write_text(DIGITS, "utf-8")
-    command = [sys.executable, "-c", COMMAND, "run", "digits.yaml", "--no-compile", "--tracking", "none"]
+    command = [
+        sys.executable,
+        "-c",
+        COMMAND,
+        "run",
+        "digits.yaml",
+        "--no-compile",
+        "--tracking",
+        "none",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.rpartition("peak ")[2]) < 4 * 2**20, "kilobytes"

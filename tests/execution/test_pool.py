@@ -32,7 +32,9 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     """Bit for bit, posteriors too; one entry dies in its process and is failed rows."""
     (tmp_path / "broken.py").write_text(BROKEN)
     broken = f"{{line: {{method: {{name: '{tmp_path}/broken.py:Broken'}}}}}}"
-    cells = tiny(f"entries.exact.by_dataset={broken}", "entries.random.record={unit: epochs, every: 2}")
+    cells = tiny(
+        f"entries.exact.by_dataset={broken}", "entries.random.record={unit: epochs, every: 2}"
+    )
     with Store(tmp_path / "calm/store.sqlite") as calm:
         run_here(cells, calm)
         expected = outcomes(calm, cells)
@@ -45,7 +47,9 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     assert [store.readings(cell.key) for cell in cells] == curves
     assert sum(map(len, curves)) > 0
     assert ear.done == ear.total > 0
-    failed = [row for cell in cells for row in store.rows("final", cell.key) if row.status == "failed"]
+    failed = [
+        row for cell in cells for row in store.rows("final", cell.key) if row.status == "failed"
+    ]
     assert [row.cell for row in failed] == [("line", "exact", "{}")] * 2
     assert {row.reason for row in failed} == {"RuntimeError: no luck"}
     assert all('raise RuntimeError("no luck")' in row.details["traceback"] for row in failed)
@@ -58,14 +62,22 @@ def about(argument, report):
     (argument / str(os.getpid())).touch()
     while len(list(argument.iterdir())) < 2:
         time.sleep(0.01)
-    return os.getpid(), torch.get_num_threads(), os.sched_getaffinity(0), os.environ["CUDA_VISIBLE_DEVICES"]
+    return (
+        os.getpid(),
+        torch.get_num_threads(),
+        os.sched_getaffinity(0),
+        os.environ["CUDA_VISIBLE_DEVICES"],
+    )
 
 
 @pytest.mark.slow  # processes, each of which imports everything
 def test_workers_share_cores_and_devices_and_their_reports_arrive(tmp_path):
     told = []
     with worker_pool(2, ["3", "7"]) as workers:
-        found = [workers.result(future) for future in [workers.submit(about, tmp_path, told.append) for _ in "ab"]]
+        found = [
+            workers.result(future)
+            for future in [workers.submit(about, tmp_path, told.append) for _ in "ab"]
+        ]
         workers.collect(told.append)
         workers.collect(told.append)
     pids, threads, cores, devices = zip(*found, strict=True)
@@ -115,7 +127,9 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
     with worker_pool(1, apart=True) as workers:
         assert ran(workers, die_once) == ["ok", "ok"]
         assert Path("diabetes.died").exists()
-        assert {*ran(workers, die)} == {"its worker process died (signal 9, perhaps for want of memory), twice"}
+        assert {*ran(workers, die)} == {
+            "its worker process died (signal 9, perhaps for want of memory), twice"
+        }
         late = ran(workers, hang, "limits.minutes=0.01")
         assert {*late} == {"over the limit of 0.01 minutes (limits.minutes), and hung"}
         assert ran(workers, attempt) == ["ok", "ok"]
@@ -123,7 +137,10 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
 
 def test_a_group_beyond_its_limits_is_failed_rows_with_the_reason(tiny, store):
     slow = tiny(
-        "datasets=[diabetes]", "limits.minutes=0.0005", "entries.random.training.epochs=4000", entries=["random"]
+        "datasets=[diabetes]",
+        "limits.minutes=0.0005",
+        "entries.random.training.epochs=4000",
+        entries=["random"],
     )
     run_here(slow, store)
     assert {row.reason for row in store.rows("final", slow[0].key)} == {

@@ -54,8 +54,13 @@ def load(tmp_path):
 def test_the_exact_method_is_at_distance_zero(store, load, reference):
     """The exact posterior, through the whole run, differs from its reference by float32 rounding of the precisions."""
     distances = "rel_mean_dist", "rel_cov_dist", "scaled_w2"
-    own = {"hyper": "{prior_precision: 0.01, noise_precision: 0.1}", "reference": f"{{name: {reference}}}"}
-    _, rows = ran(store, load("synthetic", **own, metrics=f"[{', '.join(distances)}, runtime]"), (0, 1))
+    own = {
+        "hyper": "{prior_precision: 0.01, noise_precision: 0.1}",
+        "reference": f"{{name: {reference}}}",
+    }
+    _, rows = ran(
+        store, load("synthetic", **own, metrics=f"[{', '.join(distances)}, runtime]"), (0, 1)
+    )
     assert [row.status for row in rows] == ["ok", "ok"]
     for row in rows:
         assert max(row.metrics[name] for name in distances) < 1e-5
@@ -78,25 +83,41 @@ def test_figures_get_the_density_of_a_grid_and_moments_alone_of_a_closed_form(st
 def test_a_reference_gives_its_precisions_to_the_method(store, load):
     """Also where predictions alone are scored."""
     cell, (row,) = quick(
-        store, "vifa", "uci-linear-posterior", "datasets=[diabetes]", "entries.vifa.training.epochs=20"
+        store,
+        "vifa",
+        "uci-linear-posterior",
+        "datasets=[diabetes]",
+        "entries.vifa.training.epochs=20",
     )
     found = truth(cell, 0)
     assert row.hyper == {"learning_rate": 0.01, **found.hyper}
     assert (found.mean.shape, found.covariance.shape) == ((11,), (10, 10))
 
-    ridge = {"from_reference": "[prior_precision, noise_precision]", "reference": "{name: bayesian-ridge}"}
-    _, (row,) = ran(store, load("diabetes", model="{name: linear}", **ridge, metrics="[nmll, rmse]", more=""))
+    ridge = {
+        "from_reference": "[prior_precision, noise_precision]",
+        "reference": "{name: bayesian-ridge}",
+    }
+    _, (row,) = ran(
+        store, load("diabetes", model="{name: linear}", **ridge, metrics="[nmll, rmse]", more="")
+    )
     assert row.status == "ok", row.reason
-    assert row.hyper["noise_precision"] == pytest.approx(54**-2, rel=0.1)  # residual standard deviation 54
+    assert row.hyper["noise_precision"] == pytest.approx(
+        54**-2, rel=0.1
+    )  # residual standard deviation 54
     assert row.metrics["rmse"] < 70  # the targets have standard deviation 77
     assert artefacts.read(store.posteriors, row.artefact)[0].dim == 11
 
 
 def test_scores_of_predictions_and_distances_mix(store, load, line):
     """The predictive density of the conjugate posterior is normal: to that the draws come close, at distance zero."""
-    own = {"hyper": "{prior_precision: 0.01, noise_precision: 1}", "reference": "{name: conjugate}"}
+    own = {
+        "hyper": "{prior_precision: 0.01, noise_precision: 1}",
+        "reference": "{name: conjugate}",
+    }
     more = "preparation: {standardise: none}\nevaluation: {samples: 20000}"
-    cell, rows = ran(store, load(line, **own, metrics="[nmll, rel_cov_dist, rmse]", more=more), (0, 1))
+    cell, rows = ran(
+        store, load(line, **own, metrics="[nmll, rel_cov_dist, rmse]", more=more), (0, 1)
+    )
     for row in rows:
         train, test, _ = cell.data.split(row.split)
         x, y = (torch.tensor(values) for values in (cell.data.x, cell.data.y))
@@ -105,7 +126,9 @@ def test_scores_of_predictions_and_distances_mix(store, load, line):
         variance = 1 + (x[test] * torch.linalg.solve(precision, x[test].T).T).sum(1)
         log_density = torch.distributions.Normal(x[test] @ mean, variance.sqrt()).log_prob(y[test])
         assert row.metrics["nmll"] == pytest.approx(-log_density.mean().item(), abs=2e-3)
-        assert row.metrics["rmse"] == pytest.approx((x[test] @ mean - y[test]).square().mean().sqrt().item(), rel=1e-3)
+        assert row.metrics["rmse"] == pytest.approx(
+            (x[test] @ mean - y[test]).square().mean().sqrt().item(), rel=1e-3
+        )
         assert row.metrics["rel_cov_dist"] < 1e-5
         assert isinstance(artefacts.read(store.posteriors, row.artefact)[0], FullGaussian)
 
@@ -113,12 +136,36 @@ def test_scores_of_predictions_and_distances_mix(store, load, line):
 @pytest.mark.parametrize(
     ("name", "override", "message"),
     [
-        ("sgd-posterior", "entries.swag.training.epochs=50", "50 epochs leave nothing after a warm-up of 50"),
-        ("vifa-synthetic", "entries.vifa-k1.reference=null", r"vifa-k1\.reference is missing: distances need one"),
-        ("uci-linear-posterior", "entries.vifa.reference=null", "from_reference: unknown estimate of the reference"),
-        ("uci-linear-posterior", "entries.vifa.from_reference=[noise_precision]", "no value for prior_precision"),
-        ("uci-linear-posterior", "entries.fa-optimum.reference.name=ridge", "unknown reference 'ridge'"),
-        ("uci-linear-posterior", "entries.fa-optimum.training={epochs: 1, batch_size: 1}", "without minibatches"),
+        (
+            "sgd-posterior",
+            "entries.swag.training.epochs=50",
+            "50 epochs leave nothing after a warm-up of 50",
+        ),
+        (
+            "vifa-synthetic",
+            "entries.vifa-k1.reference=null",
+            r"vifa-k1\.reference is missing: distances need one",
+        ),
+        (
+            "uci-linear-posterior",
+            "entries.vifa.reference=null",
+            "from_reference: unknown estimate of the reference",
+        ),
+        (
+            "uci-linear-posterior",
+            "entries.vifa.from_reference=[noise_precision]",
+            "no value for prior_precision",
+        ),
+        (
+            "uci-linear-posterior",
+            "entries.fa-optimum.reference.name=ridge",
+            "unknown reference 'ridge'",
+        ),
+        (
+            "uci-linear-posterior",
+            "entries.fa-optimum.training={epochs: 1, batch_size: 1}",
+            "without minibatches",
+        ),
     ],
 )
 def test_bad_input(name, override, message):
@@ -139,6 +186,9 @@ def test_a_score_that_refuses_a_posterior_empties_its_column_alone(store, load):
     assert list(row.refused) == ["neg_elbo"]
     work = final_fitting([(cell, 0)], [dict(cell.settings.hyper)], compile=False)
     (end,) = work.run()
-    found = scores(evaluation(cell, 0, work.posterior(end, 0), {}, cell.settings.hyper), cell.benchmark.metrics)
+    found = scores(
+        evaluation(cell, 0, work.posterior(end, 0), {}, cell.settings.hyper),
+        cell.benchmark.metrics,
+    )
     assert found.values["nmll"] == row.metrics["nmll"]
     assert dict(found.refused) == row.refused

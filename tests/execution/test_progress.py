@@ -10,7 +10,9 @@ def row(cell, stage, split, trial):
     return Row(*cell.key, stage, split, trial, 0, "ok", None, {}, {}, 1.0, {})
 
 
-def test_a_split_counts_as_searched_after_its_last_round_also_where_an_earlier_run_made_some(tiny, store):
+def test_a_split_counts_as_searched_after_its_last_round_also_where_an_earlier_run_made_some(
+    tiny, store
+):
     cell = tiny(entries=["rounds"])[0]
 
     def shown(display):

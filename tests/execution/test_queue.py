@@ -32,14 +32,20 @@ FOLDS, TRIALS = 2, 3
 
 
 def load(*changes: str, sampler: str = "random") -> Benchmark:
-    """A search of three settings by two folds; a Bayesian one in rounds, of which the first is at random."""
+    """A search of three settings by two folds.
+
+    A Bayesian one in rounds, of which the first is at random.
+    """
     search = [
         f"sampler={sampler}",
         f"trials={TRIALS}",
         f"folds={FOLDS}",
         *(["startup=1"] if sampler != "random" else []),
     ]
-    small = [f"entries.vifa-lr.{change}" for change in ("training.epochs=1", *(f"search.{own}" for own in search))]
+    small = [
+        f"entries.vifa-lr.{change}"
+        for change in ("training.epochs=1", *(f"search.{own}" for own in search))
+    ]
     overrides = ["splits=3", "evaluation.samples=5", *small, *changes]
     return load_benchmark("uci-regression", "quick", overrides).select(entries=["vifa-lr"])
 
@@ -66,13 +72,20 @@ def calm(request, tmp_path_factory):
 def rounds_of(benchmark: Benchmark) -> list[list[int]]:
     """Trials of each round."""
     trials = [*range(TRIALS)]
-    return [[trial] for trial in trials] if benchmark.entries["vifa-lr"].search.sampler == "bayesian" else [trials]
+    return (
+        [[trial] for trial in trials]
+        if benchmark.entries["vifa-lr"].search.sampler == "bayesian"
+        else [trials]
+    )
 
 
 def test_each_round_trains_every_split_as_one_program(calm):
     """What is announced is counted: 398 training rows are 19 minibatches in a fold of 199, and 39 in a final fit."""
     benchmark, rows, ear = calm
-    rounds = [("search", [[trial for trial in own for _ in range(FOLDS)]] * 3) for own in rounds_of(benchmark)]
+    rounds = [
+        ("search", [[trial for trial in own for _ in range(FOLDS)]] * 3)
+        for own in rounds_of(benchmark)
+    ]
     assert ear.rounds == [*rounds, ("final", [[0]] * 3)]
     (cell,) = plan(benchmark, splits=(0,))
     search = TRIALS * FOLDS * IN_A_FOLD * unit(cell, "search")
@@ -87,16 +100,25 @@ def test_the_setting_with_the_lowest_mean_score_is_fitted(calm, store):
     search, told = store.rows("search", CELL), []
     for own in rounds_of(benchmark):
         folds = [[row for row in search if row.trial == trial] for trial in own]
-        assert [rows[0].hyper for rows in folds] == propose(benchmark.entries["vifa-lr"].search, 1, told)
-        told += [(rows[0].hyper, sum(row.metrics["nmll"] for row in rows) / FOLDS) for rows in folds]
+        assert [rows[0].hyper for rows in folds] == propose(
+            benchmark.entries["vifa-lr"].search, 1, told
+        )
+        told += [
+            (rows[0].hyper, sum(row.metrics["nmll"] for row in rows) / FOLDS) for rows in folds
+        ]
     (final,) = store.rows("final", CELL)
     assert final.hyper == min(told, key=lambda pair: pair[1])[0]
-    assert final.metrics["runtime"] == pytest.approx((final.seconds + sum(row.seconds for row in search)) / 60)
+    assert final.metrics["runtime"] == pytest.approx(
+        (final.seconds + sum(row.seconds for row in search)) / 60
+    )
 
 
 @pytest.mark.parametrize("done", [0, 1, 2, TRIALS])
 def test_an_interrupted_run_goes_on_as_it_would_have(calm, store, monkeypatch, done):
-    """It dies before a round, or between search and final fits; what is stored is not done again."""
+    """It dies before a round, or between search and final fits.
+
+    What is stored is not done again.
+    """
     benchmark, expected, _ = calm
     rounds, begun, search = len(rounds_of(benchmark)), [], SearchGroup.run
     if done > rounds:
@@ -149,22 +171,35 @@ def test_scores_follow_from_the_stored_posteriors(store):
     for row in store.rows("final", CELL):
         posterior, buffers = artefacts.read(store.posteriors, row.artefact)
         assert buffers == {}
-        again = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), cell.benchmark.metrics[:3]).values
-        assert {name: row.metrics[name] for name in ("nmll", "joint_nll", "rmse")} == pytest.approx(again, rel=1e-12)
+        again = scores(
+            evaluation(cell, row.split, posterior, buffers, row.hyper), cell.benchmark.metrics[:3]
+        ).values
+        assert {
+            name: row.metrics[name] for name in ("nmll", "joint_nll", "rmse")
+        } == pytest.approx(again, rel=1e-12)
 
         train, test, _ = cell.data.split(row.split)
         x, y = cell.data.x, torch.tensor(cell.data.y)
         inputs = torch.tensor((x[test] - x[train].mean(0)) / x[train].std(0)).float()
         posterior = as_type(posterior, torch.float32)
-        keys, width = trial_keys([(*cell.identity, row.split, "final")], "predict"), posterior.noise_dim
-        noise = normal_slice(keys, torch.tensor(0, dtype=torch.int32), (5 * width + 1) // 2, 0, 5 * width)
+        keys, width = (
+            trial_keys([(*cell.identity, row.split, "final")], "predict"),
+            posterior.noise_dim,
+        )
+        noise = normal_slice(
+            keys, torch.tensor(0, dtype=torch.int32), (5 * width + 1) // 2, 0, 5 * width
+        )
         theta = posterior.sample(noise.view(5, width))
-        f = (theta[:, :-1] @ inputs.T + theta[:, -1:]) * float(y[train].std(correction=0)) + float(y[train].mean())
+        f = (theta[:, :-1] @ inputs.T + theta[:, -1:]) * float(y[train].std(correction=0)) + float(
+            y[train].mean()
+        )
         noise_sd = torch.tensor(row.hyper["noise_precision"]).double() ** -0.5
         log_density = torch.distributions.Normal(f.double(), noise_sd).log_prob(y[test])
         nmll = -(log_density.logsumexp(0) - torch.tensor(5.0).log()).mean()
         assert row.metrics["nmll"] == pytest.approx(nmll.item(), rel=1e-5)
-        assert row.metrics["rmse"] == pytest.approx((f.mean(0) - y[test]).square().mean().sqrt().item(), rel=1e-5)
+        assert row.metrics["rmse"] == pytest.approx(
+            (f.mean(0) - y[test]).square().mean().sqrt().item(), rel=1e-5
+        )
 
 
 def test_the_death_of_a_group_is_a_failed_row_and_the_rest_goes_on(store, monkeypatch):
@@ -192,10 +227,15 @@ def test_failed_folds_are_counted_and_penalised(store, monkeypatch):
         found = cross_validate(*args, **kwargs)
         bad = [score.fold and score.hyper["prior_precision"] > 1 for score in found]
         failed = {"score": float("nan"), "reason": "why"}
-        return [score._replace(**failed) if own else score for score, own in zip(found, bad, strict=True)]
+        return [
+            score._replace(**failed) if own else score
+            for score, own in zip(found, bad, strict=True)
+        ]
 
     monkeypatch.setattr("bdl.execution.groups.cross_validate", some_fail)
-    changes = [f"entries.vifa-lr.search.{change}" for change in ("trials=4", "startup=2", "penalty=40")]
+    changes = [
+        f"entries.vifa-lr.search.{change}" for change in ("trials=4", "startup=2", "penalty=40")
+    ]
     benchmark = load(*changes, sampler="bayesian")
     go(store, (0,), benchmark)
     search = store.rows("search", CELL)
@@ -203,7 +243,9 @@ def test_failed_folds_are_counted_and_penalised(store, monkeypatch):
     assert 0 < len(lost) == sum(row.hyper["prior_precision"] > 1 for row in search) / FOLDS < 4
     assert all((row.reason, row.metrics["nmll"]) == ("why", None) for row in lost)
     scored = [40 if row in lost else row.metrics["nmll"] for row in search]
-    told = [(search[i].hyper, sum(scored[i : i + FOLDS]) / FOLDS) for i in range(0, len(search), FOLDS)]
+    told = [
+        (search[i].hyper, sum(scored[i : i + FOLDS]) / FOLDS) for i in range(0, len(search), FOLDS)
+    ]
     for trial in range(1, 4):
         assert [told[trial][0]] == propose(benchmark.entries["vifa-lr"].search, 0, told[:trial])
     (final,) = store.rows("final", CELL)
@@ -215,12 +257,16 @@ def test_a_search_in_which_everything_fails_ends(store):
     rates = "entries.vifa-lr.search.space.learning_rate={low: 1e30, high: 1e38}"
     run_here(plan(load(rates, sampler="bayesian"), splits=(0,), compile=False), store)
     assert {row.status for row in store.rows("search", CELL)} == {"failed"}
-    assert [row.reason for row in store.rows("final", CELL)] == [f"all {TRIALS} search settings failed"]
+    assert [row.reason for row in store.rows("final", CELL)] == [
+        f"all {TRIALS} search settings failed"
+    ]
 
 
 def test_what_is_not_searched_stays_fixed(store):
     space = "{prior_precision: {low: 1, high: 2}, noise_precision: {low: 0.1, high: 0.2}}"
-    search = f"{{sampler: bayesian, trials: 2, startup: 1, folds: 2, metric: nmll, space: {space}}}"
+    search = (
+        f"{{sampler: bayesian, trials: 2, startup: 1, folds: 2, metric: nmll, space: {space}}}"
+    )
     changes = "search=null", f"search={search}", "hyper={learning_rate: 0.005}"
     go(store, (0,), load(*(f"entries.vifa-lr.{change}" for change in changes)))
     rows: list[Row] = [*store.rows("search", CELL), *store.rows("final", CELL)]
@@ -229,17 +275,24 @@ def test_what_is_not_searched_stays_fixed(store):
     assert all(1 <= row.hyper["prior_precision"] <= 2 for row in rows)
 
 
-@pytest.mark.parametrize("change", ["seed=1", "entries.vifa-lr.training.epochs=2", "record={unit: epochs, every: 1}"])
+@pytest.mark.parametrize(
+    "change", ["seed=1", "entries.vifa-lr.training.epochs=2", "record={unit: epochs, every: 1}"]
+)
 def test_rows_of_another_spec_are_refused_before_anything_is_done(store, change):
     go(store, (0,), load())
     before = everything(store)
-    with pytest.raises(InputError, match=r"holds diabetes/vifa-lr of another spec, data or code .*--changed"):
+    with pytest.raises(
+        InputError, match=r"holds diabetes/vifa-lr of another spec, data or code .*--changed"
+    ):
         go(store, (0, 1), load(change))
     assert everything(store) == before
 
 
 class NewestFirst(WorkerPool):
-    """A worker pool of three, whose tasks wait until they are looked for; every other time the newest is then done."""
+    """A worker pool of three, whose tasks wait until they are looked for.
+
+    Every other time the newest is then done.
+    """
 
     size = 3
 
@@ -270,20 +323,32 @@ def test_groups_that_end_in_any_order_give_the_same_results(tiny, store, tmp_pat
     assert outcomes(store, cells) == expected
     assert ear.total == ear.done > 0
     assert max(map(len, workers.side_by_side)) == 3
-    assert any(len(set(together)) > 1 for together in workers.side_by_side), "groups of several cells"
+    assert any(len(set(together)) > 1 for together in workers.side_by_side), (
+        "groups of several cells"
+    )
     came = [(rows[0].cell, rows[0].stage) for rows in ear.stored_rows]
     assert came != in_order
     assert sorted(came) == sorted(in_order)
     keys = [cell.key for cell in cells]
-    assert in_order == sorted(in_order, key=lambda own: keys.index(own[0])), "in one process, cell by cell"
+    assert in_order == sorted(in_order, key=lambda own: keys.index(own[0])), (
+        "in one process, cell by cell"
+    )
 
 
 def test_a_round_waits_for_the_one_before_it_and_for_no_other_cell(tiny, store):
-    """The first round of the first cell is looked at last; meanwhile the others go on to their ends."""
+    """The first round of the first cell is looked at last.
+
+    Meanwhile the others go on to their ends.
+    """
     cells = tiny(entries=["rounds", "exact"])
     ear = Ear()
     run(cells, store, NewestFirst(), ear)
-    stages = {cell.key: [rows[0].stage for rows in ear.stored_rows if rows[0].cell == cell.key] for cell in cells}
-    assert stages == {cell.key: [*(["search"] * 3 if cell.entry == "rounds" else []), "final"] for cell in cells}
+    stages = {
+        cell.key: [rows[0].stage for rows in ear.stored_rows if rows[0].cell == cell.key]
+        for cell in cells
+    }
+    assert stages == {
+        cell.key: [*(["search"] * 3 if cell.entry == "rounds" else []), "final"] for cell in cells
+    }
     last = [rows[0].cell for rows in ear.stored_rows][-4:]
     assert last == [("diabetes", "rounds", "{}")] * 4

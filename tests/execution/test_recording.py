@@ -39,7 +39,11 @@ def recorded(tiny):
 
 def values(store, cell, metric="nmll"):
     """Score by split and place."""
-    return {(split, found.at): found.value for split, found in store.readings(cell.key) if found.metric == metric}
+    return {
+        (split, found.at): found.value
+        for split, found in store.readings(cell.key)
+        if found.metric == metric
+    }
 
 
 def test_a_look_finds_what_a_fit_of_that_length_gives(recorded, store, tmp_path):
@@ -90,9 +94,13 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
     assert list(store.checkpoints.iterdir()) == []
 
 
-def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(tiny, tmp_path, monkeypatch):
+def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(
+    tiny, tmp_path, monkeypatch
+):
     monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))
-    (cell,) = tiny("datasets=[diabetes]", "entries.rounds.training.epochs=6", entries=["rounds"], splits=(0,))
+    (cell,) = tiny(
+        "datasets=[diabetes]", "entries.rounds.training.epochs=6", entries=["rounds"], splits=(0,)
+    )
     calm = SearchGroup(cell, {0: []}).run(lambda work: None)
     train = engine.Together._train
 
@@ -108,11 +116,16 @@ def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(tiny, tmp
             SearchGroup(cell, {0: []}, tmp_path / "kept").run(lambda work: None)
     assert list((tmp_path / "kept").iterdir()), "nothing to go on from"
     again = SearchGroup(cell, {0: []}, tmp_path / "kept").run(lambda work: None)
-    assert [(own.row.hyper, own.row.metrics) for own in again] == [(own.row.hyper, own.row.metrics) for own in calm]
+    assert [(own.row.hyper, own.row.metrics) for own in again] == [
+        (own.row.hyper, own.row.metrics) for own in calm
+    ]
 
 
 def test_scores_are_written_only_where_a_checkpoint_is_saved(recorded, store, monkeypatch):
-    """Within its first minute none is; after every evaluation, writing all scores again would take quadratic time."""
+    """Within its first minute none is.
+
+    After every evaluation, writing all scores again would take quadratic time.
+    """
     written = []
     monkeypatch.setattr(Log, "text", property(lambda own: written.append(own) or "[0.0, {}]"))
     cell = recorded("{unit: updates, every: 1}", 3)
@@ -123,15 +136,25 @@ def test_scores_are_written_only_where_a_checkpoint_is_saved(recorded, store, mo
 
 def test_a_checkpoint_of_other_settings_is_not_gone_on_from(recorded, tmp_path):
     two, three = recorded("null", 2), recorded("null", 3)
-    fits = [Chosen(two, 0, {}), Chosen(three, 0, {}), Chosen(two, 1, {}), Chosen(two, 0, {"learning_rate": 0.1})]
+    fits = [
+        Chosen(two, 0, {}),
+        Chosen(three, 0, {}),
+        Chosen(two, 1, {}),
+        Chosen(two, 0, {"learning_rate": 0.1}),
+    ]
     paths = [FinalGroup((fit,), tmp_path).checkpoint()._path(0) for fit in fits]
     assert len(set(paths)) == 4
-    assert FinalGroup((Chosen(recorded("null", 2), 0, {}, 1.0),), tmp_path).checkpoint()._path(0) == paths[0]
+    assert (
+        FinalGroup((Chosen(recorded("null", 2), 0, {}, 1.0),), tmp_path).checkpoint()._path(0)
+        == paths[0]
+    )
     assert FinalGroup((fits[0],)).checkpoint() is None
 
 
 @pytest.mark.parametrize("group", [FinalGroup, SearchGroup])
-def test_a_checkpoint_of_another_slot_batch_is_not_gone_on_from(tiny, tmp_path, monkeypatch, group):
+def test_a_checkpoint_of_another_slot_batch_is_not_gone_on_from(
+    tiny, tmp_path, monkeypatch, group
+):
     """Slot batches and compilation follow from the number of splits, under the same hash of the fit."""
 
     def path(splits=4, **changes):
@@ -172,7 +195,9 @@ def slow_compiler(monkeypatch):
         time.sleep(DELAY)
         return graph.forward
 
-    monkeypatch.setattr(torch, "compile", lambda function, **_: compiled(function, backend=backend))
+    monkeypatch.setattr(
+        torch, "compile", lambda function, **_: compiled(function, backend=backend)
+    )
     monkeypatch.setattr(torch._inductor, "compile", backend)
     torch._dynamo.reset()
     return found
@@ -182,7 +207,9 @@ def slow_compiler(monkeypatch):
 def test_fits_do_not_pay_for_the_compilation_of_their_program(tiny, slow_compiler, stage):
     cell = replace(tiny(entries=["random"], splits=(0,))[0], compile=True)
     hyper = {"learning_rate": 0.001, "prior_precision": 1.0, "noise_precision": 0.001}
-    group = SearchGroup(cell, {0: ()}) if stage == "search" else FinalGroup((Chosen(cell, 0, hyper),))
+    group = (
+        SearchGroup(cell, {0: ()}) if stage == "search" else FinalGroup((Chosen(cell, 0, hyper),))
+    )
     wall = time.perf_counter()
     rows = [outcome.row for outcome in group.run(lambda _: None)]
     elapsed = time.perf_counter() - wall

@@ -32,7 +32,9 @@ NETWORK = (0, 1), "entries.vifa-lr.model={name: mlp, hidden: [2]}"
 
 
 def cells(metrics, splits=(0, 1), *overrides):
-    benchmark = load_benchmark("uci-regression", "quick", [*SMALL, f"metrics={json.dumps(metrics)}", *overrides])
+    benchmark = load_benchmark(
+        "uci-regression", "quick", [*SMALL, f"metrics={json.dumps(metrics)}", *overrides]
+    )
     return plan(benchmark.select(entries=["vifa-lr"]), splits=splits, compile=False)
 
 
@@ -48,7 +50,9 @@ def fits(store):
     return store._db.execute("SELECT * FROM fits").fetchall(), files
 
 
-def test_an_added_metric_is_that_of_a_run_which_had_it_from_the_start(store, tmp_path, monkeypatch):
+def test_an_added_metric_is_that_of_a_run_which_had_it_from_the_start(
+    store, tmp_path, monkeypatch
+):
     before, fitted = go(store, ["nmll", "runtime"], *NETWORK)
     assert fitted == [0, 1]
     kept = fits(store)
@@ -87,15 +91,24 @@ def test_a_score_whose_code_has_changed_is_computed_again(store, monkeypatch):
 
 def test_more_samples_are_drawn_and_added_splits_are_scored_without_training_others(store):
     before, _ = go(store, ["nmll", "rmse"], splits=(1,))
-    assert go(store, ["rmse"], splits=(1,)) == (before, []), "a metric that is taken away stays in the rows"
+    assert go(store, ["rmse"], splits=(1,)) == (before, []), (
+        "a metric that is taken away stays in the rows"
+    )
     after, fitted = go(store, ["nmll", "rmse"], (0, 1), "evaluation.samples=50")
     assert fitted == [0]
-    assert [(row.split, {*row.metrics}) for row in after] == [(n, {"nmll", "rmse", "runtime"}) for n in (0, 1)]
+    assert [(row.split, {*row.metrics}) for row in after] == [
+        (n, {"nmll", "rmse", "runtime"}) for n in (0, 1)
+    ]
     assert after[1].metrics["nmll"] != before[0].metrics["nmll"]
 
 
 def row(split=0, **changes):
-    known = {"status": "ok", "reason": None, "hyper": {"noise_precision": 1.0}, "metrics": {"rmse": 3.0}}
+    known = {
+        "status": "ok",
+        "reason": None,
+        "hyper": {"noise_precision": 1.0},
+        "metrics": {"rmse": 3.0},
+    }
     return Row(*CELL, "final", split, 0, 0, seconds=1.0, details={}, **(known | changes))
 
 
@@ -109,7 +122,10 @@ def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none
     store.append([Outcome(failed), Outcome(bare)])
     rescore(cell, store)
     found = store.rows("final", CELL)
-    assert [own.metrics for own in found[:2]] == [{"rmse": 3.0, "nmll": None}, {"rmse": None, "nmll": None}]
+    assert [own.metrics for own in found[:2]] == [
+        {"rmse": 3.0, "nmll": None},
+        {"rmse": None, "nmll": None},
+    ]
     assert found[2:] == [failed, bare]
 
 
@@ -119,16 +135,26 @@ def test_the_time_of_a_group_that_is_over_is_no_fault_of_a_score(store, monkeypa
 
     monkeypatch.setattr(Rmse, "__call__", late)
     rows, _ = go(store, ["rmse", "nmll"])
-    assert [(row.status, row.reason) for row in rows] == [("failed", "OverLimit: over the limit")] * 2
+    assert [(row.status, row.reason) for row in rows] == [
+        ("failed", "OverLimit: over the limit")
+    ] * 2
     assert queue.forget_failed(cells(["rmse", "nmll"], splits=(0,)), store) == 1
     assert [row.split for row in store.rows("final", CELL)] == [1], "the others are not asked for"
 
 
 def test_a_search_of_which_every_setting_failed_is_forgotten_with_its_fit(store):
-    searched = [replace(row(split), stage="search", trial=trial) for split in (0, 1) for trial in (0, 1)]
-    bad = [replace(own, status="failed", reason="diverged") if own.split == 0 or own.trial else own for own in searched]
+    searched = [
+        replace(row(split), stage="search", trial=trial) for split in (0, 1) for trial in (0, 1)
+    ]
+    bad = [
+        replace(own, status="failed", reason="diverged") if own.split == 0 or own.trial else own
+        for own in searched
+    ]
     finals = [row(split, status="failed", reason="bad", metrics={}) for split in (0, 1)]
     store.append([Outcome(own) for own in [*bad, *finals]])
     assert queue.forget_failed(cells(["rmse"]), store) == 2
     assert store.rows("final", CELL) == []
-    assert [(own.split, own.status) for own in store.rows("search", CELL)] == [(1, "ok"), (1, "failed")]
+    assert [(own.split, own.status) for own in store.rows("search", CELL)] == [
+        (1, "ok"),
+        (1, "failed"),
+    ]

@@ -44,13 +44,17 @@ def curve(outcome, metric):
 
 def test_is_the_estimator_fed_with_the_stream(tmp_path):
     """One stream after the other, in one piece, from the published seeds."""
-    (cell,) = plan(load_benchmark("online-fa", overrides=QUICK).select([], ["online-em"]), splits=(0,))
+    (cell,) = plan(
+        load_benchmark("online-fa", overrides=QUICK).select([], ["online-em"]), splits=(0,)
+    )
     for split, outcome in enumerate(learnt()):
         noise = torch.randn(100, 10, generator=torch.Generator().manual_seed(split + 1))
         estimator, truth = OnlineEm(10), cell.stream.model(split)
         state = estimator.init({"F": noise})
         for seen in range(100, 1101, 100):
-            state = estimator.update_block(state, next(cell.stream.blocks(split, seen))[seen - 100 :])
+            state = estimator.update_block(
+                state, next(cell.stream.blocks(split, seen))[seen - 100 :]
+            )
             if seen in (100, 500, 1100):
                 q, p = (
                     (fa.mean().double(), type(fa)(*(leaf.double() for leaf in fa)).covariance())
@@ -60,7 +64,9 @@ def test_is_the_estimator_fed_with_the_stream(tmp_path):
                     ("rel_cov_dist", relative(q[1], p[1])),
                     ("scaled_w2", wasserstein2(q, p) / len(q[0])),
                 ):
-                    found = outcome.row.metrics[name] if seen == 1100 else curve(outcome, name)[seen]
+                    found = (
+                        outcome.row.metrics[name] if seen == 1100 else curve(outcome, name)[seen]
+                    )
                     assert found == pytest.approx(float(distance), rel=2e-4)
         kept, _ = artefacts.read(tmp_path, artefacts.write(tmp_path, outcome.posterior))
         assert isinstance(kept, FactorAnalysis)
@@ -68,8 +74,15 @@ def test_is_the_estimator_fed_with_the_stream(tmp_path):
 
 
 def test_when_a_stream_is_looked_at():
-    """After powers of ten and their double and fivefold, or as the benchmark says; looking changes nothing."""
-    records = (), ("record={unit: observations, every: 300}",), ("record={unit: observations, every: 900}",)
+    """After powers of ten and their double and fivefold, or as the benchmark says.
+
+    Looking changes nothing.
+    """
+    records = (
+        (),
+        ("record={unit: observations, every: 300}",),
+        ("record={unit: observations, every: 900}",),
+    )
     usual, often, seldom = (learnt(*record, splits=(3,))[0] for record in records)
     places = [list(curve(outcome, "rel_cov_dist")) for outcome in (usual, often, seldom)]
     assert places == [[100, 200, 500, 1000, 1100], [300, 600, 900, 1100], [900, 1100]]
@@ -94,11 +107,16 @@ SETTINGS = {
 def cells_of(lengths, splits):
     datasets = ", ".join(SETTINGS[name] for name in lengths)
     overrides = [f"datasets=[{datasets}]", f"preparation.rows={lengths}".replace("'", "")]
-    return plan(load_benchmark("online-fa", overrides=overrides).select([], ["online-px-em"]), splits=splits)
+    return plan(
+        load_benchmark("online-fa", overrides=overrides).select([], ["online-px-em"]),
+        splits=splits,
+    )
 
 
 def test_streams_that_differ_in_their_spectrum_alone_run_as_one():
-    cells = cells_of({"fa_100_10": 200, "fa_100_1000": 200, "fa_100_10_columns": 200, "fa_100_100": 300}, (0,))
+    cells = cells_of(
+        {"fa_100_10": 200, "fa_100_1000": 200, "fa_100_10_columns": 200, "fa_100_100": 300}, (0,)
+    )
     assert [[cell.dataset for cell in batch] for batch in together(cells)] == [
         ["fa_100_10", "fa_100_1000"],
         ["fa_100_10_columns"],
@@ -109,7 +127,11 @@ def test_streams_that_differ_in_their_spectrum_alone_run_as_one():
 def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
     """Also when one of them has its first stream already."""
     first, second = cells_of({"fa_100_10": 200, "fa_100_1000": 200}, (0, 1))
-    alone = [outcome for cell in (first, second) for outcome in group([(cell, 0), (cell, 1)]).run(silent)]
+    alone = [
+        outcome
+        for cell in (first, second)
+        for outcome in group([(cell, 0), (cell, 1)]).run(silent)
+    ]
     with Store(tmp_path / "store.sqlite") as store:
         done = group([(first, 0)]).run(silent)
         store.claim(first.key, fit_hash(first))
@@ -119,7 +141,9 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
         assert [rows[0].cell[0] for rows in ear.stored_rows] == ["fa_100_10", "fa_100_1000"]
         among = [row for cell in (first, second) for row in store.rows("final", cell.key)]
         assert [len(store.readings(cell.key)) for cell in (first, second)] == [2 * 2 * 2] * 2
-    assert [(row.dataset, row.split) for row in among] == [(one.row.dataset, one.row.split) for one in alone]
+    assert [(row.dataset, row.split) for row in among] == [
+        (one.row.dataset, one.row.split) for one in alone
+    ]
     assert [row.details["width"] for row in among] == [1, 3, 3, 3]
     for ours, theirs in zip(among, alone, strict=True):
         for name in ("rel_cov_dist", "scaled_w2"):
@@ -127,7 +151,9 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
 
 
 def test_an_estimate_that_is_not_finite_is_a_failed_trial():
-    (outcome,) = learnt("entries.online-sga.method.learning_rate=1.0e30", entry="online-sga", splits=(0,))
+    (outcome,) = learnt(
+        "entries.online-sga.method.learning_rate=1.0e30", entry="online-sga", splits=(0,)
+    )
     row = outcome.row
     assert (row.status, row.reason, row.metrics) == ("failed", "non-finite metric", {})
     assert outcome.posterior is None
@@ -147,18 +173,29 @@ BAD = {
 @pytest.mark.parametrize("override", BAD)
 def test_bad_input(override):
     with pytest.raises(InputError, match=BAD[override]) as caught:
-        plan(load_benchmark("online-fa", overrides=[*QUICK, override]).select([], ["online-em"]), splits=(0,))
+        plan(
+            load_benchmark("online-fa", overrides=[*QUICK, override]).select([], ["online-em"]),
+            splits=(0,),
+        )
     assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_stream_of_theirs_is_refused():
     streams = load_benchmark("online-fa", overrides=QUICK)
-    tables = load_benchmark("uci-regression", overrides=["datasets=[{name: fa, dim: 100, top: 10}]", "papers=[]"])
+    tables = load_benchmark(
+        "uci-regression", overrides=["datasets=[{name: fa, dim: 100, top: 10}]", "papers=[]"]
+    )
     for benchmark, split, message in (
         (tables, 0, "dataset 'fa_100_10' is a stream of parameter vectors: use a method that"),
-        (streams.select([], ["online-em"]), 10, "dataset 'fa_100_100' has no split 10; choose 0 to 9"),
+        (
+            streams.select([], ["online-em"]),
+            10,
+            "dataset 'fa_100_100' has no split 10; choose 0 to 9",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             plan(benchmark, splits=(split,))
-    with pytest.raises(InputError, match="--device cuda: methods that learn from a stream run on the CPU"):
+    with pytest.raises(
+        InputError, match="--device cuda: methods that learn from a stream run on the CPU"
+    ):
         check(Cell(streams, streams.dataset("fa_100_100"), "online-em", (0,), device="cuda"))

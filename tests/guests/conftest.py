@@ -156,7 +156,11 @@ def cells(tmp_path):
     def made(entries, *overrides, splits=(0, 1)):
         path = tmp_path / "guests.yaml"
         path.write_text(BENCHMARK.replace("ENTRIES", entries))
-        return plan(load_benchmark(str(path), overrides=list(overrides)), splits=list(splits), compile=False)
+        return plan(
+            load_benchmark(str(path), overrides=list(overrides)),
+            splits=list(splits),
+            compile=False,
+        )
 
     return made
 

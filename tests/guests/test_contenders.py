@@ -31,7 +31,12 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, whole
 from bdl.posteriors.predictive import ask, is_predictive
 
-HYPER = {"prior_precision": 2.0, "noise_precision": 30.0, "learning_rate": 0.01, "weight_decay": 1e-4}
+HYPER = {
+    "prior_precision": 2.0,
+    "noise_precision": 30.0,
+    "learning_rate": 0.01,
+    "weight_decay": 1e-4,
+}
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "softplus")
 
 rng = np.random.default_rng(0)
@@ -72,7 +77,9 @@ def the_library_posteriors():
     with pytest.MonkeyPatch.context() as patch:
         for name in loaded():
             patch.delitem(sys.modules, name)
-        patch.setattr(sys, "path", [place for place in sys.path if place != str(Path(__file__).parents[1])])
+        patch.setattr(
+            sys, "path", [place for place in sys.path if place != str(Path(__file__).parents[1])]
+        )
         yield
         for name in loaded():
             del sys.modules[name]
@@ -88,12 +95,16 @@ def fitted(guest, problem, y, **hyper):
     skip_without(guest)
     values = HYPER | {"learning_rate": RATES.get(type(guest), 0.01)} | hyper
     guest.check(problem)
-    ((_, found),) = guest.fits(problem, X, y, {name: torch.tensor(value) for name, value in values.items()}, 3)
+    ((_, found),) = guest.fits(
+        problem, X, y, {name: torch.tensor(value) for name, value in values.items()}, 3
+    )
     return found
 
 
 def outputs(problem, posterior, samples=200):
-    noise = torch.randn(samples, posterior.noise_dim, generator=torch.Generator().manual_seed(0)).double()
+    noise = torch.randn(
+        samples, posterior.noise_dim, generator=torch.Generator().manual_seed(0)
+    ).double()
     draws = posterior.sample(noise).double()
     return torch.stack([problem.model(theta, X, problem.d_out) for theta in draws])
 
@@ -125,13 +136,19 @@ def test_labels_are_predicted(guest):
 
 
 LINEAR = Problem(Linear(), Gaussian(), 3)
-EXACT = Conjugate().fit(LINEAR, X, LINE, {name: torch.tensor(value).double() for name, value in HYPER.items()})
+EXACT = Conjugate().fit(
+    LINEAR, X, LINE, {name: torch.tensor(value).double() for name, value in HYPER.items()}
+)
 
 
 @pytest.mark.slow  # long chains
 @pytest.mark.parametrize(
     ("guest", "samples"),
-    [(Sghmc(draws=500, thinning=20, descent=500), 300), (Nuts(draws=800), 500), (Mclmc(draws=1000), 300)],
+    [
+        (Sghmc(draws=500, thinning=20, descent=500), 300),
+        (Nuts(draws=800), 500),
+        (Mclmc(draws=1000), 300),
+    ],
     ids=str,
 )
 def test_samplers_have_the_moments_of_a_linear_model(guest, samples):
@@ -139,8 +156,11 @@ def test_samplers_have_the_moments_of_a_linear_model(guest, samples):
     found = fitted(guest, LINEAR, LINE)
     deviations = EXACT.variance().sqrt()
     assert (((found.mean() - EXACT.mean()) / deviations).abs() < 4 * samples**-0.5).all()
-    # the discretisation of SGHMC at this step is off by less than 1 %, that of MCLMC by what it is tuned to
-    assert (torch.log(found.variance() / EXACT.variance()).abs() < 4 * (2 / samples) ** 0.5 + 0.02).all()
+    # the discretisation of SGHMC at this step is off by less than 1 %, that of MCLMC by what it is
+    # tuned to
+    assert (
+        torch.log(found.variance() / EXACT.variance()).abs() < 4 * (2 / samples) ** 0.5 + 0.02
+    ).all()
 
 
 @pytest.mark.slow  # trains to convergence
@@ -156,7 +176,9 @@ def test_variational_inference_has_the_optimum_of_a_linear_model():
 def test_laplace_torch_is_our_laplace_on_a_logistic_regression():
     """Of a linear model with softmax the Hessian is the Gauss-Newton matrix."""
     problem = Problem(Linear(), Categorical(), 3, 2)
-    found = fitted(LaplaceTorch("full", prediction="samples", steps=500), problem, LABELS, learning_rate=0.1)
+    found = fitted(
+        LaplaceTorch("full", prediction="samples", steps=500), problem, LABELS, learning_rate=0.1
+    )
     hyper = {"prior_precision": torch.tensor(HYPER["prior_precision"]).double()}
     exact = Laplace().fit(problem, X, LABELS, hyper)
     torch.testing.assert_close(found.mean(), exact.mean(), atol=1e-4, rtol=0)
@@ -172,7 +194,9 @@ def test_laplace_torch_has_the_gauss_newton_matrix_of_a_network_and_predicts_by_
     answer = ask(fitted(LaplaceTorch("full", steps=300), NETWORK, CURVE), X, None, 1, 0)
     variance = ((jacobian @ sampled.covariance()) * jacobian).sum(1) + 1 / HYPER["noise_precision"]
     torch.testing.assert_close(answer.variance[0], variance, rtol=1e-5, atol=0)
-    torch.testing.assert_close(answer.mean[0], NETWORK.model(sampled.mean(), X, 1)[:, 0], rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(
+        answer.mean[0], NETWORK.model(sampled.mean(), X, 1)[:, 0], rtol=1e-8, atol=1e-8
+    )
 
 
 @pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
@@ -190,15 +214,21 @@ def test_densities_of_jax_are_those_of_torch(model, likelihood):
     import jax
 
     y = CURVE if likelihood == Gaussian() else LABELS
-    problem = Problem(model, likelihood, 3, 3 if likelihood == Categorical() else 1, GaussianPrior(0.5))
+    problem = Problem(
+        model, likelihood, 3, 3 if likelihood == Categorical() else 1, GaussianPrior(0.5)
+    )
     theta = torch.randn(problem.dim, generator=torch.Generator().manual_seed(1)).double()
     values = {name: torch.tensor(value).double() for name, value in HYPER.items()}
     train = Train(X.numpy(), y.numpy(), problem)
     with jax.enable_x64(True):
         target = density(train, HYPER, 5)
         points = theta.numpy(), 0 * theta.numpy()
-        log_likelihood, joint, other = map(float, (target.log_likelihood(points[0]), *map(target.log_joint, points)))
-    assert log_likelihood == pytest.approx(float(problem.log_likelihoods(theta, whole(X, y), values).sum()), rel=1e-10)
+        log_likelihood, joint, other = map(
+            float, (target.log_likelihood(points[0]), *map(target.log_joint, points))
+        )
+    assert log_likelihood == pytest.approx(
+        float(problem.log_likelihoods(theta, whole(X, y), values).sum()), rel=1e-10
+    )
     difference = train.log_joint(theta, HYPER) - train.log_joint(0 * theta, HYPER)
     assert joint - other == pytest.approx(float(difference), rel=1e-10)
 
@@ -207,8 +237,14 @@ def test_densities_of_jax_are_those_of_torch(model, likelihood):
 @pytest.mark.parametrize(
     ("guest", "program"),
     [
-        (AutoLowRank(rank=3, steps=500), lambda network: bdl.guests.numpyro._low_rank(3, 500, 0.05, network)),
-        (Mclmc(steps=1000, draws=50), lambda network: bdl.guests.blackjax._chain(1000, 50, network)),
+        (
+            AutoLowRank(rank=3, steps=500),
+            lambda network: bdl.guests.numpyro._low_rank(3, 500, 0.05, network),
+        ),
+        (
+            Mclmc(steps=1000, draws=50),
+            lambda network: bdl.guests.blackjax._chain(1000, 50, network),
+        ),
     ],
     ids=["numpyro", "blackjax"],
 )
@@ -226,13 +262,25 @@ def test_a_program_of_jax_is_compiled_once_for_all_fits_of_the_same_shapes(guest
 @pytest.mark.parametrize(
     ("guest", "problem", "message"),
     [
-        (BayesianRidge(), Problem(NoModel(), Categorical(), 3, 2), "is for targets that are numbers"),
+        (
+            BayesianRidge(),
+            Problem(NoModel(), Categorical(), 3, 2),
+            "is for targets that are numbers",
+        ),
         (Vbll(), Problem(NoModel(), Gaussian(), 3), "Vbll fits the model of the entry: give one"),
         (Vbll(), LINEAR, "vbll needs hidden layers"),
-        (Mclmc(), Problem(Unit(), Gaussian(), 3), "model Unit is not made of dense layers: use linear or mlp"),
+        (
+            Mclmc(),
+            Problem(Unit(), Gaussian(), 3),
+            "model Unit is not made of dense layers: use linear or mlp",
+        ),
         (Mclmc(steps=1000, draws=300), NETWORK, "steps 1000 is no multiple of draws 300"),
         (LaplaceTorch(), Problem(Linear(), Bernoulli(), 3), "use the likelihood categorical"),
-        (LaplaceTorch("full", prediction="samples"), Problem(Mlp((600,)), Gaussian(), 3), "of 2000 parameters at most"),
+        (
+            LaplaceTorch("full", prediction="samples"),
+            Problem(Mlp((600,)), Gaussian(), 3),
+            "of 2000 parameters at most",
+        ),
     ],
     ids=str,
 )
@@ -242,7 +290,9 @@ def test_what_does_not_suit_a_contender_is_refused(guest, problem, message):
         guest.check(problem)
 
 
-@pytest.mark.parametrize("name", ["blackjax", "laplace_torch", "ngboost", "numpyro", "posteriors", "vbll"])
+@pytest.mark.parametrize(
+    "name", ["blackjax", "laplace_torch", "ngboost", "numpyro", "posteriors", "vbll"]
+)
 def test_a_contender_is_imported_without_its_library(name):
     module = importlib.import_module(f"bdl.guests.{name}")
     assert not {"blackjax", "laplace", "ngboost", "numpyro", "vbll", "jax"} & set(vars(module))

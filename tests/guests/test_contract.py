@@ -37,11 +37,15 @@ def test_a_module_computes_what_the_model_does_and_starts_as_the_engine_does(mod
 
 
 def test_a_network_of_a_factory_has_its_shape_and_its_start():
-    problem = Problem(Module("bdl.models.resnet:resnet18", shape=(3, 32, 32)), Categorical(), 3 * 32 * 32, 3)
+    problem = Problem(
+        Module("bdl.models.resnet:resnet18", shape=(3, 32, 32)), Categorical(), 3 * 32 * 32, 3
+    )
     module = torch_module(problem, 0).eval()
     assert module(torch.zeros(2, 3 * 32 * 32)).shape == (2, 3)
     noise = torch.randn(problem.dim, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(nn.utils.parameters_to_vector(module.parameters()), problem.initial(noise))
+    torch.testing.assert_close(
+        nn.utils.parameters_to_vector(module.parameters()), problem.initial(noise)
+    )
 
 
 @pytest.mark.parametrize("model", [Unit(), NoModel()])
@@ -73,9 +77,17 @@ def test_probabilities_of_low_precision_are_made_to_sum_to_one():
 @pytest.mark.parametrize(
     ("answer", "classes", "message"),
     [
-        (MeanVariance(np.zeros(6), np.ones(6)), 0, r"mean has shape \(6,\): give it shape \(7,\) or \(S, 7\)"),
+        (
+            MeanVariance(np.zeros(6), np.ones(6)),
+            0,
+            r"mean has shape \(6,\): give it shape \(7,\) or \(S, 7\)",
+        ),
         (MeanVariance(np.zeros((7, 1)), ONES), 0, r"mean has shape \(7, 1\)"),
-        (MeanVariance(np.zeros((2, 7)), ONES), 0, r"shapes \(2, 7\) and \(7,\): give both the same"),
+        (
+            MeanVariance(np.zeros((2, 7)), ONES),
+            0,
+            r"shapes \(2, 7\) and \(7,\): give both the same",
+        ),
         (MeanVariance(ONES, 0 * ONES), 0, "variance must be positive: its smallest value is 0"),
         (MeanVariance(ONES * np.nan, ONES), 0, "mean has values that are not finite"),
         (MeanVariance(ONES, ONES * np.inf), 0, "variance has values that are not finite"),
@@ -83,10 +95,18 @@ def test_probabilities_of_low_precision_are_made_to_sum_to_one():
         (Outputs(ONES), 0, r"outputs has shape \(7,\): give it shape \(S, 7, 1\) or \(S, 7\)"),
         (Outputs(np.zeros((0, 7))), 0, r"outputs has shape \(0, 7\)"),
         (Probabilities(np.full((7, 2), 0.5)), 0, "are for labels"),
-        (Probabilities(np.full((7, 3), 0.5)), 2, r"has shape \(7, 3\): give it shape \(7, 2\) or \(S, 7, 2\)"),
+        (
+            Probabilities(np.full((7, 3), 0.5)),
+            2,
+            r"has shape \(7, 3\): give it shape \(7, 2\) or \(S, 7, 2\)",
+        ),
         (Probabilities(np.full((7, 2), 0.6)), 2, "with sum 1 in each row"),
         (Probabilities(np.tile([1.5, -0.5], (7, 1))), 2, "must be 0 or more"),
-        ((X, X), 0, "the predictive answers with tuple: let it return MeanVariance, Outputs or Prob"),
+        (
+            (X, X),
+            0,
+            "the predictive answers with tuple: let it return MeanVariance, Outputs or Prob",
+        ),
     ],
 )
 def test_an_answer_of_another_shape_or_value_is_refused(answer, classes, message):
@@ -97,8 +117,14 @@ def test_an_answer_of_another_shape_or_value_is_refused(answer, classes, message
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (None, "fit returned NoneType: return a posterior of bdl.posteriors, or a function of inputs"),
-        (MeanVariance(ONES, ONES), "fit returned MeanVariance: return a function of inputs that answers"),
+        (
+            None,
+            "fit returned NoneType: return a posterior of bdl.posteriors, or a function of inputs",
+        ),
+        (
+            MeanVariance(ONES, ONES),
+            "fit returned MeanVariance: return a function of inputs that answers",
+        ),
         (Point(torch.zeros(4)), "the posterior is over 4 parameters, and the model has 5"),
         (Point(torch.full((5,), torch.nan)), "Point has values that are not finite"),
         (Empirical(torch.zeros(5)), "."),
@@ -110,9 +136,13 @@ def test_what_cannot_be_a_fit_is_refused(found, message):
 
 
 def test_a_stored_answer_knows_its_rows_alone():
-    kept = Outputs(np.arange(14.0).reshape(2, 7)).checked(7, 1, 0)._replace(rows=torch.arange(10, 17))
+    kept = (
+        Outputs(np.arange(14.0).reshape(2, 7)).checked(7, 1, 0)._replace(rows=torch.arange(10, 17))
+    )
     some = ask(kept, X[:2], torch.tensor([16, 11]), 1, 0)
     assert some.outputs[..., 0].tolist() == [[6, 1], [13, 8]]
     for rows in (None, torch.tensor([9])):
-        with pytest.raises(InputError, match="kept as its predictions at the test rows, and cannot predict others"):
+        with pytest.raises(
+            InputError, match="kept as its predictions at the test rows, and cannot predict others"
+        ):
             ask(kept, X[:1], rows, 1, 0)

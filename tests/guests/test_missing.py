@@ -27,12 +27,19 @@ def run(tmp_path, monkeypatch, invoke, blank_figures):
     """Run a benchmark of a fit that needs nothing and of one that needs a package, which is there or not."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "theirs.py").write_text(GUESTS + KNOWN)
-    entries = line(CONJUGATE, name="ours"), line(f"name: '{tmp_path}/theirs.py:Known'", name="lacking")
+    entries = (
+        line(CONJUGATE, name="ours"),
+        line(f"name: '{tmp_path}/theirs.py:Known'", name="lacking"),
+    )
     (tmp_path / "guests.yaml").write_text(BENCHMARK.replace("ENTRIES", ", ".join(entries)))
 
     def call(*words, there=False):
-        monkeypatch.setattr(guests, "find_spec", lambda name: (there or name != "not_here") or None)
-        return invoke("run", "guests.yaml", "--set", "evaluation.samples=5", "--tracking", "none", *words)
+        monkeypatch.setattr(
+            guests, "find_spec", lambda name: (there or name != "not_here") or None
+        )
+        return invoke(
+            "run", "guests.yaml", "--set", "evaluation.samples=5", "--tracking", "none", *words
+        )
 
     return call
 
@@ -68,4 +75,7 @@ def test_its_published_fits_are_imported_and_nothing_is_lost(run, tmp_path):
 @pytest.mark.parametrize("words", [["--method", "lacking"], ["--method", "lacking", "--dry-run"]])
 def test_what_is_asked_for_by_name_is_refused(run, words):
     code, _, err = run(*words)
-    assert (code, err) == (2, "bdl-bench: entries.lacking: Known needs not_here: pip install 'bdl-bench[guests]'\n")
+    assert (code, err) == (
+        2,
+        "bdl-bench: entries.lacking: Known needs not_here: pip install 'bdl-bench[guests]'\n",
+    )

@@ -17,7 +17,9 @@ FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTA
 
 
 @pytest.mark.slow  # a process that runs the guests
-def test_the_guests_of_the_page_run_beside_a_method_of_the_suite(tmp_path, monkeypatch, invoke, blank_figures):
+def test_the_guests_of_the_page_run_beside_a_method_of_the_suite(
+    tmp_path, monkeypatch, invoke, blank_figures
+):
     monkeypatch.chdir(tmp_path)
     for name, content in FILES.items():
         (tmp_path / name).write_text(content, "utf-8")
@@ -25,7 +27,9 @@ def test_the_guests_of_the_page_run_beside_a_method_of_the_suite(tmp_path, monke
     assert program == "bdl-bench"
     known = ["conjugate", "own-loop", "ridge", *(["scales"] if find_spec("numpyro") else [])]
     fewer = "--splits", "1", "--set", "entries.own-loop.method.epochs=4"  # of 40, on two splits
-    code, _, error = invoke(*arguments, "--tracking", "none", *fewer, *(f"--method={name}" for name in known))
+    code, _, error = invoke(
+        *arguments, "--tracking", "none", *fewer, *(f"--method={name}" for name in known)
+    )
     assert code == 0, error
     (published,) = (tmp_path / "results").rglob("trials.parquet")
     rows = pd.read_parquet(published)

@@ -37,14 +37,20 @@ def closed_form(data, split):
     design = np.column_stack([(x - mean) / scale, np.ones(len(x))])
     origin, unit = y[train].mean(), y[train].std()
     precision = ALPHA * np.eye(design.shape[1]) + BETA * unit**2 * design[train].T @ design[train]
-    weights = np.linalg.solve(precision, BETA * unit**2 * design[train].T @ (y[train] - origin) / unit)
-    variance = unit**2 * (design[test] * np.linalg.solve(precision, design[test].T).T).sum(1) + 1 / BETA
+    weights = np.linalg.solve(
+        precision, BETA * unit**2 * design[train].T @ (y[train] - origin) / unit
+    )
+    variance = (
+        unit**2 * (design[test] * np.linalg.solve(precision, design[test].T).T).sum(1) + 1 / BETA
+    )
     errors = y[test] - origin - unit * design[test] @ weights
     nmll = 0.5 * np.mean(np.log(2 * np.pi * variance) + errors**2 / variance)
     return nmll, np.sqrt(np.mean(errors**2))
 
 
-@pytest.mark.parametrize(("chosen", "count"), [((), 2), pytest.param(YACHT, 20, marks=pytest.mark.data, id="yacht")])
+@pytest.mark.parametrize(
+    ("chosen", "count"), [((), 2), pytest.param(YACHT, 20, marks=pytest.mark.data, id="yacht")]
+)
 def test_linear_regression_of_a_guest_is_the_conjugate_entry(rows, guest, store, chosen, count):
     ours = rows(line(CONJUGATE), *chosen, splits=range(count))
     store.forget([ours[0].cell])
@@ -54,11 +60,15 @@ def test_linear_regression_of_a_guest_is_the_conjugate_entry(rows, guest, store,
         assert (one.status, other.status) == ("ok", "ok")
         assert other.metrics["nmll"] == pytest.approx(one.metrics["nmll"], abs=1e-8)
         assert other.metrics["rmse"] == pytest.approx(one.metrics["rmse"], abs=1e-8)
-        assert other.metrics["log_evidence"] == pytest.approx(one.metrics["log_evidence"], rel=1e-10)
+        assert other.metrics["log_evidence"] == pytest.approx(
+            one.metrics["log_evidence"], rel=1e-10
+        )
         assert KEPT not in other.details
 
 
-@pytest.mark.parametrize(("name", "kept"), [("Closure", "predictions at the test rows"), ("Whole", "a predictive")])
+@pytest.mark.parametrize(
+    ("name", "kept"), [("Closure", "predictions at the test rows"), ("Whole", "a predictive")]
+)
 def test_predictions_are_scored_as_they_are(rows, guest, name, kept):
     for row in rows(line(guest(name))):
         nmll, rmse = closed_form(load("diabetes"), row.split)
@@ -67,15 +77,20 @@ def test_predictions_are_scored_as_they_are(rows, guest, name, kept):
         assert (row.details[KEPT], row.metrics["log_evidence"], row.refused) == (kept, None, {})
 
 
-def test_outputs_are_predicted_from_by_the_likelihood_and_drawn_from_the_seed_of_the_trial(rows, guest, store):
+def test_outputs_are_predicted_from_by_the_likelihood_and_drawn_from_the_seed_of_the_trial(
+    rows, guest, store
+):
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     first = rows(line(guest("Samples")))
     assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
     store.forget([first[0].cell])
     np.random.standard_normal(5)  # noqa: NPY002
-    assert [row.artefact for row in first] == [row.artefact for row in rows(line(guest("Samples")))]
+    assert [row.artefact for row in first] == [
+        row.artefact for row in rows(line(guest("Samples")))
+    ]
     assert first[0].artefact != first[1].artefact
-    # 2000 draws: the error of a mean is a fiftieth of the spread of the outputs, some 10 of a target that varies by 77
+    # 2000 draws: the error of a mean is a fiftieth of the spread of the outputs, some 10 of a
+    # target that varies by 77
     nmll, rmse = closed_form(load("diabetes"), first[0].split)
     assert first[0].metrics["nmll"] == pytest.approx(nmll, abs=2e-3)
     assert first[0].metrics["rmse"] == pytest.approx(rmse, abs=0.2)
@@ -93,17 +108,24 @@ def test_a_score_is_added_to_what_is_kept_of_a_function(rows, guest, store):
 
 
 def test_the_search_is_that_of_any_method(rows, guest, store):
-    ours = rows(line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search")
+    ours = rows(
+        line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search"
+    )
     finals = store.rows("final", ours[0].cell)
     assert len(ours) == 2 * 3 * 2
     for split in (0, 1):
         folds = [row for row in ours if row.split == split]
-        means = {row.trial: np.mean([one.metrics["nmll"] for one in folds if one.trial == row.trial]) for row in folds}
+        means = {
+            row.trial: np.mean([one.metrics["nmll"] for one in folds if one.trial == row.trial])
+            for row in folds
+        }
         best = min(means, key=means.__getitem__)
         assert finals[split].hyper == next(row.hyper for row in folds if row.trial == best)
     store.forget([ours[0].cell])
     trained = SEARCH.replace("HYPER", "noise_precision: 3e-4, learning_rate: 0.01")
-    theirs = rows(line("name: vifa", f"training: {{epochs: 1, batch_size: 5}}, {trained}"), stage="search")
+    theirs = rows(
+        line("name: vifa", f"training: {{epochs: 1, batch_size: 5}}, {trained}"), stage="search"
+    )
     proposed = [[row.hyper["prior_precision"] for row in own] for own in (ours, theirs)]
     assert proposed[0] == proposed[1]
 
@@ -119,21 +141,31 @@ def test_the_folds_of_a_search_share_its_seconds(rows, guest, monkeypatch):
         return found
 
     monkeypatch.setattr(groups, "cross_validate", timed)
-    folds = rows(line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search")
+    folds = rows(
+        line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search"
+    )
     assert sum(row.seconds for row in folds) == pytest.approx(sum(spent), rel=0.1)
 
 
-def test_labels_are_predicted_without_a_model_and_a_fold_is_scored_on_the_rows_that_it_holds_out(rows, guest, store):
+def test_labels_are_predicted_without_a_model_and_a_fold_is_scored_on_the_rows_that_it_holds_out(
+    rows, guest, store
+):
     """By the shares of the classes among the rows that a fit has seen."""
     search = "search: {sampler: grid, folds: 2, metric: nll, grid: {unused: [1]}}"
     labels = ("datasets=[overlapping_classes]", "metrics=[nll, error]")
-    folds = rows(f"line: {{method: {{{guest('Shares')}}}, {search}}}", *labels, splits=(0,), stage="search")
+    folds = rows(
+        f"line: {{method: {{{guest('Shares')}}}, {search}}}", *labels, splits=(0,), stage="search"
+    )
     (final,) = store.rows("final", folds[0].cell)
     data = load("overlapping_classes")
     train, test, _ = data.split(0)
     seen, new = data.y[train].astype(int), data.y[test].astype(int)
     first, second = np.array_split(seen, 2)
-    for row, own, held in ((folds[0], second, first), (folds[1], first, second), (final, seen, new)):
+    for row, own, held in (
+        (folds[0], second, first),
+        (folds[1], first, second),
+        (final, seen, new),
+    ):
         shares = np.bincount(own) / len(own)
         assert row.metrics["nll"] == pytest.approx(-np.log(shares[held]).mean(), rel=1e-12)
     assert final.metrics["error"] == pytest.approx((new != shares.argmax()).mean(), rel=1e-12)
@@ -142,7 +174,9 @@ def test_labels_are_predicted_without_a_model_and_a_fold_is_scored_on_the_rows_t
 def test_a_setting_that_fails_is_a_failed_fold_and_another_is_chosen(rows, guest, store):
     search = "search: {sampler: grid, folds: 2, metric: nmll, grid: {size: [0.1, 0.9]}}"
     folds = rows(wrong(guest, "raises", more=search), splits=(0,), stage="search")
-    assert [row.reason for row in folds] == [None] * 2 + ["RuntimeError: the matrix is singular"] * 2
+    assert [row.reason for row in folds] == [None] * 2 + [
+        "RuntimeError: the matrix is singular"
+    ] * 2
     assert [row.hyper for row in store.rows("final", folds[0].cell)] == [{"size": 0.1}]
 
 
@@ -163,9 +197,13 @@ def test_what_goes_wrong_in_a_guest_is_a_failed_row(rows, guest, kind, reason):
 
 
 @pytest.mark.slow  # processes, and a limit that has to pass
-def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(cells, guest, store, monkeypatch):
+def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(
+    cells, guest, store, monkeypatch
+):
     monkeypatch.setattr(queue, "_GRACE", 1.0)
-    planned = cells(f"{wrong(guest, 'hung', 0.2)}, {line(guest('Weights'), name='good')}", splits=(0,))
+    planned = cells(
+        f"{wrong(guest, 'hung', 0.2)}, {line(guest('Weights'), name='good')}", splits=(0,)
+    )
     with worker_pool(1, apart=True) as workers:
         queue.run(planned, store, workers, Ear())
     (hung,), (well,) = (store.rows("final", cell.key) for cell in planned)
@@ -182,7 +220,9 @@ def test_a_command_gives_guests_a_process_of_their_own(cells, guest):
 def test_a_score_of_parameters_is_empty_and_no_failure(rows, cells, guest, store):
     rows(line(guest("Closure")))
     planned = cells(line(guest("Closure")))
-    by_metric = {cell.metric: cell for cell in compare(planned[0].benchmark, final_frame(planned, store))}
+    by_metric = {
+        cell.metric: cell for cell in compare(planned[0].benchmark, final_frame(planned, store))
+    }
     empty, full = by_metric["log_evidence"], by_metric["rmse"]
     assert (empty.ours, empty.n_failed, empty.verdict) == (None, 0, "no parameters")
     assert (full.n_trials, full.n_failed, full.verdict) == (2, 0, "no paper value")

@@ -44,7 +44,11 @@ def batch_of(x: Tensor, y: Tensor, n: float, unit: float = 1.0) -> Batch:
 
 
 def linear_gaussian(
-    seed: int = 0, n: int = 12, d_in: int = 2, bias_precision: float | None = None, dtype: torch.dtype = torch.float64
+    seed: int = 0,
+    n: int = 12,
+    d_in: int = 2,
+    bias_precision: float | None = None,
+    dtype: torch.dtype = torch.float64,
 ) -> Target:
     """Correlated inputs and a target that is not in its standard unit, so that every factor matters."""
     generator = torch.Generator().manual_seed(seed)
@@ -74,7 +78,10 @@ def linear_gaussian(
 
 def occasions(method: Any, update: int, per_epoch: int) -> tuple[str, ...]:
     """Name what an update, counted from 1, of a fit with so many an epoch is made of."""
-    return occasion(method, StepCounters(update, update // per_epoch, update % per_epoch == 0, float(per_epoch)))
+    return occasion(
+        method,
+        StepCounters(update, update // per_epoch, update % per_epoch == 0, float(per_epoch)),
+    )
 
 
 def advance(method: Any, state: Any, update: int, per_epoch: int, *given: Any) -> Any:
@@ -85,23 +92,41 @@ def advance(method: Any, state: Any, update: int, per_epoch: int, *given: Any) -
 
 
 def steps(
-    method: Any, problem: Problem, batch: Batch, hyper: Mapping[str, Tensor], count: int, seed: int = 0
+    method: Any,
+    problem: Problem,
+    batch: Batch,
+    hyper: Mapping[str, Tensor],
+    count: int,
+    seed: int = 0,
 ) -> Iterator[tuple[Any, Any, dict[str, Tensor]]]:
-    """Make updates with one batch; give the state before each, the state after it, and its noise."""
+    """Make updates with one batch.
+
+    Give the state before each, the state after it, and its noise.
+    """
     generator = torch.Generator().manual_seed(seed)
     state = method.init(problem, normals(method.init_noise(problem), generator))
     for _ in range(count):
         noise = normals(method.step_noise(problem), generator)
-        before, state = state, method.step(state, repeat(batch, method.batches_per_step), hyper, noise, problem)
+        before, state = (
+            state,
+            method.step(state, repeat(batch, method.batches_per_step), hyper, noise, problem),
+        )
         yield before, state, noise
 
 
 def settled(
-    method: Any, problem: Problem, batch: Batch, hyper: Mapping[str, Tensor], noise: Mapping[str, Tensor], count: int
+    method: Any,
+    problem: Problem,
+    batch: Batch,
+    hyper: Mapping[str, Tensor],
+    noise: Mapping[str, Tensor],
+    count: int,
 ) -> Any:
     """The state after many updates with the same noise, by a trace of the step, which gives the same bits sooner."""
     step = Repeated(lambda *given: method.step(*given, problem))
-    state = method.init(problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0)))
+    state = method.init(
+        problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0))
+    )
     for _ in range(count):
         state = step(state, repeat(batch, method.batches_per_step), hyper, noise)
     return state
@@ -109,7 +134,9 @@ def settled(
 
 def model_units(target: Target) -> dict[str, Tensor]:
     """Hyper-parameters of a target, the noise precision in the unit of its data."""
-    return target.hyper | {"noise_precision": target.hyper["noise_precision"] * target.data.y_unit**2}
+    return target.hyper | {
+        "noise_precision": target.hyper["noise_precision"] * target.data.y_unit**2
+    }
 
 
 def fit(method: Any, target: Target, seed: int = 0) -> Any:
@@ -117,7 +144,9 @@ def fit(method: Any, target: Target, seed: int = 0) -> Any:
     return method.fit(target.problem, target.data.x, target.data.y, model_units(target), seed)
 
 
-def assert_same(found: Posterior, expected: Posterior, rtol: float = 1e-10, atol: float = 1e-12) -> None:
+def assert_same(
+    found: Posterior, expected: Posterior, rtol: float = 1e-10, atol: float = 1e-12
+) -> None:
     """Compare means and covariances."""
     torch.testing.assert_close(found.mean(), expected.mean(), rtol=rtol, atol=atol)
     torch.testing.assert_close(found.covariance(), expected.covariance(), rtol=rtol, atol=atol)
@@ -127,21 +156,28 @@ def repeat(data: Batch, times: int) -> Batch:
     """The whole training set as each of several minibatches; one has no axis of its own."""
     if times == 1:
         return data
-    return data._replace(x=data.x.expand(times, *data.x.shape), y=data.y.expand(times, *data.y.shape))
+    return data._replace(
+        x=data.x.expand(times, *data.x.shape), y=data.y.expand(times, *data.y.shape)
+    )
 
 
 def normals(
-    shapes: Mapping[str, tuple[int, ...]], generator: torch.Generator, dtype: torch.dtype = torch.float64
+    shapes: Mapping[str, tuple[int, ...]],
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float64,
 ) -> dict[str, Tensor]:
     """Standard normals of the shapes that a method asks for."""
-    return {name: torch.randn(shape, generator=generator, dtype=dtype) for name, shape in shapes.items()}
+    return {
+        name: torch.randn(shape, generator=generator, dtype=dtype)
+        for name, shape in shapes.items()
+    }
 
 
 def sigma_points(rank: int, dim: int) -> dict[str, Tensor]:
     """2 (K + D) values of the VIFA noise with mean 0 and covariance I.
 
-    The gradient of a quadratic log-likelihood is linear in the noise, so the average of the VIFA estimator
-    over these points is its exact expectation.
+    The gradient of a quadratic log-likelihood is linear in the noise, so the average of the VIFA
+    estimator over these points is its exact expectation.
     """
     m = rank + dim
     points = m**0.5 * torch.eye(m, dtype=torch.float64)

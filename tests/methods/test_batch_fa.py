@@ -27,22 +27,34 @@ def fit(solver, x, rank=3, seed=0) -> FactorAnalysis:
 def data(count=400, dim=9, rank=3):
     generator = torch.Generator().manual_seed(0)
     factors = 2 * torch.randn(dim, rank, generator=generator, dtype=torch.float64)
-    model = FactorAnalysis(torch.arange(dim) / 1.0, factors, torch.linspace(1, 4, dim, dtype=torch.float64))
-    return model.sample(torch.randn(count, model.noise_dim, generator=generator, dtype=torch.float64))
+    model = FactorAnalysis(
+        torch.arange(dim) / 1.0, factors, torch.linspace(1, 4, dim, dtype=torch.float64)
+    )
+    return model.sample(
+        torch.randn(count, model.noise_dim, generator=generator, dtype=torch.float64)
+    )
 
 
 def log_likelihood_slopes(found, x):
     """Derivatives of the mean log-likelihood in mean, F and log psi."""
-    parts = found.loc.requires_grad_(), found.factors.requires_grad_(), found.diag.log().requires_grad_()
+    parts = (
+        found.loc.requires_grad_(),
+        found.factors.requires_grad_(),
+        found.diag.log().requires_grad_(),
+    )
     mean, factors, log_diag = parts
-    return torch.autograd.grad(FactorAnalysis(mean, factors, log_diag.exp()).log_prob(x).mean(), parts)
+    return torch.autograd.grad(
+        FactorAnalysis(mean, factors, log_diag.exp()).log_prob(x).mean(), parts
+    )
 
 
 def test_moments_do_not_depend_on_the_blocks():
     x = data() + 1e4
     state = moments(x, [1, 99, 250, 50])
     torch.testing.assert_close(state.mean, x.mean(0), rtol=1e-14, atol=0)
-    torch.testing.assert_close(state.scatter / 400, torch.cov(x.T, correction=0), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        state.scatter / 400, torch.cov(x.T, correction=0), rtol=1e-9, atol=1e-9
+    )
     assert int(state.seen) == 400
 
 
@@ -86,7 +98,9 @@ def test_randomised_is_scikit_learn_at_its_defaults(count):
 def test_randomised_stops_early_where_the_spectrum_has_no_gap():
     """Published model, factors below the noise: the sketch ends the climb 100 nats and more under the optimum."""
     (x,) = next(observations([factor_model(0, 100, 10, (1, 10))], 0, 20_000, 20_000)).double()
-    sketched, exact = (float(fit(solver, x, 10, seed=1).log_prob(x).sum()) for solver in ("sklearn", "exact"))
+    sketched, exact = (
+        float(fit(solver, x, 10, seed=1).log_prob(x).sum()) for solver in ("sklearn", "exact")
+    )
     assert sketched < exact - 100
 
 
@@ -97,13 +111,17 @@ def test_ppca_is_the_closed_form_of_scikit_learn():
     ours, ratio = fit("ppca", x), (len(x) - 1) / len(x)
     np.testing.assert_allclose(ours.loc, theirs.mean_, rtol=1e-12)
     np.testing.assert_allclose(ours.diag, ratio * theirs.noise_variance_, rtol=1e-12)
-    np.testing.assert_allclose(ours.covariance(), ratio * theirs.get_covariance(), rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(
+        ours.covariance(), ratio * theirs.get_covariance(), rtol=1e-10, atol=1e-11
+    )
 
 
 def test_fewer_observations_than_dimensions():
     """Every variance is that of the data, as at any stationary point, though S is singular."""
     x = data(8, 12, 2)
-    torch.testing.assert_close(fit("exact", x, 2).check().variance(), x.var(0, correction=0), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        fit("exact", x, 2).check().variance(), x.var(0, correction=0), rtol=1e-3, atol=0
+    )
 
 
 def test_exact_refuses_what_does_not_vary():
@@ -114,7 +132,10 @@ def test_exact_refuses_what_does_not_vary():
 
 
 def test_exact_is_not_trapped():
-    """From psi = 1 scikit-learn's iterations end 3476 nats under the truth here; the optimum is above it."""
+    """From psi = 1 scikit-learn's iterations end 3476 nats under the truth here.
+
+    The optimum is above it.
+    """
     model = factor_model(5, 100, 10, (1, 100))
     (x,) = next(observations([model], 5, 10_000, 10_000)).double()
     truth = FactorAnalysis(*(part.double() for part in model))

@@ -1,4 +1,7 @@
-"""Gradients of the ELBO by autograd; Bayes by Backprop and full-covariance VI find the best of their Gaussians."""
+"""Gradients of the ELBO by autograd.
+
+Bayes by Backprop and full-covariance VI find the best of their Gaussians.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +19,14 @@ from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior, HorseshoePrior, SpikeSlabPrior, StudentTPrior
 from bdl.models.problem import Problem
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, Scaled, StudentT, kl_divergence
+from bdl.posteriors import (
+    DiagonalGaussian,
+    FactorAnalysis,
+    FullGaussian,
+    Scaled,
+    StudentT,
+    kl_divergence,
+)
 from bdl.training.traced import Repeated
 
 from .targets import batch_of, doubles, linear_gaussian, normals, sigma_points
@@ -33,15 +43,21 @@ def posterior(params):
     if "mu" in params:
         return DiagonalGaussian(params["mu"], softplus(params["rho"]).square())
     if "m" in params:
-        return FullGaussian(params["m"], params["A"].tril(-1) + params["A"].diagonal().exp().diag())
+        return FullGaussian(
+            params["m"], params["A"].tril(-1) + params["A"].diagonal().exp().diag()
+        )
     return FactorAnalysis(params["c"], params["F"], params["gamma"].exp())
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("bias_precision", [None, 0.2])
 @pytest.mark.parametrize("samples", [1, 4])
-@pytest.mark.parametrize("name", ["bbb", "cholesky-vi", "vifa of one factor", "vifa of all factors"])
-def test_gradients_equal_autograd_of_the_negative_elbo(draw, name, samples, bias_precision, likelihood):
+@pytest.mark.parametrize(
+    "name", ["bbb", "cholesky-vi", "vifa of one factor", "vifa of all factors"]
+)
+def test_gradients_equal_autograd_of_the_negative_elbo(
+    draw, name, samples, bias_precision, likelihood
+):
     """Reparametrised -E_q[log p(D | theta)] for the given noise, plus KL(q || prior) by the general formula.
 
     Parameters are far from the initial ones; VIFA has a minibatch for each sample.
@@ -57,7 +73,11 @@ def test_gradients_equal_autograd_of_the_negative_elbo(draw, name, samples, bias
         actual = vifa.elbo_gradients(params, batch, hyper, {"h": h, "z": z}, problem)
         noise, x, y = torch.cat([h, z], 1), batch.x, batch.y
     else:
-        params = {"mu": draw(dim), "rho": draw(dim)} if name == "bbb" else {"m": draw(dim), "A": draw(dim, dim).tril()}
+        params = (
+            {"mu": draw(dim), "rho": draw(dim)}
+            if name == "bbb"
+            else {"m": draw(dim), "A": draw(dim, dim).tril()}
+        )
         method, noise = {"bbb": BayesByBackprop(), "cholesky-vi": CholeskyVi()}[name], z
         actual = method.gradients(DescentState(params, None), batch, hyper, {"z": z}, problem)
         x, y = (part.expand(samples, *part.shape) for part in (batch.x, batch.y))
@@ -65,41 +85,65 @@ def test_gradients_equal_autograd_of_the_negative_elbo(draw, name, samples, bias
     def negative_elbo(params):
         q = posterior(params)
         parts = zip(q.sample(noise), x, y, strict=True)
-        fit = sum(problem.log_likelihood(own, batch._replace(x=x, y=y), hyper) for own, x, y in parts) / samples
+        fit = (
+            sum(
+                problem.log_likelihood(own, batch._replace(x=x, y=y), hyper) for own, x, y in parts
+            )
+            / samples
+        )
         alpha = problem.prior_precision(hyper).expand(dim)
         return kl_divergence(q, DiagonalGaussian(torch.zeros_like(alpha), 1 / alpha)) - fit
 
-    torch.testing.assert_close(actual, torch.func.grad(negative_elbo)(params), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        actual, torch.func.grad(negative_elbo)(params), rtol=1e-10, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("method", [BayesByBackprop(1.0), CholeskyVi(1.0)])
 @pytest.mark.parametrize("bias_precision", [None, 0.2])
 def test_converges_to_the_best_gaussian_for_a_linear_regression(method, bias_precision):
-    """The exact mean, and the covariance, or the diagonal of the precision; to rounding, as there is no noise.
+    """The exact mean, and the covariance, or the diagonal of the precision.
 
-    The curvature in the mean is P, with eigenvalues up to 24. Half the entropy would give half the covariance.
+    To rounding, as there is no noise.
+
+    The curvature in the mean is P, with eigenvalues up to 24. Half the entropy would give half the
+    covariance.
     """
     target = linear_gaussian(seed=4, d_in=3, bias_precision=bias_precision)
     points = {"z": sigma_points(0, 4)["z"]}
-    state = method.init(target.problem, normals(method.init_noise(target.problem), torch.Generator().manual_seed(0)))
+    state = method.init(
+        target.problem,
+        normals(method.init_noise(target.problem), torch.Generator().manual_seed(0)),
+    )
     gradients = Repeated(partial(method.gradients, problem=target.problem))
     for _ in range(1000):  # plain descent, which unlike Adam comes to rest
         grads = gradients(state, target.data, target.hyper, points)
-        state = state._replace(params={own: state.params[own] - 0.05 * grad for own, grad in grads.items()})
+        state = state._replace(
+            params={own: state.params[own] - 0.05 * grad for own, grad in grads.items()}
+        )
     q = method.posterior(state).check()
     torch.testing.assert_close(q.mean(), target.posterior.loc, rtol=0, atol=1e-11)
     if isinstance(method, BayesByBackprop):
-        torch.testing.assert_close(1 / q.variance(), target.posterior.precision_diagonal(), rtol=1e-12, atol=0)
+        torch.testing.assert_close(
+            1 / q.variance(), target.posterior.precision_diagonal(), rtol=1e-12, atol=0
+        )
     else:
-        torch.testing.assert_close(q.covariance(), target.posterior.covariance(), rtol=0, atol=1e-11)
+        torch.testing.assert_close(
+            q.covariance(), target.posterior.covariance(), rtol=0, atol=1e-11
+        )
 
 
 def test_steps_are_those_of_torch_adam(draw):
     """Published code descends J / N: with eps times N that is the same path, step for step."""
-    problem, method = Problem(Mlp(hidden=(3,)), Gaussian(), 2), BayesByBackprop(samples=3, betas=(0.8, 0.999))
+    problem, method = (
+        Problem(Mlp(hidden=(3,)), Gaussian(), 2),
+        BayesByBackprop(samples=3, betas=(0.8, 0.999)),
+    )
     batch = batch_of(draw(5, 2), draw(5), 40.0, 2.5)
     hyper = {name: draw().exp() for name in problem.hyper} | doubles(learning_rate=0.05)
-    state = method.init(problem, normals(method.init_noise(problem), torch.Generator().manual_seed(1)))
+    state = method.init(
+        problem, normals(method.init_noise(problem), torch.Generator().manual_seed(1))
+    )
     ours = {name: value.clone().requires_grad_() for name, value in state.params.items()}
     optimizer = torch.optim.Adam(ours.values(), lr=0.05, betas=(0.8, 0.999), eps=1e-8 / 40)
     for _ in range(20):
@@ -107,7 +151,9 @@ def test_steps_are_those_of_torch_adam(draw):
         state = method.step(state, batch, hyper, {"z": z}, problem)
         theta = ours["mu"] + softplus(ours["rho"]) * z
         fit = sum(problem.log_likelihoods(row, batch, hyper).mean() for row in theta) / 3
-        prior = DiagonalGaussian(torch.zeros(problem.dim).double(), 1 / hyper["prior_precision"].expand(problem.dim))
+        prior = DiagonalGaussian(
+            torch.zeros(problem.dim).double(), 1 / hyper["prior_precision"].expand(problem.dim)
+        )
         optimizer.zero_grad()
         (kl_divergence(posterior(ours), prior) / 40 - fit).backward()
         optimizer.step()
@@ -117,7 +163,10 @@ def test_steps_are_those_of_torch_adam(draw):
 
 @pytest.mark.parametrize(
     ("method", "scale", "deviation"),
-    [(BayesByBackprop(), 0.0, 0.313261688), (CholeskyVi(initial_scale=0.2, initial_std=2.0), 0.2, 2.0)],
+    [
+        (BayesByBackprop(), 0.0, 0.313261688),
+        (CholeskyVi(initial_scale=0.2, initial_std=2.0), 0.2, 2.0),
+    ],
 )
 def test_initial_state(method, scale, deviation):
     """A rho of -1 is a deviation of log(1 + 1 / e)."""
@@ -163,7 +212,10 @@ def test_the_general_gradients_are_the_closed_ones(draw, prior):
 
 
 def test_families_of_priors_and_degrees(draw):
-    scaled, plain = (Problem(Mlp((3,)), Gaussian(), 2, prior=prior) for prior in (HorseshoePrior(), StudentTPrior()))
+    scaled, plain = (
+        Problem(Mlp((3,)), Gaussian(), 2, prior=prior)
+        for prior in (HorseshoePrior(), StudentTPrior())
+    )
     noise, method = {"theta": draw(scaled.dim)}, BayesByBackprop(initial_scale=1.0)
     state, z = method.init(scaled, noise), draw(27)
     q = method.posterior(state)
@@ -179,7 +231,9 @@ def test_families_of_priors_and_degrees(draw):
     assert heavy.step_noise(plain) == {"z": (4, 26)}
 
 
-@pytest.mark.parametrize("prior", [HorseshoePrior(), SpikeSlabPrior()], ids=["horseshoe", "spike-slab"])
+@pytest.mark.parametrize(
+    "prior", [HorseshoePrior(), SpikeSlabPrior()], ids=["horseshoe", "spike-slab"]
+)
 def test_a_sparse_prior_shrinks_what_does_not_count_and_leaves_the_rest(draw, prior):
     """Thirty rows, twelve inputs of which two count."""
     x, count = draw(30, 12), torch.tensor([0, 5])
@@ -187,10 +241,16 @@ def test_a_sparse_prior_shrinks_what_does_not_count_and_leaves_the_rest(draw, pr
     problem = Problem(Linear(bias=False), Gaussian(), 12, prior=prior)
     method = BayesByBackprop(samples=4, initial_rho=-2)
     hyper = HYPER | doubles(learning_rate=0.01, slab_share=0.5, slab_scale=1.0, spike_scale=0.01)
-    state, step = method.init(problem, {"theta": draw(problem.dim)}), Repeated(partial(method.step, problem=problem))
+    state, step = (
+        method.init(problem, {"theta": draw(problem.dim)}),
+        Repeated(partial(method.step, problem=problem)),
+    )
     for _ in range(1500):
         state = step(state, batch, hyper, {"z": draw(*method.step_noise(problem)["z"])})
-    mean, others = method.posterior(state).mean(), torch.ones(12, dtype=torch.bool).index_fill(0, count, False)
+    mean, others = (
+        method.posterior(state).mean(),
+        torch.ones(12, dtype=torch.bool).index_fill(0, count, False),
+    )
     assert (mean[count] - torch.tensor([2.0, -3.0]).double()).abs().max() < 0.35
     least_squares = torch.linalg.lstsq(batch.x, batch.y).solution
     assert mean[others].abs().mean() < 0.4 * least_squares[others].abs().mean()

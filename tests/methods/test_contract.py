@@ -32,7 +32,9 @@ SETTINGS = {
     "last-layer-laplace": {"descent_epochs": 10_000},
 }
 """What methods need that count epochs: here each update is one, far into the fit."""
-DIRECT = [name for name in METHODS.names() if hasattr(METHODS.get(name), "fit") and name != "teacher"]
+DIRECT = [
+    name for name in METHODS.names() if hasattr(METHODS.get(name), "fit") and name != "teacher"
+]
 """Methods without minibatches that learn; the teacher has data sets of its own."""
 
 
@@ -47,7 +49,10 @@ class Doubled(StudentTPrior):
         return 2 * layout.dim
 
 
-LINEAR, BIASED = Problem(Linear(), Gaussian(), 2), Problem(Linear(), Gaussian(), 2, prior=GaussianPrior(0.1))
+LINEAR, BIASED = (
+    Problem(Linear(), Gaussian(), 2),
+    Problem(Linear(), Gaussian(), 2, prior=GaussianPrior(0.1)),
+)
 NETWORK, ODD = Problem(Mlp((2,)), Gaussian(), 2), Problem(Cubic(), Gaussian(), 2)
 LABELS, CLASSES = Problem(Linear(), Bernoulli(), 2), Problem(Linear(), Categorical(), 2, 3)
 GIVEN = Problem(GivenModule(network=nn.Linear(2, 1)), Gaussian(), 2)
@@ -58,36 +63,106 @@ UNFIT = [
     ("fa-optimum", {"latent_dim": 4}, LINEAR, "latent_dim 4 exceeds the 3 parameters"),
     ("fa-elbo", {"latent_dim": 4}, LINEAR, "latent_dim 4 exceeds the 3 parameters"),
     ("slang", {"rank": 4}, LINEAR, "rank 4 exceeds the 3 parameters"),
-    ("csgmcmc", {"warmup_epochs": 50}, LINEAR, "warmup_epochs 50 leave no draws in cycle_epochs: lower them"),
+    (
+        "csgmcmc",
+        {"warmup_epochs": 50},
+        LINEAR,
+        "warmup_epochs 50 leave no draws in cycle_epochs: lower them",
+    ),
     ("multi-swag", {"rank": 4}, LINEAR, "rank 4 exceeds the 3 parameters"),
     ("swag", {"rank": 4}, LINEAR, "rank 4 exceeds the 3 parameters"),
-    ("iterates-fa", {"latent_dim": 3}, LINEAR, "latent_dim 3 does not suit 3 dimensions: give one of 1 to 2"),
-    ("sgd-iterates", {}, Problem(Linear(), Gaussian(), 2000), "2001 parameters are too many .* use swag"),
+    (
+        "iterates-fa",
+        {"latent_dim": 3},
+        LINEAR,
+        "latent_dim 3 does not suit 3 dimensions: give one of 1 to 2",
+    ),
+    (
+        "sgd-iterates",
+        {},
+        Problem(Linear(), Gaussian(), 2000),
+        "2001 parameters are too many .* use swag",
+    ),
     ("conjugate", {}, NETWORK, "no closed form"),
     ("conjugate", {}, LABELS, "no closed form"),
     ("fa-optimum", {}, NETWORK, "no closed form"),
     ("fa-elbo", {}, NETWORK, "needs a linear model with one output"),
     ("exact-gaussian", {}, NETWORK, "^exact-gaussian needs a linear model with one output"),
     ("exact-gaussian", {}, CLASSES, "^exact-gaussian needs a linear model with one output"),
-    ("natural-gradient", {"curvature": "hessian"}, NETWORK, "needs a linear model with one output: use curvature fish"),
+    (
+        "natural-gradient",
+        {"curvature": "hessian"},
+        NETWORK,
+        "needs a linear model with one output: use curvature fish",
+    ),
     ("importance-sampling", {"proposal": "variational"}, NETWORK, "linear model with one output"),
     ("moment-matching", {"proposal": "variational"}, NETWORK, "linear model with one output"),
-    ("laplace", {}, Problem(Mlp((50, 50)), Bernoulli(), 3), "^laplace forms the Hessian of 2801 parameters: use a mo"),
-    ("laplace", {}, Problem(Linear(), Gaussian(), 2, prior=Doubled()), "^laplace needs a prior on the parameters them"),
-    ("laplace", {"climb": False, "curvature": "ggn"}, NETWORK, "climb: false is for a trained network"),
-    ("laplace", {"climb": False, "curvature": "hessian"}, GIVEN, "climb: false is for a trained network"),
+    (
+        "laplace",
+        {},
+        Problem(Mlp((50, 50)), Bernoulli(), 3),
+        "^laplace forms the Hessian of 2801 parameters: use a mo",
+    ),
+    (
+        "laplace",
+        {},
+        Problem(Linear(), Gaussian(), 2, prior=Doubled()),
+        "^laplace needs a prior on the parameters them",
+    ),
+    (
+        "laplace",
+        {"climb": False, "curvature": "ggn"},
+        NETWORK,
+        "climb: false is for a trained network",
+    ),
+    (
+        "laplace",
+        {"climb": False, "curvature": "hessian"},
+        GIVEN,
+        "climb: false is for a trained network",
+    ),
     ("laplace", {"curvature": "ggn"}, NORMALISED, "^under batch normalisation no row"),
-    ("bbb", {"degrees": 3}, Problem(Linear(), Gaussian(), 2, prior=HorseshoePrior()), "are latent, bbb needs a Gaus"),
-    ("bbb", {}, Problem(Linear(), Gaussian(), 2, prior=Doubled()), "does not know the latent variables of Doubled"),
+    (
+        "bbb",
+        {"degrees": 3},
+        Problem(Linear(), Gaussian(), 2, prior=HorseshoePrior()),
+        "are latent, bbb needs a Gaus",
+    ),
+    (
+        "bbb",
+        {},
+        Problem(Linear(), Gaussian(), 2, prior=Doubled()),
+        "does not know the latent variables of Doubled",
+    ),
     ("noisy-kfac", {}, ODD, "model Cubic is not made of dense layers: use linear or mlp"),
-    ("noisy-kfac", {"statistics_every": 30}, NETWORK, "inverses_every 100 is no multiple of statistics_every 30: in"),
-    ("noisy-kfac", {}, BIASED, "needs one prior precision for all parameters: leave out bias_precision"),
+    (
+        "noisy-kfac",
+        {"statistics_every": 30},
+        NETWORK,
+        "inverses_every 100 is no multiple of statistics_every 30: in",
+    ),
+    (
+        "noisy-kfac",
+        {},
+        BIASED,
+        "needs one prior precision for all parameters: leave out bias_precision",
+    ),
     ("hierarchical-vadam", {}, BIASED, "leave the prior out"),
     ("mc-dropout", {}, ODD, "model Cubic is not made of dense layers: use linear or mlp"),
     ("last-layer-laplace", {}, Problem(Linear(), Categorical(), 1001, 10), "10020 parameters"),
     ("last-layer-laplace", {}, ODD, "Cubic is not made of dense layers"),
-    ("teacher", {"data": "sparse_network"}, Problem(Linear(), Gaussian(), 200), "has the layers 200-200-200-1: give"),
-    ("teacher", {"data": "sparse_network"}, Problem(Mlp((200, 9)), Gaussian(), 200), "has the layers 200-200-200-1: "),
+    (
+        "teacher",
+        {"data": "sparse_network"},
+        Problem(Linear(), Gaussian(), 200),
+        "has the layers 200-200-200-1: give",
+    ),
+    (
+        "teacher",
+        {"data": "sparse_network"},
+        Problem(Mlp((200, 9)), Gaussian(), 200),
+        "has the layers 200-200-200-1: ",
+    ),
 ]
 """Settings that do not suit a problem."""
 FIT = [
@@ -142,9 +217,12 @@ def test_what_a_method_lacks_is_named(tmp_path):
 
     assert METHODS.lacking(Unfinished) == "posterior, step; see bdl.methods.base:MinibatchMethod"
     own = tmp_path / "own.py"
-    own.write_text("from dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Own:\n    size: int = 1\n")
+    own.write_text(
+        "from dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Own:\n    size: int = 1\n"
+    )
     with pytest.raises(
-        InputError, match=r"own\.py:Own' lacks a base class: derive it from bdl\.methods\.base:Minibatch"
+        InputError,
+        match=r"own\.py:Own' lacks a base class: derive it from bdl\.methods\.base:Minibatch",
     ):
         METHODS.build(f"{own}:Own", {})
 
@@ -171,7 +249,9 @@ def test_limits_of_hyper_parameters():
     assert METHODS.get("noisy-adam")().hyper_above == {"kl_weight": 0}
 
 
-@pytest.mark.parametrize(("name", "epochs"), [("adam", 0), ("swag", 500), ("sgld", 50), ("last-layer-laplace", 1)])
+@pytest.mark.parametrize(
+    ("name", "epochs"), [("adam", 0), ("swag", 500), ("sgld", 50), ("last-layer-laplace", 1)]
+)
 def test_epochs_from_which_nothing_is_kept(name, epochs):
     assert METHODS.get(name)().idle_epochs == epochs
 
@@ -187,17 +267,24 @@ def test_direct_methods_find_the_posterior(name, bias_precision):
     assert torch.equal(first.covariance(), again.covariance())
     if name in ("conjugate", "exact-gaussian", "laplace"):
         assert_same(first, exact)
-    elif not method.deterministic:  # at least half of its 10,000 draws count, for each of three parameters
+    elif (
+        not method.deterministic
+    ):  # at least half of its 10,000 draws count, for each of three parameters
         assert exact.whiten(first.mean() - exact.mean()).abs().max() < 4.5 * 5000**-0.5
         products = exact.whiten(exact.whiten(first.covariance()).mT)
         assert (products - torch.eye(3)).abs().max() < 4.5 * 2500**-0.5
-    else:  # a covariance of one factor is another; the mean of one of them comes from a numerical search
-        torch.testing.assert_close(first.mean(), exact.mean(), rtol=1e-6 if name == "fa-elbo" else 1e-10, atol=1e-12)
+    # a covariance of one factor is another; the mean of one of them comes from a numerical search
+    else:
+        torch.testing.assert_close(
+            first.mean(), exact.mean(), rtol=1e-6 if name == "fa-elbo" else 1e-10, atol=1e-12
+        )
 
 
 def test_a_direct_method_yields_once():
     target = linear_gaussian()
-    ((updates, posterior),) = METHODS.get("conjugate")().fits(target.problem, *target.data[:2], target.hyper, 0)
+    ((updates, posterior),) = METHODS.get("conjugate")().fits(
+        target.problem, *target.data[:2], target.hyper, 0
+    )
     assert updates == 0
     assert posterior.dim == 3
 
@@ -231,14 +318,23 @@ class Case:
         return torch.func.vmap(lambda one: self.method.init(self.problem, one))(noise)
 
     def step_one(self, state, batches, hyper, noise, update=1000):
-        """One update of one trial, and what is due after it; each is an epoch, the first is far into the fit."""
+        """One update of one trial, and what is due after it.
+
+        Each is an epoch, the first is far into the fit.
+        """
         return advance(self.method, state, update, 1, batches, hyper, noise, self.problem)
 
     def run(self, state, n_steps: int, hyper=None):
-        """States after each of several steps of all trials; many are made by their traces, as the engine does."""
+        """States after each of several steps of all trials.
+
+        Many are made by their traces, as the engine does.
+        """
         hyper, steps, path = self.hyper if hyper is None else hyper, {}, []
         for update in range(1, n_steps + 1):
-            noise, names = self.noise(self.method.step_noise(self.problem)), occasions(self.method, update, 1)
+            noise, names = (
+                self.noise(self.method.step_noise(self.problem)),
+                occasions(self.method, update, 1),
+            )
             if names not in steps:
                 steps[names] = Repeated(torch.func.vmap(partial(self.step_one, update=update)))
             state = steps[names](state, self.batches, hyper, noise)
@@ -253,14 +349,25 @@ def test_states_and_posteriors_keep_shapes_and_type(method, dtype):
     method.check(case.problem)
     before = case.init()
     after = case.run(before, 3)[-1]
-    (leaves, structure), (new_leaves, new_structure) = tree_flatten(at(before, 0)), tree_flatten(at(after, 0))
+    (leaves, structure), (new_leaves, new_structure) = (
+        tree_flatten(at(before, 0)),
+        tree_flatten(at(after, 0)),
+    )
     assert new_structure == structure
-    assert [(leaf.shape, leaf.dtype) for leaf in new_leaves] == [(leaf.shape, leaf.dtype) for leaf in leaves]
+    assert [(leaf.shape, leaf.dtype) for leaf in new_leaves] == [
+        (leaf.shape, leaf.dtype) for leaf in leaves
+    ]
     assert {leaf.dtype for leaf in leaves if leaf.ndim} == {dtype}
 
     posterior, dim = method.posterior(at(after, 0)).check(), case.problem.dim
-    samples = posterior.sample(torch.randn(50, posterior.noise_dim, generator=case.generator, dtype=dtype))
-    values = [(posterior.mean(), (dim,)), (posterior.covariance(), (dim, dim)), (samples, (50, dim))]
+    samples = posterior.sample(
+        torch.randn(50, posterior.noise_dim, generator=case.generator, dtype=dtype)
+    )
+    values = [
+        (posterior.mean(), (dim,)),
+        (posterior.covariance(), (dim, dim)),
+        (samples, (50, dim)),
+    ]
     if not isinstance(posterior, Point | Empirical | LastLayer):  # which have no density
         values.append((posterior.log_prob(samples), (50,)))
     for value, shape in values:
@@ -272,7 +379,10 @@ def test_is_pure(method):
     """Inputs stay as they were, the same inputs give the same bits, and the global generator is not used."""
     case = Case(method, 1)
     problem = case.problem
-    start, noise = at(case.noise(method.init_noise(problem)), 0), case.noise(method.step_noise(problem))
+    start, noise = (
+        at(case.noise(method.init_noise(problem)), 0),
+        case.noise(method.step_noise(problem)),
+    )
     inputs = (start, *at((case.batches, case.hyper, noise), 0))
     untouched, global_state = tree_map(torch.clone, inputs), torch.get_rng_state()
 
@@ -296,7 +406,9 @@ def test_vmap_equals_the_loop(method):
     case = Case(method, 4)
     factors = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
     case.hyper = {name: factors * value for name, value in case.hyper.items()}
-    case.batches = case.batches._replace(x=case.batches.x * factors.view(4, *[1] * (case.batches.x.ndim - 1)))
+    case.batches = case.batches._replace(
+        x=case.batches.x * factors.view(4, *[1] * (case.batches.x.ndim - 1))
+    )
     state = case.init()
     singles = [at(state, i) for i in range(4)]
     for _ in range(5):
@@ -305,9 +417,13 @@ def test_vmap_equals_the_loop(method):
         inputs = (case.batches, case.hyper, noise)
         singles = [case.step_one(single, *at(inputs, i)) for i, single in enumerate(singles)]
     for i, single in enumerate(singles):
-        torch.testing.assert_close(tree_leaves(at(state, i)), tree_leaves(single), rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(
+            tree_leaves(at(state, i)), tree_leaves(single), rtol=1e-10, atol=1e-12
+        )
     means = torch.func.vmap(lambda one: method.posterior(one).mean())(state)
-    torch.testing.assert_close(means[2], method.posterior(singles[2]).mean(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        means[2], method.posterior(singles[2]).mean(), rtol=1e-10, atol=1e-12
+    )
 
 
 def test_a_diverged_trial_stays_alone(method):

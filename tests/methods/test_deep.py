@@ -47,7 +47,9 @@ def test_members_are_single_fits():
     hyper = target.hyper | {"learning_rate": torch.tensor(0.1)}
     whole = repeat(target.data, 3)
     batches = whole._replace(x=whole.x + torch.arange(3.0).view(3, 1, 1))
-    after = method.posterior(method.step(method.init(problem, noise), batches, hyper, {}, problem)).draws
+    after = method.posterior(
+        method.step(method.init(problem, noise), batches, hyper, {}, problem)
+    ).draws
     for number, draw in enumerate(after):
         alone = Adam().init(problem, {"theta": noise["theta"][number]})
         own = batches._replace(x=batches.x[number], y=batches.y[number])
@@ -56,7 +58,10 @@ def test_members_are_single_fits():
 
 @pytest.mark.parametrize("model", [Mlp((4,)), Module(NET)], ids=["mlp", "normalised"])
 def test_the_last_layer_has_the_gauss_newton_matrix_at_the_point(labels, model):
-    """Of two minibatches of 10 of 40 rows, so that the sum counts twice; by autograd, class by class."""
+    """Of two minibatches of 10 of 40 rows, so that the sum counts twice.
+
+    By autograd, class by class.
+    """
     problem, method = Problem(model, Categorical(), 2, 3), LastLayerLaplace(descent_epochs=1)
     theta = normals({"theta": (problem.dim,)}, torch.Generator().manual_seed(2), torch.float32)
     state = method.step(method.init(problem, theta), labels, HYPER, {}, problem)
@@ -66,11 +71,15 @@ def test_the_last_layer_has_the_gauss_newton_matrix_at_the_point(labels, model):
         state = method.look(state, labels, HYPER, {}, problem)
     posterior = method.posterior(state)
     assert torch.equal(posterior.mean(), point)
-    J = torch.autograd.functional.jacobian(lambda own: problem.model(own, labels.x, 3), point)[..., -15:].double()
+    J = torch.autograd.functional.jacobian(lambda own: problem.model(own, labels.x, 3), point)[
+        ..., -15:
+    ].double()
     p = torch.softmax(problem.model(point, labels.x, 3), -1).double()
     H = sum(J[i].T @ (p[i].diag() - p[i].outer(p[i])) @ J[i] for i in range(10))
     expected = torch.linalg.inv(4 * H + 0.7 * torch.eye(15))
-    torch.testing.assert_close(posterior.covariance()[-15:, -15:].double(), expected, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        posterior.covariance()[-15:, -15:].double(), expected, rtol=1e-3, atol=1e-5
+    )
     assert posterior.covariance()[:-15].abs().sum() == 0
 
 
@@ -80,12 +89,16 @@ def test_adam_averages_minibatches_and_clips_the_gradient_of_all_data(labels):
     batches = labels._replace(x=labels.x.view(2, 5, 2), y=labels.y.view(2, 5))
     start = method.init(problem, {"theta": torch.ones(problem.dim)})
     theta = start.params["theta"].clone().requires_grad_()
-    (40 * -problem.log_likelihoods(theta, labels, HYPER).mean() + 0.35 * theta.square().sum()).backward()
+    (
+        40 * -problem.log_likelihoods(theta, labels, HYPER).mean() + 0.35 * theta.square().sum()
+    ).backward()
     assert theta.grad.norm() > 0.5
     gradient = {"theta": 0.5 * theta.grad / theta.grad.norm()}
     change, _ = OPTIMIZERS["adam"].update(gradient, start.optim, {"theta": 0.01})
     found = method.step(start, batches, HYPER, {}, problem).params["theta"]
-    torch.testing.assert_close(found, start.params["theta"] + change["theta"], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        found, start.params["theta"] + change["theta"], rtol=1e-5, atol=1e-6
+    )
 
 
 def test_statistics_are_recomputed_from_training_rows():
@@ -116,7 +129,9 @@ def test_the_engine_trains_them_on_a_normalised_network(method, settings):
     problem = Problem(Module(NET, batch_norm="recompute"), Categorical(), 2, 2)
     program = Program(data, Pool.load(data), problem, method, Schedule(3, 10))
     hyper = {"learning_rate": 0.05, "prior_precision": 0.1, **settings}
-    fitting = program.fitting(program.trials([("a",), ("b",)], [np.arange(80), np.arange(10, 90)], [hyper, hyper]))
+    fitting = program.fitting(
+        program.trials([("a",), ("b",)], [np.arange(80), np.arange(10, 90)], [hyper, hyper])
+    )
     end = finished(fitting)
     assert end.diverged.tolist() == [0, 0]
     assert bool(fitting.posterior(end, 1).mean().isfinite().all())
@@ -127,7 +142,9 @@ class Dropped(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(*sizes) for sizes in itertools.pairwise((2, 4, 3, 1))).double()
+        self.layers = nn.ModuleList(
+            nn.Linear(*sizes) for sizes in itertools.pairwise((2, 4, 3, 1))
+        ).double()
 
     def forward(self, x, kept, rate):
         for layer, own in zip(self.layers, kept.split([2, 4, 3], dim=-1), strict=True):
@@ -142,19 +159,29 @@ def test_steps_of_dropout_are_those_of_dropout_layers(draw, decay):
     The sum over N rows is N tau s^2 / 2 times it, and so is eps.
     """
     n, unit, rate, length, batches, units = 40.0, 2.5, 0.3, 0.9, 3, 2 + 4 + 3
-    hyper = doubles(learning_rate=0.05, dropout_rate=rate, prior_precision=length**2, noise_precision=0.6)
+    hyper = doubles(
+        learning_rate=0.05, dropout_rate=rate, prior_precision=length**2, noise_precision=0.6
+    )
     tau, scale = 0.6, n * 0.6 * unit**2 / 2
     method = McDropout(gradients_per_update=batches, decay=decay)
     problem = Problem(Mlp(hidden=(4, 3)), Gaussian(), 2, prior=GaussianPrior(0.7))
     torch.manual_seed(0)
     net = Dropped()
-    state = method.init(problem, {"theta": parameters_to_vector(net.parameters()).detach() / method.initial_scale})
+    state = method.init(
+        problem, {"theta": parameters_to_vector(net.parameters()).detach() / method.initial_scale}
+    )
     optimizer = torch.optim.Adam(net.parameters(), lr=0.05, eps=1e-8 / scale)
     for _ in range(10):
-        batch, noise = batch_of(draw(batches, 5, 2), draw(batches, 5), n, unit), draw(batches, units)
+        batch, noise = (
+            batch_of(draw(batches, 5, 2), draw(batches, 5), n, unit),
+            draw(batches, units),
+        )
         state = method.step(state, batch, hyper, {"units": noise}, problem)
         kept = (noise > -0.5244005127080407).double()  # the normal quantile of 0.3
-        loss = sum((batch.y[i] - net(batch.x[i], kept[i], rate)).square().mean() / batches for i in range(batches))
+        loss = sum(
+            (batch.y[i] - net(batch.x[i], kept[i], rate)).square().mean() / batches
+            for i in range(batches)
+        )
         for layer in net.layers:
             if decay == "published":
                 loss = loss + length**2 * (1 - rate) / (2 * n * tau) * layer.weight.square().sum()
@@ -176,9 +203,13 @@ def test_steps_of_dropout_are_those_of_dropout_layers(draw, decay):
 def test_dropout_of_inputs_is_a_ridge_regression(bias_precision):
     """With rate p, E_m |y - X (m o w) - b|^2 = |y - X w - b|^2 + p / (1 - p) sum_j |x_j|^2 w_j^2.
 
-    At p = 1/2 all masks are equally likely: with each of them once, the gradient vanishes at the closed form.
+    At p = 1/2 all masks are equally likely: with each of them once, the gradient vanishes at the
+    closed form.
     """
-    target, method = linear_gaussian(bias_precision=bias_precision), McDropout(gradients_per_update=4)
+    target, method = (
+        linear_gaussian(bias_precision=bias_precision),
+        McDropout(gradients_per_update=4),
+    )
     design = target.design
     prior = target.problem.prior_precision(target.hyper).expand(3) * torch.tensor([2.0, 2.0, 1.0])
     ridge = prior + BETA * design.square().sum(0) * torch.tensor([1.0, 1.0, 0.0])
@@ -194,13 +225,18 @@ def test_dropout_of_inputs_is_a_ridge_regression(bias_precision):
 
     optimum = torch.linalg.solve(precision, BETA * design.T @ target.data.y)
     assert gradient(optimum).abs().max() < 1e-12
-    torch.testing.assert_close(torch.func.jacrev(gradient)(optimum), precision, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        torch.func.jacrev(gradient)(optimum), precision, rtol=1e-10, atol=1e-10
+    )
 
 
 def test_dropout_of_a_network_that_is_not_dense_drops_the_inputs_of_its_last_layer_alone():
     problem, method = Problem(Module(NET), Categorical(), 2, 3), McDropout(initial_scale=None)
     method.check(problem)
-    state = method.init(problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0), torch.float32))
+    state = method.init(
+        problem,
+        normals(method.init_noise(problem), torch.Generator().manual_seed(0), torch.float32),
+    )
     source = state.source.long().tolist()
     assert source[-15:] == [0, 1, 2, 3] * 3 + [4] * 3
     assert set(source[:-15]) == {4}

@@ -1,6 +1,7 @@
 """The best Gaussians, of any covariance, of independent parameters and of few factors: conditions of an optimum.
 
-That they are the exact posterior of a linear regression, where the family has it, is in the contract.
+That they are the exact posterior of a linear regression, where the family has it, is in the
+contract.
 """
 
 import numpy as np
@@ -26,7 +27,9 @@ from .targets import assert_same, doubles, fit, linear_gaussian
 RNG = np.random.default_rng(0)
 ROWS, DIM = 80, 6
 X = torch.from_numpy(RNG.standard_normal((ROWS, DIM)) + 0.8 * RNG.standard_normal((ROWS, 1)))
-Y = torch.from_numpy((RNG.random(ROWS) < 1 / (1 + np.exp(-X.numpy() @ [1, -2, 0.5, 0, 0, 1]))).astype(float))
+Y = torch.from_numpy(
+    (RNG.random(ROWS) < 1 / (1 + np.exp(-X.numpy() @ [1, -2, 0.5, 0, 0, 1]))).astype(float)
+)
 WEAK, MIDDLE, STRONG = (doubles(prior_precision=alpha) for alpha in (1e-5, 0.5, 3.0))
 
 
@@ -52,7 +55,10 @@ def assert_stationary(q, problem, x, y, given):
     prior = DiagonalGaussian(torch.zeros_like(gamma), gamma.reciprocal())
     value = kl_divergence(at, prior) - expected_log_likelihood(problem, at, x, y, given)
     slopes = dict(zip(q._fields, torch.autograd.grad(value, list(at)), strict=True))
-    slopes = {name: slope * getattr(q, name) if name in ("var", "diag") else slope for name, slope in slopes.items()}
+    slopes = {
+        name: slope * getattr(q, name) if name in ("var", "diag") else slope
+        for name, slope in slopes.items()
+    }
     if isinstance(q, FullGaussian):
         slopes["scale_tril"] = slopes["scale_tril"].tril()
     limit = 1e-3 if isinstance(q, FactorAnalysis) else 1e-8 * float(value.detach())
@@ -66,7 +72,9 @@ def assert_stationary(q, problem, x, y, given):
         pytest.param(X, Y, WEAK, id="wide"),
         pytest.param(X, Y, STRONG, id="narrow"),
         pytest.param(*separable(), WEAK, id="separable"),
-        pytest.param(torch.cat([X, torch.zeros(ROWS, 1)], 1), Y, STRONG, id="one constant input, as in a1a"),
+        pytest.param(
+            torch.cat([X, torch.zeros(ROWS, 1)], 1), Y, STRONG, id="one constant input, as in a1a"
+        ),
     ],
 )
 def test_the_gradient_vanishes_at_the_best_gaussian(structure, x, y, given):
@@ -100,9 +108,14 @@ def test_data_without_an_optimum_are_refused():
         ExactGaussian().fit(logistic(x), x, Y, WEAK)
 
 
-@pytest.mark.parametrize(("prior", "noise", "name"), [(0, 1, "prior"), (-1, 1, "prior"), (1, float("nan"), "noise")])
+@pytest.mark.parametrize(
+    ("prior", "noise", "name"), [(0, 1, "prior"), (-1, 1, "prior"), (1, float("nan"), "noise")]
+)
 def test_a_precision_that_cannot_be_is_refused(prior, noise, name):
-    ones, given = torch.ones(3, 1, dtype=torch.float64), doubles(prior_precision=prior, noise_precision=noise)
+    ones, given = (
+        torch.ones(3, 1, dtype=torch.float64),
+        doubles(prior_precision=prior, noise_precision=noise),
+    )
     with pytest.raises(InputError, match=f"{name}_precision is .*: give a positive number"):
         Conjugate().fit(Problem(Linear(), Gaussian(), 1), ones, ones[:, 0], given)
 
@@ -121,11 +134,15 @@ def test_the_closest_of_few_factors_recovers_a_member_of_the_family():
 def test_the_closest_of_few_factors_is_not_beaten_nearby(latent_dim, slack):
     """At a minimum of KL(q || p), no small change of F or psi lowers it.
 
-    With two factors a psi goes to zero. The descent sees the determinant in the form of factors, which then has lost
-    digits, and ends within 2e-6 nats of the minimum; the divergence here is that of dense covariances, which is exact.
+    With two factors a psi goes to zero. The descent sees the determinant in the form of factors,
+    which then has lost digits, and ends within 2e-6 nats of the minimum; the divergence here is
+    that of dense covariances, which is exact.
     """
     rotation, values = ortho_group.rvs(6, random_state=0), np.geomspace(1e-3, 1, 6)
-    mean, covariance = torch.zeros(6, dtype=torch.float64), torch.from_numpy(rotation * values @ rotation.T)
+    mean, covariance = (
+        torch.zeros(6, dtype=torch.float64),
+        torch.from_numpy(rotation * values @ rotation.T),
+    )
     exact = FullGaussian.from_covariance(mean, 0.5 * (covariance + covariance.T))
     found = closest(mean, torch.linalg.inv(covariance), latent_dim)
 
@@ -144,9 +161,16 @@ def test_the_closest_of_few_factors_is_not_beaten_nearby(latent_dim, slack):
 @pytest.mark.parametrize("rank", [1, 2])
 def test_the_best_elbo_of_a_linear_regression_is_closest_to_its_posterior(rank):
     y = X @ torch.tensor([1.0, 0.3, -1.0, 2.0, 0.0, 0.5], dtype=torch.float64) + 0.2
-    problem, given = Problem(Linear(bias=False), Gaussian(), DIM), MIDDLE | doubles(noise_precision=2.0)
-    found, expected = (kind(rank).fit(problem, X, y, given) for kind in (FactorAnalysisElbo, FactorAnalysisOptimum))
-    # the search ends where derivatives are small, and its last step depends on how the processor rounds
+    problem, given = (
+        Problem(Linear(bias=False), Gaussian(), DIM),
+        MIDDLE | doubles(noise_precision=2.0),
+    )
+    found, expected = (
+        kind(rank).fit(problem, X, y, given)
+        for kind in (FactorAnalysisElbo, FactorAnalysisOptimum)
+    )
+    # the search ends where derivatives are small, and its last step depends on how the processor
+    # rounds
     torch.testing.assert_close(found.mean(), expected.mean(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(found.covariance(), expected.covariance(), rtol=1e-4, atol=1e-6)
 
@@ -154,7 +178,10 @@ def test_the_best_elbo_of_a_linear_regression_is_closest_to_its_posterior(rank):
 def test_the_best_elbo_of_all_factors_is_that_of_the_best_gaussian():
     """DIM factors and a diagonal reach every covariance of DIM parameters, and almost every one of DIM + 1."""
     problem = logistic(X, None)
-    found, exact = FactorAnalysisElbo(DIM).fit(problem, X, Y, MIDDLE), ExactGaussian().fit(problem, X, Y, MIDDLE)
+    found, exact = (
+        FactorAnalysisElbo(DIM).fit(problem, X, Y, MIDDLE),
+        ExactGaussian().fit(problem, X, Y, MIDDLE),
+    )
     assert_same(found, exact, rtol=1e-3, atol=1e-4)
 
 
@@ -166,12 +193,17 @@ def test_the_gradient_vanishes_at_the_best_elbo_of_few_factors(rank):
 
 @pytest.mark.parametrize("steep", [0, 1, 5, 6])
 def test_a_failed_line_search_is_taken_up_again_where_it_ended(monkeypatch, steep):
-    """The best of two descents is, five times at most; each descent of the stub goes down by one."""
+    """The best of two descents is, five times at most.
+
+    Each descent of the stub goes down by one.
+    """
     begun = []
 
     def descend(cost, start, options, bounds):
         begun.append(start[0])
-        return OptimizeResult(x=start - 1, fun=start[0], jac=np.array([1.0 if len(begun) < 2 + steep else 1e-4]))
+        return OptimizeResult(
+            x=start - 1, fun=start[0], jac=np.array([1.0 if len(begun) < 2 + steep else 1e-4])
+        )
 
     monkeypatch.setattr(fa_optimum, "descend", descend)
     starts = [torch.tensor([value], dtype=torch.float64) for value in (7.0, 5.0)]

@@ -34,7 +34,9 @@ def test_moments_and_evidence_of_a_linear_regression(proposal):
     q, exact = fit(METHODS[proposal], target).check(), target.posterior
     assert q.effective_size() > 1000
     whitened = exact.whiten(q.draws - exact.mean())
-    products = whitened.unsqueeze(1) * whitened.unsqueeze(2) - torch.eye(3)  # of mean 0, as the whitened draws
+    products = whitened.unsqueeze(1) * whitened.unsqueeze(2) - torch.eye(
+        3
+    )  # of mean 0, as the whitened draws
     for values in (whitened, products.reshape(-1, 9)):
         error = (q.weights().square() @ values.square()).sqrt()
         assert (q.weights() @ values / error).abs().max() < 4.5
@@ -47,8 +49,14 @@ def test_moments_and_evidence_of_a_linear_regression(proposal):
 
 
 def test_one_draw_counts_if_the_data_say_much_more_than_the_prior():
-    """Its likelihood is e^1000 times that of the next; no weight overflows, and the mean is that draw."""
-    x, problem = torch.ones(1000, 2, dtype=torch.float64), Problem(Linear(bias=False), Gaussian(), 2)
+    """Its likelihood is e^1000 times that of the next.
+
+    No weight overflows, and the mean is that draw.
+    """
+    x, problem = (
+        torch.ones(1000, 2, dtype=torch.float64),
+        Problem(Linear(bias=False), Gaussian(), 2),
+    )
     given = doubles(prior_precision=1.0, noise_precision=1e4)
     q = ImportanceSampling(20, "prior").fit(problem, x, 9 * x[:, 0], given, 0).check()
     assert float(q.effective_size()) == pytest.approx(1, abs=1e-9)
@@ -73,32 +81,47 @@ def test_student_has_its_density_and_its_law(degrees):
 def test_data_that_are_not_finite_are_refused(proposal):
     x = torch.full((3, 2), torch.nan, dtype=torch.float64)
     with pytest.raises(InputError, match="not finite") as caught:
-        ImportanceSampling(10, proposal).fit(LOGISTIC, x, torch.ones(3).double(), doubles(prior_precision=1.0), 0)
+        ImportanceSampling(10, proposal).fit(
+            LOGISTIC, x, torch.ones(3).double(), doubles(prior_precision=1.0), 0
+        )
     assert "\n" not in str(caught.value)
 
 
 def test_moments_of_a_skewed_posterior():
-    """Of separable data. The mean is nearer to the truth than that of the best ELBO, the covariance wider, as its.
+    """Of separable data.
 
-    With 200,000 draws, of which more than 40,000 count, a mean has an error of 0.005 standard deviations. The errors
-    of products are larger than those of a Gaussian's, about 0.02 of the covariance. The variational proposal is nearer.
+    The mean is nearer to the truth than that of the best ELBO, the covariance wider, as its.
+
+    With 200,000 draws, of which more than 40,000 count, a mean has an error of 0.005 standard
+    deviations. The errors of products are larger than those of a Gaussian's, about 0.02 of the
+    covariance. The variational proposal is nearer.
     """
     x = torch.tensor([[1, 0.2], [-0.5, -1], [2, 1], [-1, 0.3]], dtype=torch.float64)
-    data = LOGISTIC, x, torch.tensor([1.0, 0, 1, 0], dtype=torch.float64), doubles(prior_precision=0.01)
+    data = (
+        LOGISTIC,
+        x,
+        torch.tensor([1.0, 0, 1, 0], dtype=torch.float64),
+        doubles(prior_precision=0.01),
+    )
     truth, narrow = GridReference().fit(*data), ExactGaussian().fit(*data)
     exact = FullGaussian.from_covariance(truth.mean, truth.covariance)
     for proposal in ("laplace", "variational"):
         q = MomentMatching(200_000, proposal).fit(*data, 0)
         assert exact.whiten(q.mean() - truth.mean).abs().max() < 4.5 * 0.005
-        torch.testing.assert_close(q.covariance(), truth.covariance, rtol=0, atol=0.09 * float(truth.covariance.norm()))
+        torch.testing.assert_close(
+            q.covariance(), truth.covariance, rtol=0, atol=0.09 * float(truth.covariance.norm())
+        )
         assert (narrow.variance() < 0.9 * q.variance()).all()
     mode, mean = (
-        ImportanceSampling(20_000, name).fit(*data, 0).effective_size() for name in ("laplace", "variational")
+        ImportanceSampling(20_000, name).fit(*data, 0).effective_size()
+        for name in ("laplace", "variational")
     )
     assert mean > 1.5 * mode
 
 
 def test_too_few_draws_are_refused():
-    with pytest.raises(InputError, match=r"6 draws have an effective size of \d, which is below 2 for each") as caught:
+    with pytest.raises(
+        InputError, match=r"6 draws have an effective size of \d, which is below 2 for each"
+    ) as caught:
         fit(MomentMatching(6), linear_gaussian())
     assert "\n" not in str(caught.value)

@@ -43,7 +43,9 @@ def test_is_the_estimator_fed_with_the_iterates(name):
     _, states = descent(method, target, hyper_of(target), 400)
     state, mean, covariance = by_hand(name, iterates(states)[6:], states[0].estimate)
     assert states[-1].estimate.seen == 294
-    torch.testing.assert_close(tree_leaves(states[-1].estimate), tree_leaves(state), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(
+        tree_leaves(states[-1].estimate), tree_leaves(state), rtol=1e-9, atol=1e-11
+    )
     posterior = method.posterior(states[-1]).check()
     np.testing.assert_allclose(posterior.mean().numpy(), mean, rtol=1e-10)
     np.testing.assert_allclose(posterior.covariance().numpy(), covariance, rtol=1e-9, atol=1e-13)
@@ -58,7 +60,9 @@ def test_before_the_end_of_the_warm_ups_it_is_a_narrow_gaussian_at_the_iterate(n
         unchanged = map(torch.equal, tree_leaves(state.estimate), tree_leaves(states[0].estimate))
         assert all(unchanged) == (n <= 106)
         posterior = method.posterior(state).check()
-        narrow = torch.equal(posterior.covariance(), VARIANCE_FLOOR * torch.eye(3, dtype=torch.float64))
+        narrow = torch.equal(
+            posterior.covariance(), VARIANCE_FLOOR * torch.eye(3, dtype=torch.float64)
+        )
         assert narrow == torch.equal(posterior.mean(), state.theta) == (n <= 206)
 
 
@@ -72,26 +76,35 @@ def test_the_engine_feeds_each_trial_with_its_own_iterates():
     start = initial_state(method, problem, trials, torch.device("cpu")).estimate
     for i in (1, 2):
         kept = replay(method, problem, data, trials, schedule, i)[2:].reshape(-1, problem.dim)
-        own = tree_map(lambda leaf, i=i: leaf[i].double() if leaf.is_floating_point() else leaf[i], start)
+        own = tree_map(
+            lambda leaf, i=i: leaf[i].double() if leaf.is_floating_point() else leaf[i], start
+        )
         _, mean, covariance = by_hand("em", kept, own)
         posterior = method.posterior(tree_map(lambda leaf, i=i: leaf[i], fit.state)).check()
         # float32 that adds in another order
         np.testing.assert_allclose(posterior.mean().numpy(), mean, rtol=1e-4, atol=1e-5)
-        assert np.linalg.norm(posterior.covariance().numpy() - covariance) < 1e-3 * np.linalg.norm(covariance)
+        assert np.linalg.norm(posterior.covariance().numpy() - covariance) < 1e-3 * np.linalg.norm(
+            covariance
+        )
 
 
 @each
 @pytest.mark.parametrize("n_moving", [0, 150])
 def test_a_parameter_that_stands_still_stays_narrow_and_may_move_later(name, n_moving):
     """Its input is zero until the last steps, without decay."""
-    method, target = IteratesFa(estimator=name, latent_dim=2, warmup_epochs=2), linear_gaussian(dtype=torch.float32)
+    method, target = (
+        IteratesFa(estimator=name, latent_dim=2, warmup_epochs=2),
+        linear_gaussian(dtype=torch.float32),
+    )
     generator, path = torch.Generator().manual_seed(0), []
     problem, hyper = target.problem, hyper_of(target, prior_precision=0.0)
     noise = normals(method.init_noise(problem), generator, torch.float32)
     state = method.init(problem, noise)
     for update in range(1, 401):
         rows, moves = torch.randperm(12, generator=generator)[:4], float(update > 400 - n_moving)
-        batch = target.data._replace(x=target.data.x[rows] * torch.tensor([1.0, moves]), y=target.data.y[rows])
+        batch = target.data._replace(
+            x=target.data.x[rows] * torch.tensor([1.0, moves]), y=target.data.y[rows]
+        )
         state = advance(method, state, update, 3, batch, hyper, {}, problem)
         path.append(state.theta)
     spread = torch.stack(path[6:]).std(0)

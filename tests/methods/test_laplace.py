@@ -21,7 +21,9 @@ from .targets import doubles
 RNG = np.random.default_rng(0)
 ROWS, DIM = 80, 3
 X = torch.from_numpy(RNG.standard_normal((ROWS, DIM)) + 0.8 * RNG.standard_normal((ROWS, 1)))
-Y = torch.from_numpy((RNG.random(ROWS) < 1 / (1 + np.exp(-X.numpy() @ [1, -2, 0.5]))).astype(float))
+Y = torch.from_numpy(
+    (RNG.random(ROWS) < 1 / (1 + np.exp(-X.numpy() @ [1, -2, 0.5]))).astype(float)
+)
 HYPER = doubles(prior_precision=0.3)
 
 
@@ -41,7 +43,10 @@ def test_it_is_the_mode_and_the_curvature_there(problem, y):
     def height(theta):
         return density(theta.unsqueeze(0)).squeeze(0)
 
-    gradient, hessian = torch.func.grad(height)(found.mean()), torch.func.hessian(height)(found.mean())
+    gradient, hessian = (
+        torch.func.grad(height)(found.mean()),
+        torch.func.hessian(height)(found.mean()),
+    )
     deviations = found.variance().sqrt()
     assert float((gradient * deviations).abs().max()) < 1e-9
     product = -hessian @ found.covariance()
@@ -71,7 +76,9 @@ def gauss_newton(problem, theta, y):
     total = NOISY["prior_precision"] * torch.eye(problem.dim).double()
     for row, target in zip(X, y, strict=True):
         one, target = row.unsqueeze(0), target.unsqueeze(0)
-        J = torch.autograd.functional.jacobian(lambda own: problem.model(own, one, problem.d_out)[0], theta)  # noqa: B023
+        J = torch.autograd.functional.jacobian(
+            lambda own: problem.model(own, one, problem.d_out)[0], theta
+        )  # noqa: B023
         unit = torch.ones(()).double()
 
         def value(f):
@@ -109,7 +116,9 @@ def test_kronecker_factors_are_those_of_autograd(model, likelihood, d_out, y):
     linear = [part for part in net if isinstance(part, nn.Linear)]
     kept = {}
     for part in linear:
-        part.register_forward_hook(lambda part, given, output: kept.update({part: (given[0][0], output)}))
+        part.register_forward_hook(
+            lambda part, given, output: kept.update({part: (given[0][0], output)})
+        )
     outer, inner = [0] * len(linear), [0] * len(linear)
     for row in X:
         f = net(row.unsqueeze(0))
@@ -120,17 +129,25 @@ def test_kronecker_factors_are_those_of_autograd(model, likelihood, d_out, y):
             for column in root.T:
                 (e,) = torch.autograd.grad(f[0] @ column, output, retain_graph=True)
                 outer[i] = outer[i] + e.T @ e
-    blocks = [own for A, B in zip(inner, outer, strict=True) for own in (torch.kron(B, A / ROWS), B)]
+    blocks = [
+        own for A, B in zip(inner, outer, strict=True) for own in (torch.kron(B, A / ROWS), B)
+    ]
     H = torch.block_diag(*blocks) + 0.3 * torch.eye(problem.dim).double()
-    torch.testing.assert_close(H @ found.covariance(), torch.eye(problem.dim).double(), rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        H @ found.covariance(), torch.eye(problem.dim).double(), rtol=0, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("curvature", ["ggn", "kronecker"])
 def test_a_trained_network_has_the_approximation_of_the_same_mlp_at_its_weights(curvature):
     """Its weights are float32."""
     model, likelihood, d_out, y = NETWORKS[1]
-    expected = Laplace(curvature=curvature).fit(Problem(model, likelihood, DIM, d_out), X, y, NOISY)
-    given = Problem(GivenModule(network=sequential(model, expected.mean(), d_out)), likelihood, DIM, d_out)
+    expected = Laplace(curvature=curvature).fit(
+        Problem(model, likelihood, DIM, d_out), X, y, NOISY
+    )
+    given = Problem(
+        GivenModule(network=sequential(model, expected.mean(), d_out)), likelihood, DIM, d_out
+    )
     found = Laplace(curvature=curvature, climb=False).fit(given, X, y, NOISY)
     assert torch.equal(found.mean(), expected.mean().float().double())
     torch.testing.assert_close(found.covariance(), expected.covariance(), rtol=1e-4, atol=1e-5)
@@ -143,7 +160,9 @@ def test_the_climb_from_a_trained_network_stays_there_and_has_the_gauss_newton_m
     given = Problem(GivenModule(network=sequential(model, mode, d_out)), likelihood, DIM, d_out)
     found = Laplace().fit(given, X, y, NOISY, seed=2)
     torch.testing.assert_close(found.mean(), mode, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(torch.linalg.inv(found.covariance()), gauss_newton(mlp, mode, y), rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(
+        torch.linalg.inv(found.covariance()), gauss_newton(mlp, mode, y), rtol=1e-4, atol=1e-3
+    )
     hessian = Laplace(curvature="hessian").fit(given, X, y, NOISY, seed=2)
     torch.testing.assert_close(hessian.mean(), mode, rtol=1e-8, atol=1e-8)
 
@@ -156,13 +175,27 @@ DENSE = GivenModule(network=nn.Linear(DIM, 1))
     ("settings", "model", "x", "prior", "message"),
     [
         ({}, Linear(), X / 0, 0.3, "is not finite"),
-        ({"curvature": "kronecker"}, PRELU, X, 0.3, "not all parameters are those of dense layers, each used once"),
-        ({"climb": False}, DENSE, 0 * X, 0.0, "the ggn curvature is not definite: check the data, or raise prior_pre"),
+        (
+            {"curvature": "kronecker"},
+            PRELU,
+            X,
+            0.3,
+            "not all parameters are those of dense layers, each used once",
+        ),
+        (
+            {"climb": False},
+            DENSE,
+            0 * X,
+            0.0,
+            "the ggn curvature is not definite: check the data, or raise prior_pre",
+        ),
     ],
 )
 def test_what_has_no_approximation_is_refused(settings, model, x, prior, message):
     with pytest.raises(InputError, match=message) as caught:
-        Laplace(**settings).fit(Problem(model, Gaussian(), DIM), x, Y, NOISY | doubles(prior_precision=prior))
+        Laplace(**settings).fit(
+            Problem(model, Gaussian(), DIM), x, Y, NOISY | doubles(prior_precision=prior)
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -182,11 +215,17 @@ def test_covariance_and_linearised_predictive_are_those_of_laplace_torch(curvatu
         prior_precision=0.3,
     )
     theirs.fit(torch.utils.data.DataLoader(rows, batch_size=ROWS))
-    precision = theirs.posterior_precision if structure == "full" else theirs.posterior_precision.to_matrix()
+    precision = (
+        theirs.posterior_precision
+        if structure == "full"
+        else theirs.posterior_precision.to_matrix()
+    )
     covariance = torch.linalg.inv(precision.double())
     torch.testing.assert_close(q.covariance(), covariance, rtol=0, atol=1e-4)
     mean, variance = theirs._glm_predictive_distribution(X[:5].float())
-    points = problem.dim**0.5 * torch.eye(problem.dim, dtype=torch.float64)  # noise of mean 0 and covariance I
+    points = problem.dim**0.5 * torch.eye(
+        problem.dim, dtype=torch.float64
+    )  # noise of mean 0 and covariance I
     theta = q.sample(torch.cat([points, -points]))
     f = torch.func.vmap(lambda one: problem.linearised(q.mean(), one, X[:5], {}))(theta)
     torch.testing.assert_close(f.mean(0), mean.double(), rtol=1e-5, atol=1e-5)

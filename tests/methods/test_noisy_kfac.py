@@ -50,7 +50,11 @@ def test_phases():
     phases = [method.phase(StepCounters(update, 0, False, 100.0)) for update in range(1, 9)]
     assert phases == ["begin", "observe", "step", "invert", "step", "observe", "step", "invert"]
     every = NoisyKfac(statistics_every=1, inverses_every=1)
-    assert [every.phase(StepCounters(update, 0, False, 100.0)) for update in (1, 2, 3)] == ["begin", "invert", "invert"]
+    assert [every.phase(StepCounters(update, 0, False, 100.0)) for update in (1, 2, 3)] == [
+        "begin",
+        "invert",
+        "invert",
+    ]
 
 
 @pytest.mark.parametrize("problem", [NETWORK, Problem(Linear(bias=False), Categorical(), 2, 3)])
@@ -61,7 +65,9 @@ def test_factors_are_those_of_explicit_gradients(batch, problem):
     state, noise = drawn(method, problem)
     theta = method.posterior(state).loc
     after = method.begin(state, batch, hyper, next(noise), problem)
-    gradients = to_blocks(gradient_matrix(problem, theta, batch, hyper), method.posterior(state).units)
+    gradients = to_blocks(
+        gradient_matrix(problem, theta, batch, hyper), method.posterior(state).units
+    )
     inputs = [batch.x]
     if problem is NETWORK:
         weights = to_blocks(theta, WIDTHS)[0]
@@ -95,10 +101,18 @@ def test_updates_by_hand(batch, damping):
         theta = mu
         if update > 1:
             root = dense([(own.U * own.inner, own.V * own.outer) for own in state.axes])
-            torch.testing.assert_close(root @ root.T, method.posterior(state).covariance(), rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(
+                root @ root.T, method.posterior(state).covariance(), rtol=1e-10, atol=1e-12
+            )
             theta = mu + root @ from_blocks(list(noise.values()), WIDTHS)
-        fresh = NoisyKfac().init(NETWORK, {"theta": theta})._replace(means=tuple(to_blocks(theta, WIDTHS)))
-        observed = NoisyKfac().begin(fresh, batch, hyper, noise, NETWORK).factors  # held against autograd above
+        fresh = (
+            NoisyKfac()
+            .init(NETWORK, {"theta": theta})
+            ._replace(means=tuple(to_blocks(theta, WIDTHS)))
+        )
+        observed = (
+            NoisyKfac().begin(fresh, batch, hyper, noise, NETWORK).factors
+        )  # held against autograd above
         if update == 1:
             factors = observed
         elif update % 2 == 0:
@@ -108,18 +122,24 @@ def test_updates_by_hand(batch, damping):
             ]
         if update == 1 or update % 4 == 0:
             solving = torch.linalg.inv(dense([by_hand(A, S, gin + damping) for A, S in factors]))
-            covariance = lam / 40 * torch.linalg.inv(dense([by_hand(A, S, gin) for A, S in factors]))
+            covariance = (
+                lam / 40 * torch.linalg.inv(dense([by_hand(A, S, gin) for A, S in factors]))
+            )
         V = gradient_matrix(NETWORK, theta, batch, hyper).mean(0) - gin * theta
         mu = mu + rate * solving @ V
         move = getattr(method, method.phase(StepCounters(update, 0, False, 100.0)))
         state = move(state, batch, hyper, noise, NETWORK)
         torch.testing.assert_close(method.posterior(state).loc, mu, rtol=1e-9, atol=1e-11)
-        torch.testing.assert_close(method.posterior(state).check().covariance(), covariance, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(
+            method.posterior(state).check().covariance(), covariance, rtol=1e-9, atol=1e-11
+        )
 
 
 def by_hand(A, S, g):
     pi = ((A.trace() / len(A)) / (S.trace() / len(S))) ** 0.5
-    return A + pi * g**0.5 * torch.eye(len(A)).double(), S + g**0.5 / pi * torch.eye(len(S)).double()
+    return A + pi * g**0.5 * torch.eye(len(A)).double(), S + g**0.5 / pi * torch.eye(
+        len(S)
+    ).double()
 
 
 def test_undamped_covariance_is_the_inverse_fisher_information():
@@ -132,7 +152,9 @@ def test_undamped_covariance_is_the_inverse_fisher_information():
         hyper = target.hyper | doubles(prior_precision=1e-20, kl_weight=weight, learning_rate=0.01)
         after = method.begin(state, target.data._replace(y=y), hyper, next(noise), problem)
         exact = weight * torch.linalg.inv(BETA * X.T @ X)
-        torch.testing.assert_close(method.posterior(after).covariance(), exact, rtol=1e-7, atol=1e-10)
+        torch.testing.assert_close(
+            method.posterior(after).covariance(), exact, rtol=1e-7, atol=1e-10
+        )
 
 
 def test_what_is_not_finite_stays_so(batch):
@@ -144,21 +166,34 @@ def test_what_is_not_finite_stays_so(batch):
     run = torch.func.vmap(lambda state: method.begin(state, batch, hyper, {}, NETWORK))
     after = run(two)
     assert after.means[0][0].isnan().all()
-    for both, alone in zip(after.means, method.begin(state, batch, hyper, {}, NETWORK).means, strict=True):
+    for both, alone in zip(
+        after.means, method.begin(state, batch, hyper, {}, NETWORK).means, strict=True
+    ):
         torch.testing.assert_close(both[1].abs(), alone.abs(), rtol=1e-9, atol=1e-11)
 
 
 def test_a_dead_layer_leaves_finite_numbers():
-    """Its factor over outputs is zero; damping alone makes the product of both what it should be."""
-    assert torch.stack(split(torch.eye(3) * 0.5, torch.zeros(2, 2), torch.tensor(1e-4))).isfinite().all()
+    """Its factor over outputs is zero.
+
+    Damping alone makes the product of both what it should be.
+    """
+    assert (
+        torch.stack(split(torch.eye(3) * 0.5, torch.zeros(2, 2), torch.tensor(1e-4)))
+        .isfinite()
+        .all()
+    )
     problem = Problem(Mlp(hidden=(2,)), Gaussian(), 2)
     x, y = torch.ones(4, 2), torch.randn(4, generator=torch.Generator().manual_seed(0))
-    theta = torch.cat([torch.zeros(4), -torch.ones(2), torch.ones(3)])  # rectifiers that never open
+    theta = torch.cat(
+        [torch.zeros(4), -torch.ones(2), torch.ones(3)]
+    )  # rectifiers that never open
     method = NoisyKfac()
     state = method.init(problem, {"theta": theta})
     state = state._replace(means=tuple(to_blocks(theta, (2, 2, 1))))
     names = ("prior_precision", "noise_precision", "kl_weight", "learning_rate")
-    after = method.begin(state, batch_of(x, y, 40), dict.fromkeys(names, torch.tensor(1.0)), {}, problem)
+    after = method.begin(
+        state, batch_of(x, y, 40), dict.fromkeys(names, torch.tensor(1.0)), {}, problem
+    )
     q = method.posterior(after).check()
     assert q.loc.isfinite().all()
     assert q.variance().isfinite().all()

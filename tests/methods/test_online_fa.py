@@ -18,8 +18,14 @@ from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
 from bdl.posteriors import FactorAnalysis
 
-ESTIMATORS = [OnlineSga(3, learning_rate=0.01, warmup=10), OnlineEm(3, warmup=10), OnlinePxEm(3, warmup=10, block=5)]
-each = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+ESTIMATORS = [
+    OnlineSga(3, learning_rate=0.01, warmup=10),
+    OnlineEm(3, warmup=10),
+    OnlinePxEm(3, warmup=10, block=5),
+]
+each = pytest.mark.parametrize(
+    "estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__
+)
 
 
 def normal(*shape, seed=0):
@@ -49,7 +55,9 @@ def test_starts_at_orthonormal_columns(estimator):
     posterior = estimator.posterior(begin(estimator, 6))
     assert torch.equal(posterior.loc, torch.zeros(6, dtype=torch.float64))
     assert torch.equal(posterior.diag, torch.ones(6, dtype=torch.float64))
-    torch.testing.assert_close(posterior.factors.T @ posterior.factors, torch.eye(3, dtype=torch.float64))
+    torch.testing.assert_close(
+        posterior.factors.T @ posterior.factors, torch.eye(3, dtype=torch.float64)
+    )
 
 
 @each
@@ -66,7 +74,10 @@ def test_factors_do_not_learn_before_the_warm_up_has_ended(estimator):
 
 @each
 def test_pieces_of_a_stream_are_the_stream(estimator):
-    """Whole blocks of 5 for `OnlinePxEm`, single observations for others; the state that is given stays as it was."""
+    """Whole blocks of 5 for `OnlinePxEm`, single observations for others.
+
+    The state that is given stays as it was.
+    """
     x, state = data(60, 6), begin(estimator, 6)
     before = tree_map(torch.clone, state)
     whole = estimator.update_block(state, x)
@@ -97,7 +108,11 @@ def test_keeps_the_precision(estimator, dtype):
     state = estimator.update_block(begin(estimator, 6, dtype=dtype), x)
     assert {leaf.dtype for leaf in tree_leaves(state) if leaf.ndim} == {dtype}
     double = estimator.update_block(begin(estimator, 6), x.double())
-    same(tree_map(lambda v: v.double() if v.ndim else v, state), double, rtol=1e-3 if dtype is torch.float32 else 0)
+    same(
+        tree_map(lambda v: v.double() if v.ndim else v, state),
+        double,
+        rtol=1e-3 if dtype is torch.float32 else 0,
+    )
 
 
 @each
@@ -132,7 +147,10 @@ class LargestTensor(TorchDispatchMode):
 
 @each
 def test_memory_is_that_of_the_factors(estimator):
-    """At D = 200,000 no tensor has more than the D K elements of F; D x D would be 3e5 times that."""
+    """At D = 200,000 no tensor has more than the D K elements of F.
+
+    D x D would be 3e5 times that.
+    """
     dim = 200_000
     with LargestTensor() as largest:
         state = begin(estimator, dim, dtype=torch.float32)
@@ -142,7 +160,9 @@ def test_memory_is_that_of_the_factors(estimator):
     assert largest.elements == 3 * max(dim, 12 * dim // 3)
 
 
-@pytest.mark.parametrize(("estimator", "first"), [(OnlineEm(2), 1000), (OnlinePxEm(2), 16000)], ids=["Em", "PxEm"])
+@pytest.mark.parametrize(
+    ("estimator", "first"), [(OnlineEm(2), 1000), (OnlinePxEm(2), 16000)], ids=["Em", "PxEm"]
+)
 def test_error_falls_as_the_root_of_the_sample_size(estimator, first):
     """Slope of log error against log T is -1/2, within 3 standard errors over 24 streams, once the start is forgotten.
 
@@ -150,13 +170,19 @@ def test_error_falls_as_the_root_of_the_sample_size(estimator, first):
     """
     streams, generator = 24, torch.Generator().manual_seed(5)
     factors = torch.randn(12, 2, generator=generator, dtype=torch.float64)
-    model = FactorAnalysis(torch.zeros(12, dtype=torch.float64), factors, torch.full((12,), 2.0, dtype=torch.float64))
+    model = FactorAnalysis(
+        torch.zeros(12, dtype=torch.float64), factors, torch.full((12,), 2.0, dtype=torch.float64)
+    )
     truth = model.covariance()
     state, errors = begin(estimator, 12, streams), []
     for more in [first, first, 2 * first, 4 * first]:
-        noise = torch.randn(streams, more, model.noise_dim, generator=generator, dtype=torch.float64)
+        noise = torch.randn(
+            streams, more, model.noise_dim, generator=generator, dtype=torch.float64
+        )
         state = estimator.update_block(state, model.sample(noise))
-        covariances = [estimator.posterior(one_of(state, index)).covariance() for index in range(streams)]
+        covariances = [
+            estimator.posterior(one_of(state, index)).covariance() for index in range(streams)
+        ]
         errors.append(torch.stack([(covariance - truth).norm() for covariance in covariances]))
     x = math.log(2) * torch.arange(-1.5, 2, dtype=torch.float64)  # log T about its mean
     slopes = x @ torch.stack(errors).log() / x.square().sum()
@@ -169,17 +195,27 @@ STREAMS, SEEN = 2, 2000
 POINTS = Path(__file__).parents[2] / "results/online-fa/points.parquet"
 
 
-@pytest.mark.parametrize(("entry", "estimator"), [("online-sga", OnlineSga()), ("online-em", OnlineEm())])
+@pytest.mark.parametrize(
+    ("entry", "estimator"), [("online-sga", OnlineSga()), ("online-em", OnlineEm())]
+)
 def test_published_distance(entry, estimator):
-    """The first trials of Table B.1, D = 100, spectrum [1, 10], on their way; trial i has algorithm seed i + 1."""
+    """The first trials of Table B.1, D = 100, spectrum [1, 10], on their way.
+
+    Trial i has algorithm seed i + 1.
+    """
     models = [factor_model(seed, 100, 10, (1, 10)) for seed in range(STREAMS)]
-    noise = [torch.randn(100, 10, generator=torch.Generator().manual_seed(seed + 1)) for seed in range(STREAMS)]
+    noise = [
+        torch.randn(100, 10, generator=torch.Generator().manual_seed(seed + 1))
+        for seed in range(STREAMS)
+    ]
     state = estimator.init({"F": torch.stack(noise)})
     blocks = [observations([model], seed, 100_000, 2000) for seed, model in enumerate(models)]
     for parts in islice(zip(*blocks, strict=True), SEEN // 2000):
         state = estimator.update_block(state, torch.cat(parts))
     where = {"dataset": "fa_100_10", "entry": entry, "at": SEEN, "metric": "rel_cov_dist"}
-    published = pd.read_parquet(POINTS, filters=[(name, "==", value) for name, value in where.items()])
+    published = pd.read_parquet(
+        POINTS, filters=[(name, "==", value) for name, value in where.items()]
+    )
     for index, model in enumerate(models):
         truth = model.covariance().double()
         difference = estimator.posterior(one_of(state, index)).covariance().double() - truth
@@ -202,7 +238,10 @@ def test_sga_is_plain_ascent_of_the_log_density_at_the_new_mean():
     state, x = begin(estimator, 7), normal(5, 7, seed=5)
     for t, row in enumerate(x, start=1):
         before, state = state, estimator.update(state, row)
-        factors, log_diag = before.loadings.T.clone().requires_grad_(), before.diag.log().requires_grad_()
+        factors, log_diag = (
+            before.loadings.T.clone().requires_grad_(),
+            before.diag.log().requires_grad_(),
+        )
         density = FactorAnalysis(x[:t].mean(0), factors, log_diag.exp()).log_prob(row)
         to_factors, to_log_diag = torch.autograd.grad(density, (factors, log_diag))
         torch.testing.assert_close(state.loadings.T, before.loadings.T + 0.02 * to_factors)
@@ -221,7 +260,11 @@ def test_em_statistics_are_sums_over_the_observations():
         precision = torch.linalg.inv(factors @ factors.T + diag.diag())
         sigma = torch.eye(rank) - factors.T @ precision @ factors
         m = factors.T @ precision @ d
-        cross, second, square = cross + torch.outer(d, m), second + torch.outer(m, m), square + d.square()
+        cross, second, square = (
+            cross + torch.outer(d, m),
+            second + torch.outer(m, m),
+            square + d.square(),
+        )
         if t > warmup:
             a, h = cross / t, sigma + second / t
             factors = a @ torch.linalg.inv(h)
@@ -233,9 +276,15 @@ def test_em_statistics_are_sums_over_the_observations():
 
 
 def test_px_em_is_the_algorithm_of_its_docstring():
-    """Dense inverses; average as an explicit weighted sum with weights proportional to the observations learnt."""
+    """Dense inverses.
+
+    Average as an explicit weighted sum with weights proportional to the observations learnt.
+    """
     dim, rank, size = 6, 2, 10
-    estimator, x = OnlinePxEm(rank, warmup=20, block=size), 3 * normal(100, dim) * torch.arange(1, dim + 1)
+    estimator, x = (
+        OnlinePxEm(rank, warmup=20, block=size),
+        3 * normal(100, dim) * torch.arange(1, dim + 1),
+    )
     start = begin(estimator, dim, seed=1)
     unit = x[:20].std(0, correction=0)
     factors, diag = start.loadings.T, torch.ones(dim)
@@ -257,15 +306,21 @@ def test_px_em_is_the_algorithm_of_its_docstring():
     mean = sum(w / sum(weights) * iterate for w, iterate in zip(weights, iterates, strict=True))
     posterior = estimator.posterior(estimator.update_block(start, x))
     torch.testing.assert_close(posterior.loc, x.mean(0))
-    torch.testing.assert_close(posterior.factors, unit[:, None] * mean[:, :rank], rtol=1e-9, atol=1e-10)
-    torch.testing.assert_close(posterior.diag, unit.square() * mean[:, rank], rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(
+        posterior.factors, unit[:, None] * mean[:, :rank], rtol=1e-9, atol=1e-10
+    )
+    torch.testing.assert_close(
+        posterior.diag, unit.square() * mean[:, rank], rtol=1e-9, atol=1e-10
+    )
 
 
 def test_px_em_does_not_depend_on_the_units():
     """Powers of two as units change no digit."""
     estimator, x = OnlinePxEm(2, block=10), normal(400, 6, seed=4)
     unit, start = 2.0 ** torch.arange(-3, 3, dtype=torch.float64), begin(estimator, 6, seed=5)
-    one, other = (estimator.posterior(estimator.update_block(start, rows)) for rows in (x, x * unit))
+    one, other = (
+        estimator.posterior(estimator.update_block(start, rows)) for rows in (x, x * unit)
+    )
     assert torch.equal(other.loc, one.loc * unit)
     assert torch.equal(other.factors, one.factors * unit[:, None])
     assert torch.equal(other.diag, one.diag * unit.square())
@@ -298,13 +353,19 @@ def test_the_batch_fit_is_a_fixed_point_of_px_em():
 
 
 def test_px_em_is_within_half_again_of_the_batch_fit():
-    """Weak factors (rows scaled), D = 40, K = 4, 30,000 observations, 6 streams; both spectra of very unequal range."""
+    """Weak factors (rows scaled), D = 40, K = 4, 30,000 observations, 6 streams.
+
+    Both spectra of very unequal range.
+    """
     estimator = OnlinePxEm(4)
     for spectrum in ((1, 10), (1, 1000)):
         errors = []
         for seed in range(6):
             model = factor_model(seed, 40, 4, spectrum)
-            x, truth = next(observations([model], seed, 30_000, 30_000))[0], model.covariance().double()
+            x, truth = (
+                next(observations([model], seed, 30_000, 30_000))[0],
+                model.covariance().double(),
+            )
             start = begin(estimator, 40, dtype=torch.float32, seed=100 + seed)
             online = estimator.posterior(estimator.update_block(start, x)).covariance()
             factors, diag = exact_fa(torch.cov(x.double().T, correction=0), 4)

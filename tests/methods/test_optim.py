@@ -22,7 +22,10 @@ RATES = {"a": 0.03, "b": 0.4, "c": 1e-4}
 TORCH = {
     "sgd": (OPTIMIZERS["sgd"], torch.optim.SGD),
     "adam": (OPTIMIZERS["adam"], torch.optim.Adam),
-    "adam with settings": (Adam(0.5, 0.7, 0.1), partial(torch.optim.Adam, betas=(0.5, 0.7), eps=0.1)),
+    "adam with settings": (
+        Adam(0.5, 0.7, 0.1),
+        partial(torch.optim.Adam, betas=(0.5, 0.7), eps=0.1),
+    ),
 }
 
 
@@ -37,13 +40,17 @@ def loss(params: dict[str, Tensor]) -> Tensor:
 def test_twenty_steps_match_torch(name, dtype, tolerance):
     """Three groups with their own learning rates.
 
-    float64 leaves only rounding. That of float32, 1e-7 a step, is amplified by the bias correction 1 / (1 - 0.999^t).
+    float64 leaves only rounding. That of float32, 1e-7 a step, is amplified by the bias correction
+    1 / (1 - 0.999^t).
     """
     ours, kind = TORCH[name]
     params = normals({"a": (5,), "b": (4, 3), "c": ()}, torch.Generator().manual_seed(0), dtype)
     leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
     theirs = kind([{"params": [leaves[name]], "lr": rate} for name, rate in RATES.items()])
-    rates, state = {name: torch.tensor(rate, dtype=dtype) for name, rate in RATES.items()}, ours.init(params)
+    rates, state = (
+        {name: torch.tensor(rate, dtype=dtype) for name, rate in RATES.items()},
+        ours.init(params),
+    )
     for _ in range(20):
         params, state = ours.move(params, torch.func.grad(loss)(params), state, rates)
         theirs.zero_grad()
@@ -57,15 +64,21 @@ def test_twenty_steps_match_torch(name, dtype, tolerance):
 @pytest.mark.parametrize("max_norm", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("shape", [(4, 3), ()])
 def test_clipping_matches_torch(max_norm, shape):
-    gradient = 3 * torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    gradient = 3 * torch.randn(
+        shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64
+    )
     leaf = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
     leaf.grad = gradient.clone()
     norm = torch.nn.utils.clip_grad_norm_([leaf], max_norm).item()
     # torch divides by norm + 1e-6
-    torch.testing.assert_close(clip_by_norm(gradient, max_norm), leaf.grad, rtol=1.1e-6 / norm, atol=0)
+    torch.testing.assert_close(
+        clip_by_norm(gradient, max_norm), leaf.grad, rtol=1.1e-6 / norm, atol=0
+    )
 
 
-@pytest.mark.parametrize(("gradient", "limit"), [([0.3, -0.4], 1.0), ([3.0, -4.0], math.inf), ([0.0, 0.0], 1.0)])
+@pytest.mark.parametrize(
+    ("gradient", "limit"), [([0.3, -0.4], 1.0), ([3.0, -4.0], math.inf), ([0.0, 0.0], 1.0)]
+)
 def test_a_short_gradient_is_returned_bit_for_bit(gradient, limit):
     assert clip_by_norm(torch.tensor(gradient), limit).tolist() == torch.tensor(gradient).tolist()
 
@@ -78,7 +91,11 @@ def test_a_non_finite_gradient_stays_non_finite(bad):
 @pytest.mark.parametrize("prior_share", [0.0, 0.3])
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("adam", torch.optim.Adam), ("rmsprop", partial(torch.optim.RMSprop, alpha=0.9)), ("sgd", torch.optim.SGD)],
+    [
+        ("adam", torch.optim.Adam),
+        ("rmsprop", partial(torch.optim.RMSprop, alpha=0.9)),
+        ("sgd", torch.optim.SGD),
+    ],
 )
 def test_steps_of_point_estimates_are_those_of_torch(name, kind, prior_share):
     """Which descend the same E, its gradient by autograd of the whole."""
@@ -93,7 +110,9 @@ def test_steps_of_point_estimates_are_those_of_torch(name, kind, prior_share):
     for _ in range(20):
         state = method.step(state, batch, hyper, {}, problem)
         optimizer.zero_grad()
-        joint = problem.log_likelihood(theta, batch, hyper) + prior_share * problem.log_prior(theta, hyper)
+        joint = problem.log_likelihood(theta, batch, hyper) + prior_share * problem.log_prior(
+            theta, hyper
+        )
         (-joint / batch.n).backward()
         optimizer.step()
     torch.testing.assert_close(method.posterior(state).loc, theta.detach(), rtol=1e-9, atol=1e-10)
@@ -102,13 +121,21 @@ def test_steps_of_point_estimates_are_those_of_torch(name, kind, prior_share):
 @pytest.mark.parametrize("prior_share", [0.0, 1.0])
 def test_the_prior_decides_between_mode_and_largest_likelihood(prior_share):
     target, method = linear_gaussian(), Sgd(prior_share=prior_share)
-    expected = target.posterior.loc if prior_share else torch.linalg.lstsq(target.design, target.data.y).solution
+    expected = (
+        target.posterior.loc
+        if prior_share
+        else torch.linalg.lstsq(target.design, target.data.y).solution
+    )
     state = settled(method, *target[:2], target.hyper | doubles(learning_rate=0.5), {}, 1000)
     torch.testing.assert_close(method.posterior(state).loc, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_start():
     problem, noise = linear_gaussian().problem, {"theta": torch.tensor([1.0, -2.0, 3.0])}
-    assert AdamEstimate(initial_scale=0.5).init(problem, noise).params["theta"].tolist() == [0.5, -1, 1.5]
+    assert AdamEstimate(initial_scale=0.5).init(problem, noise).params["theta"].tolist() == [
+        0.5,
+        -1,
+        1.5,
+    ]
     own = AdamEstimate().init(problem, noise).params["theta"]
     torch.testing.assert_close(own, torch.tensor([0.5**0.5, -(2**0.5), 0.0]))

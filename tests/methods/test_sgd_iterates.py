@@ -27,11 +27,16 @@ RATES = {"learning_rate": 0.2, "weight_decay": 0.03, "warmup_learning_rate": 0.0
 
 def hyper_of(target: Target, **changes: float) -> dict[str, Tensor]:
     """Hyper-parameters of the target and of SGD, in the target's dtype."""
-    own = {name: torch.tensor(value, dtype=target.data.x.dtype) for name, value in (RATES | changes).items()}
+    own = {
+        name: torch.tensor(value, dtype=target.data.x.dtype)
+        for name, value in (RATES | changes).items()
+    }
     return target.hyper | own
 
 
-def descent(method, target: Target, hyper, n_steps: int, batch_size: int = 4, start: Tensor | None = None):
+def descent(
+    method, target: Target, hyper, n_steps: int, batch_size: int = 4, start: Tensor | None = None
+):
     """Minibatches of random rows, the initial state, and the state after each step of a plain loop."""
     generator, problem, data = torch.Generator().manual_seed(1), target.problem, target.data
     noise = normals(method.init_noise(problem), generator, data.x.dtype)
@@ -40,7 +45,9 @@ def descent(method, target: Target, hyper, n_steps: int, batch_size: int = 4, st
         rows = torch.randperm(len(data.y), generator=generator)[:batch_size]
         batches.append(data._replace(x=data.x[rows], y=data.y[rows]))
         per_epoch = len(data.y) // batch_size
-        states.append(advance(method, states[-1], update, per_epoch, batches[-1], hyper, {}, problem))
+        states.append(
+            advance(method, states[-1], update, per_epoch, batches[-1], hyper, {}, problem)
+        )
     return batches, states
 
 
@@ -57,20 +64,31 @@ def toy_trials(lengths: list[int]) -> tuple[Dataset, Trials]:
     rows = [generator.permutation(60)[:n] for n in lengths]
     fixed = {"prior_precision": 0.5, "noise_precision": 1e-3}
     hyper = [fixed | {"learning_rate": 0.05 * (i + 1)} for i in range(len(rows))]
-    return data, Trials.make(data, Pool.load(data), [("toy", i) for i in range(len(rows))], rows, hyper)
+    return data, Trials.make(
+        data, Pool.load(data), [("toy", i) for i in range(len(rows))], rows, hyper
+    )
 
 
-def trained(method, problem: Problem, data: Dataset, trials: Trials, schedule: Schedule) -> Snapshot:
+def trained(
+    method, problem: Problem, data: Dataset, trials: Trials, schedule: Schedule
+) -> Snapshot:
     """What the engine makes of the trials."""
     return finished(Program(data, Pool.load(data), problem, method, schedule).fitting(trials))
 
 
-def replay(method, problem: Problem, data: Dataset, trials: Trials, schedule: Schedule, index: int) -> np.ndarray:
+def replay(
+    method, problem: Problem, data: Dataset, trials: Trials, schedule: Schedule, index: int
+) -> np.ndarray:
     """Iterates of one trial of the engine, (epochs, steps per epoch, D): plain SGD by autograd."""
     one, pool = trials.take([index]), Pool.load(data)
-    view, hyper = (type(one.view)(*(value[0] for value in one.view)), {k: v[0] for k, v in one.hyper.items()})
+    view, hyper = (
+        type(one.view)(*(value[0] for value in one.view)),
+        {k: v[0] for k, v in one.hyper.items()},
+    )
     theta = initial_state(method, problem, one, pool.device).theta[0]
-    stream = minibatches(one.rows, trial_keys(one.identities, "shuffle"), schedule, batches_per_step=1)
+    stream = minibatches(
+        one.rows, trial_keys(one.identities, "shuffle"), schedule, batches_per_step=1
+    )
     path = []
     for rows in [rows[0, 0] for _, updates in stream for rows in updates]:
         theta = theta.detach().requires_grad_()
@@ -97,13 +115,18 @@ def test_steps_are_the_closed_form(bias_precision, prior_decay, separate_warmup)
         gradient = BETA * X.T @ (X @ theta - batch.y.numpy()) / 4
         early = separate_warmup and i < 6
         decay = 0.0 if early else alpha / 12 if prior_decay else RATES["weight_decay"]
-        theta = theta - RATES["warmup_learning_rate" if early else "learning_rate"] * (gradient + decay * theta)
+        theta = theta - RATES["warmup_learning_rate" if early else "learning_rate"] * (
+            gradient + decay * theta
+        )
         np.testing.assert_allclose(state.theta.numpy(), theta, rtol=1e-12)
 
 
 def test_translation_of_the_published_settings():
     """Torch's SGD on the mean squared error with rate eta and decay lambda takes the same steps."""
-    target, method = linear_gaussian(), SgdIterates(warmup_epochs=1, prior_decay=False, separate_warmup=True)
+    target, method = (
+        linear_gaussian(),
+        SgdIterates(warmup_epochs=1, prior_decay=False, separate_warmup=True),
+    )
     eta, warmup_eta, decay = 0.1, 0.02, 0.05
     rates = {"learning_rate": 2 * eta / BETA, "warmup_learning_rate": 2 * warmup_eta / BETA}
     hyper = hyper_of(target, **rates, weight_decay=decay * BETA / 2)
@@ -111,9 +134,13 @@ def test_translation_of_the_published_settings():
     theta = states[0].theta.clone().requires_grad_()
     for i, (batch, state) in enumerate(zip(batches, states[1:], strict=True)):
         early = i < 3
-        optimizer = torch.optim.SGD([theta], lr=warmup_eta if early else eta, weight_decay=0 if early else decay)
+        optimizer = torch.optim.SGD(
+            [theta], lr=warmup_eta if early else eta, weight_decay=0 if early else decay
+        )
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(target.problem.model(theta, batch.x, 1)[:, 0], batch.y).backward()
+        torch.nn.functional.mse_loss(
+            target.problem.model(theta, batch.x, 1)[:, 0], batch.y
+        ).backward()
         optimizer.step()
         torch.testing.assert_close(state.theta, theta.detach(), rtol=1e-12, atol=0)
 
@@ -121,7 +148,10 @@ def test_translation_of_the_published_settings():
 @pytest.mark.parametrize("window", [1, 3])
 @pytest.mark.parametrize("n_steps", [6, 7, 12, 40])
 def test_moments_are_those_of_the_recorded_windows(window, n_steps):
-    """Two epochs of three steps are the warm-up; until a window is complete the mean follows the iterates."""
+    """Two epochs of three steps are the warm-up.
+
+    Until a window is complete the mean follows the iterates.
+    """
     target, method = linear_gaussian(), SgdIterates(warmup_epochs=2, window=window)
     _, states = descent(method, target, hyper_of(target), n_steps)
     path = iterates(states)[6:]
@@ -152,15 +182,22 @@ def test_posterior_keeps_the_first_windows_and_where_they_start(window):
     np.testing.assert_allclose(found.start, seen[1], rtol=1e-12)
     np.testing.assert_allclose(found.path, windows, rtol=1e-12)
     early = method.posterior(states[2 + 2 * window])
-    np.testing.assert_allclose(early.path, [*windows[:2], windows[:2].mean(0), windows[:2].mean(0)], rtol=1e-12)
+    np.testing.assert_allclose(
+        early.path, [*windows[:2], windows[:2].mean(0), windows[:2].mean(0)], rtol=1e-12
+    )
     plain = SgdIterates(**settings)
     _, others = descent(plain, target, hyper, 80, batch_size=len(target.data.y))
     assert all(map(torch.equal, found[:2], plain.posterior(others[-1])))
 
 
-@pytest.mark.parametrize("method", [SgdIterates(warmup_epochs=20, prior_decay=False), Swag(warmup_epochs=20)])
+@pytest.mark.parametrize(
+    "method", [SgdIterates(warmup_epochs=20, prior_decay=False), Swag(warmup_epochs=20)]
+)
 def test_float32_keeps_moments_of_iterates_far_from_zero(method):
-    """They differ by 0.04 from a mean of up to 2000, which is rounded to 1.2e-4. Raw moments lose everything."""
+    """They differ by 0.04 from a mean of up to 2000, which is rounded to 1.2e-4.
+
+    Raw moments lose everything.
+    """
     target, far = linear_gaussian(dtype=torch.float32), torch.tensor([1000.0, -500.0, 2000.0])
     target = target._replace(data=target.data._replace(y=target.data.y + target.design @ far))
     hyper = hyper_of(target, weight_decay=0.0, prior_precision=0.0)
@@ -170,7 +207,9 @@ def test_float32_keeps_moments_of_iterates_far_from_zero(method):
         np.testing.assert_allclose(2 * posterior.diag.numpy(), path[2::3].var(0), rtol=3e-3)
     else:
         exact = np.cov(path.T)
-        assert np.linalg.norm(posterior.covariance().numpy() - exact) < 3e-3 * np.linalg.norm(exact)
+        assert np.linalg.norm(posterior.covariance().numpy() - exact) < 3e-3 * np.linalg.norm(
+            exact
+        )
         np.testing.assert_allclose(posterior.mean().numpy(), path.mean(0), rtol=1e-6)
 
 
@@ -178,14 +217,18 @@ def test_iterates_of_a_subspace_have_a_posterior_in_float32():
     """Twenty inputs that are copies of two, one of them always zero: rank 3 at most, for any number of steps."""
     target = linear_gaussian(dtype=torch.float32)
     copies = torch.cat([target.data.x.repeat(1, 10), torch.zeros(12, 1)], dim=1)
-    target = target._replace(problem=Problem(Linear(), Gaussian(), 21), data=target.data._replace(x=copies))
+    target = target._replace(
+        problem=Problem(Linear(), Gaussian(), 21), data=target.data._replace(x=copies)
+    )
     method = SgdIterates(warmup_epochs=1)
     _, states = descent(method, target, hyper_of(target, learning_rate=0.02), 300)
     path = iterates(states)[3:]
     for n in (5, 50, 300):
         posterior = method.posterior(states[n]).check()
         exact = np.cov(path[: n - 3].T)
-        assert np.linalg.norm(posterior.covariance().numpy() - exact) < 1e-4 * np.linalg.norm(exact)
+        assert np.linalg.norm(posterior.covariance().numpy() - exact) < 1e-4 * np.linalg.norm(
+            exact
+        )
 
 
 def test_a_covariance_without_a_factor_is_not_a_number_and_stays_alone():
@@ -201,7 +244,8 @@ def test_a_covariance_without_a_factor_is_not_a_number_and_stays_alone():
 def published(collected: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of SWAG from lists and raw moments, as equations 3.1 to 3.5 have them.
 
-    The covariance is half of the diagonal and half of the low-rank part, divided by the number of columns less one.
+    The covariance is half of the diagonal and half of the low-rank part, divided by the number of
+    columns less one.
     """
     columns = [theta - collected[: t + 1].mean(0) for t, theta in enumerate(collected)][-rank:]
     mean, D = collected.mean(0), np.column_stack(columns)
@@ -229,13 +273,22 @@ def test_before_the_first_collection_swag_is_a_narrow_gaussian_at_the_iterate():
     for state in states:
         posterior = method.posterior(state).check()
         assert torch.equal(posterior.mean(), state.theta)
-        assert torch.equal(posterior.variance(), torch.full((3,), 0.5 * VARIANCE_FLOOR, dtype=torch.float64))
+        assert torch.equal(
+            posterior.variance(), torch.full((3,), 0.5 * VARIANCE_FLOOR, dtype=torch.float64)
+        )
 
 
 def test_members_of_multi_swag_are_fits_by_swag():
-    """Two members, two updates in an epoch, that is four in one of a member; seven of these, of which two warm up."""
+    """Two members, two updates in an epoch, that is four in one of a member.
+
+    Seven of these, of which two warm up.
+    """
     target, generator = linear_gaussian(), torch.Generator().manual_seed(0)
-    method, single, hyper = MultiSwag(members=2, rank=3, warmup_epochs=4), Swag(0.1, 2, 3), hyper_of(target)
+    method, single, hyper = (
+        MultiSwag(members=2, rank=3, warmup_epochs=4),
+        Swag(0.1, 2, 3),
+        hyper_of(target),
+    )
     start = normals(method.init_noise(target.problem), generator)
     together = method.init(target.problem, start)
     alone = [single.init(target.problem, {"theta": theta}) for theta in start["theta"]]
@@ -245,9 +298,13 @@ def test_members_of_multi_swag_are_fits_by_swag():
         together = advance(method, together, update, 2, batches, hyper, {}, target.problem)
         for number in range(2):
             own = batches._replace(x=batches.x[number], y=batches.y[number])
-            alone[number] = advance(single, alone[number], update, 4, own, hyper, {}, target.problem)
+            alone[number] = advance(
+                single, alone[number], update, 4, own, hyper, {}, target.problem
+            )
     assert together.collected.tolist() == [5, 5]
-    for found, expected in zip(method.posterior(together).check().components(), alone, strict=True):
+    for found, expected in zip(
+        method.posterior(together).check().components(), alone, strict=True
+    ):
         assert all(map(torch.equal, found, single.posterior(expected)))
 
 
@@ -255,7 +312,9 @@ def test_the_engine_collects_once_in_an_epoch_of_each_member():
     """Five minibatches an epoch and two members: every second epoch ends within no update."""
     data, trials = toy_trials([40, 43])
     method = MultiSwag(0.5, members=2, rank=3, warmup_epochs=2)
-    fit = trained(method, Problem(Mlp((2,)), Gaussian(), 3), data, trials, Schedule(epochs=9, batch_size=8))
+    fit = trained(
+        method, Problem(Mlp((2,)), Gaussian(), 3), data, trials, Schedule(epochs=9, batch_size=8)
+    )
     assert fit.state.collected.tolist() == [[3, 3], [3, 3]]
 
 
@@ -278,4 +337,6 @@ def test_the_engine_gives_each_trial_the_moments_of_its_own_iterates(swag):
         posterior = method.posterior(type(fit.state)(*(leaf[i] for leaf in fit.state))).check()
         # float32 that adds in another order
         np.testing.assert_allclose(posterior.mean().numpy(), mean, rtol=1e-4, atol=1e-5)
-        assert np.linalg.norm(posterior.covariance().numpy() - covariance) < 1e-3 * np.linalg.norm(covariance)
+        assert np.linalg.norm(posterior.covariance().numpy() - covariance) < 1e-3 * np.linalg.norm(
+            covariance
+        )

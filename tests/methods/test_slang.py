@@ -24,7 +24,10 @@ PROBLEMS = {
         Problem(Mlp(hidden=(2,)), Bernoulli(), 2, prior=GaussianPrior(0.3)),
         lambda y: (y > 0).to(y.dtype),
     ),
-    "mlp-categorical": (Problem(Mlp(hidden=(2,)), Categorical(), 2, 3), lambda y: (y > 0).long() + (y > 1).long()),
+    "mlp-categorical": (
+        Problem(Mlp(hidden=(2,)), Categorical(), 2, 3),
+        lambda y: (y > 0).long() + (y > 1).long(),
+    ),
 }
 ROWS, N = 4, 30.0
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}
@@ -36,8 +39,16 @@ class Run:
     def __init__(self, method: Slang, name: str, dtype: torch.dtype = torch.float64) -> None:
         self.method, self.generator, self.dtype = method, torch.Generator().manual_seed(8), dtype
         self.problem, self.labels = PROBLEMS[name]
-        values = {"prior_precision": 0.7, "noise_precision": 1.6, "learning_rate": 0.2, "initial_precision": 4.0}
-        self.hyper = {name: torch.tensor(values[name], dtype=dtype) for name in (*self.problem.hyper, *method.hyper)}
+        values = {
+            "prior_precision": 0.7,
+            "noise_precision": 1.6,
+            "learning_rate": 0.2,
+            "initial_precision": 4.0,
+        }
+        self.hyper = {
+            name: torch.tensor(values[name], dtype=dtype)
+            for name in (*self.problem.hyper, *method.hyper)
+        }
         self.prior = self.problem.prior_precision(self.hyper).expand(self.problem.dim)
         self.state = method.init(self.problem, self.normals(method.init_noise(self.problem)))
 
@@ -65,7 +76,11 @@ def test_rank_d_is_the_full_natural_gradient_update(name, momentum):
     """Step for step: P <- (1 - b) P + b (N / n G^T G + prior), mu <- mu - a P^-1 (momentum(ghat) + prior mu)."""
     dim = PROBLEMS[name][0].dim
     run = Run(Slang(rank=dim, samples=3, momentum=momentum, lr_factors=(0.5, 1.0)), name)
-    P, mu, running = torch.eye(dim, dtype=torch.float64), run.state.mu, torch.zeros(dim, dtype=torch.float64)
+    P, mu, running = (
+        torch.eye(dim, dtype=torch.float64),
+        run.state.mu,
+        torch.zeros(dim, dtype=torch.float64),
+    )
     for t in range(1, 8):
         G, scale = run.step()
         P = 0.8 * P + 0.2 * (scale * G.T @ G + run.prior.diag())
@@ -89,7 +104,10 @@ def test_the_diagonal_is_that_of_the_empirical_fisher_at_every_step(name, rank):
 
 @pytest.mark.parametrize("rank", [1, 2])
 def test_the_low_rank_part_is_the_best_of_its_rank(rank):
-    """U U^T is the leading part of the dense A = (1 - b) U U^T + b N / n G^T G; n = 6 here, so that it is exact."""
+    """U U^T is the leading part of the dense A = (1 - b) U U^T + b N / n G^T G.
+
+    N = 6 here, so that it is exact.
+    """
     run = Run(Slang(rank=rank, samples=1), "mlp-bernoulli")
     for _ in range(5):
         U = run.state.U
@@ -101,18 +119,25 @@ def test_the_low_rank_part_is_the_best_of_its_rank(rank):
 
 @pytest.mark.parametrize(("correlation", "distance"), [(0.5, 0.9498), (0.9, 0.9986)])
 def test_one_factor_of_two_overstates_what_is_off_the_diagonal(correlation, distance):
-    """Of a constant Fisher matrix F = l1 u u^T + l2 v v^T it keeps l1 u u^T whole; only the diagonal is that of F.
+    """Of a constant Fisher matrix F = l1 u u^T + l2 v v^T it keeps l1 u u^T whole.
 
-    On inputs of correlation 1/2 the covariance ends 95 % off, as it is told beside `posterior-methods-plane`.
+    Only the diagonal is that of F.
+
+    On inputs of correlation 1/2 the covariance ends 95 % off, as it is told beside
+    `posterior-methods-plane`.
     """
     fisher = torch.tensor([[1, correlation], [correlation, 1]], dtype=torch.float64)
     G, one = DenseGradients(torch.linalg.cholesky(fisher).mT), torch.ones((), dtype=torch.float64)
     U, d = torch.zeros(2, 1, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
     for _ in range(400):
         U, d = Slang(rank=1).precision(U, d, G, one, 0.1 * one)
-    stationary = torch.eye(2, dtype=torch.float64).lerp(torch.ones_like(fisher), (1 + correlation) / 2)
+    stationary = torch.eye(2, dtype=torch.float64).lerp(
+        torch.ones_like(fisher), (1 + correlation) / 2
+    )
     torch.testing.assert_close(U @ U.T + d.diag(), stationary, **CLOSE)
-    off = (torch.linalg.inv(stationary) - torch.linalg.inv(fisher)).norm() / torch.linalg.inv(fisher).norm()
+    off = (torch.linalg.inv(stationary) - torch.linalg.inv(fisher)).norm() / torch.linalg.inv(
+        fisher
+    ).norm()
     assert float(off) == pytest.approx(distance, abs=1e-4)
 
 
@@ -120,7 +145,10 @@ def test_doubled_mean_is_what_the_published_code_does():
     """Its model sees theta = 2 mu + e with e of precision P, and its mean moves by the plain rule."""
     run = Run(Slang(rank=1, samples=2, doubled_mean=True), "mlp-bernoulli")
     start = normals(run.method.init_noise(run.problem), torch.Generator().manual_seed(8))["theta"]
-    mu, running = run.method.initial_scale * start, torch.zeros(run.problem.dim, dtype=torch.float64)
+    mu, running = (
+        run.method.initial_scale * start,
+        torch.zeros(run.problem.dim, dtype=torch.float64),
+    )
     for t in range(1, 6):
         torch.testing.assert_close(run.method.posterior(run.state).loc, 2 * mu, **CLOSE)
         G, scale = run.step()
@@ -131,7 +159,10 @@ def test_doubled_mean_is_what_the_published_code_does():
 
 @pytest.mark.slow  # compiles
 def test_compiled_steps_of_several_models_equal_eager_ones(caplog):
-    """Eigenvectors of 34 x 34 matrices and all; float64, so that the order of sums does not matter."""
+    """Eigenvectors of 34 x 34 matrices and all.
+
+    Float64, so that the order of sums does not matter.
+    """
     if not compiler_found():
         pytest.skip("needs a C++ compiler")
     method = Slang(rank=2)
@@ -153,7 +184,9 @@ def test_compiled_steps_of_several_models_equal_eager_ones(caplog):
         before, state = state, eager(state, *inputs)
         if update:  # the first state lies in another order, which would be compiled apart
             # columns of U may differ in sign
-            one, two = (each._replace(U=each.U @ each.U.mT) for each in (state, fast(before, *inputs)))
+            one, two = (
+                each._replace(U=each.U @ each.U.mT) for each in (state, fast(before, *inputs))
+            )
             torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-9)
     assert "torch.compile failed" not in caplog.text
 
@@ -161,7 +194,9 @@ def test_compiled_steps_of_several_models_equal_eager_ones(caplog):
 @pytest.mark.parametrize("family", [Slang, SlangOnlineEig])
 def test_an_initial_precision_without_a_value_is_a_hyper_parameter(family):
     """The same bits as with the setting, update for update; 4.0 is that of `Run`."""
-    fixed, free = (Run(family(rank=2, initial_precision=start), "mlp-bernoulli") for start in (4.0, None))
+    fixed, free = (
+        Run(family(rank=2, initial_precision=start), "mlp-bernoulli") for start in (4.0, None)
+    )
     for _ in range(3):
         fixed.step()
         free.step()
@@ -172,11 +207,15 @@ def test_columns_are_matched_with_their_sign():
     """Nearly orthogonal columns, shuffled and turned in every way, come back as they were."""
     reference = torch.tensor([[3.0, 0.1, 0.0], [0.0, 2.0, 0.2], [0.1, 0.0, 1.0], [0.0, 0.1, 0.1]])
     for order, signs in product(permutations(range(3)), product((-1.0, 1.0), repeat=3)):
-        assert torch.equal(matched(reference[:, order] * torch.tensor(signs), reference), reference)
+        assert torch.equal(
+            matched(reference[:, order] * torch.tensor(signs), reference), reference
+        )
 
 
 def test_the_largest_product_is_matched_first_and_equal_ones_in_their_order():
-    """Both columns are most like the first of the reference; the second, which is more so, gets it.
+    """Both columns are most like the first of the reference.
+
+    The second, which is more so, gets it.
 
     At the start U = 0: the columns then keep their order and sign.
     """
@@ -187,7 +226,10 @@ def test_the_largest_product_is_matched_first_and_equal_ones_in_their_order():
 
 @pytest.mark.parametrize("rank", [1, 2])
 def test_online_eig_is_that_of_the_paper(rank):
-    """Here with dense eigenvectors; each column may have either sign, and takes that of its inner product with U."""
+    """Here with dense eigenvectors.
+
+    Each column may have either sign, and takes that of its inner product with U.
+    """
     run = Run(SlangOnlineEig(rank=rank, samples=1), "mlp-bernoulli")
     U, d = run.state.U, run.state.d
     for _ in range(8):
@@ -205,7 +247,9 @@ def test_online_eig_is_that_of_the_paper(rank):
 
 
 def test_more_columns_than_gradients_are_refused():
-    with pytest.raises(InputError, match=r"rank 5 exceeds the 4 gradients of a minibatch .*; lower it"):
+    with pytest.raises(
+        InputError, match=r"rank 5 exceeds the 4 gradients of a minibatch .*; lower it"
+    ):
         Run(SlangOnlineEig(rank=5, samples=1), "mlp-bernoulli").step()
 
 
@@ -231,7 +275,9 @@ def test_eigenvectors_of_small_matrices_are_exact(n, count):
     values, vectors = torch.linalg.eigh(exact)
     projector = vectors[:, -count:] @ vectors[:, -count:].T
     torch.testing.assert_close(found @ found.T, projector, rtol=0, atol=1e-13)
-    torch.testing.assert_close((found.T @ exact @ found).diagonal(), values[-count:], rtol=1e-13, atol=0)
+    torch.testing.assert_close(
+        (found.T @ exact @ found).diagonal(), values[-count:], rtol=1e-13, atol=0
+    )
 
 
 @pytest.mark.parametrize(("dtype", "rounding"), [(torch.float32, 2e-6), (torch.float64, 1e-12)])
@@ -242,17 +288,21 @@ def test_eigenvectors_with_a_gap_are_exact_to_rounding(seed, count, dtype, round
     values = torch.logspace(4, -36, 41, dtype=torch.float64)
     exact = symmetric(values, seed, dtype)
     found = top_eigenvectors(exact, count)
-    torch.testing.assert_close(found.T @ found, torch.eye(count, dtype=dtype), rtol=0, atol=rounding)
+    torch.testing.assert_close(
+        found.T @ found, torch.eye(count, dtype=dtype), rtol=0, atol=rounding
+    )
     assert abs(missed(found, exact)) < rounding
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 0.9, 0.99])
 @pytest.mark.parametrize("seed", range(2))
 def test_without_a_gap_no_more_is_missed_than_in_theory(seed, ratio):
-    """One eigenvalue 1 and forty from 0 to `ratio`; Saad (2011), Numerical methods for large eigenvalue problems, 6.5.
+    """One eigenvalue 1 and forty from 0 to `ratio`.
 
-    The part missed is at most (tan(start, leading eigenvector) / T_4(1 + 2 (1 - ratio) / ratio))^2, T_4 being the
-    Chebyshev polynomial of the degree that five blocks allow.
+    Saad (2011), Numerical methods for large eigenvalue problems, 6.5.
+
+    The part missed is at most (tan(start, leading eigenvector) / T_4(1 + 2 (1 - ratio) /
+    ratio))^2, T_4 being the Chebyshev polynomial of the degree that five blocks allow.
     """
     exact = symmetric(torch.cat([torch.linspace(0, ratio, 40), torch.ones(1)]), seed)
     start = exact @ torch.arange(1, 42, dtype=torch.float64).cos()
@@ -267,7 +317,9 @@ def test_eigenvectors_are_orthonormal_for_a_deficient_matrix(count):
     """Of rank 0 or 1, as at the start of a training."""
     for values in (torch.zeros(41), torch.eye(41)[0]):
         found = top_eigenvectors(symmetric(values), count)
-        torch.testing.assert_close(found.T @ found, torch.eye(count, dtype=torch.float64), rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            found.T @ found, torch.eye(count, dtype=torch.float64), rtol=0, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("n", [4, 41])

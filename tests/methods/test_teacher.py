@@ -17,7 +17,11 @@ NETWORK = Problem(Mlp((200, 200)), Gaussian(), 200)
 
 def draw(source, index):
     split = source.split(index)
-    return [torch.from_numpy(part[rows]) for rows in (split.train, split.test) for part in (source.x, source.y)]
+    return [
+        torch.from_numpy(part[rows])
+        for rows in (split.train, split.test)
+        for part in (source.x, source.y)
+    ]
 
 
 def test_weights_of_a_linear_draw():
@@ -27,7 +31,10 @@ def test_weights_of_a_linear_draw():
 
 
 def test_a_network_in_another_scale():
-    """Its predictions are off by the noise, of variance 1, in the unit of the targets; zeros stay zeros."""
+    """Its predictions are off by the noise, of variance 1, in the unit of the targets.
+
+    Zeros stay zeros.
+    """
     x, y, x_test, y_test = draw(SparseNetwork()(), 2)
     centre, size, low, unit = x.mean(0), x.std(0), y.mean(), y.std()
     found = Teacher("sparse_network").fit(NETWORK, (x - centre) / size, (y - low) / unit, {})
@@ -40,7 +47,9 @@ def test_a_network_in_another_scale():
 
 def test_rows_of_no_draw_are_refused():
     x, y, _, _ = draw(SparseLinear()(), 0)
-    with pytest.raises(InputError, match="the training rows are no draw of sparse_linear; use it on that data set"):
+    with pytest.raises(
+        InputError, match="the training rows are no draw of sparse_linear; use it on that data set"
+    ):
         Teacher("sparse_linear").fit(LINEAR, x, y.flip(0), {})
     with pytest.raises(InputError, match="the training rows are no draw of sparse_linear"):
         Teacher("sparse_linear").fit(LINEAR, x[:100], y[:100], {})

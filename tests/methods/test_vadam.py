@@ -27,12 +27,20 @@ SEED = 5
 @pytest.mark.parametrize("momentum", [0.0, 0.8])
 @pytest.mark.parametrize("name", ["vadam", "vprop", "vprop-root", "vogn"])
 def test_three_updates_of_the_family(name, momentum, initial_precision):
-    """Gradients of a linear regression; 0.5 is below one of the prior's precisions, which holds then."""
+    """Gradients of a linear regression.
+
+    0.5 is below one of the prior's precisions, which holds then.
+    """
     start = {"initial_precision": initial_precision, "initial_scale": 0.5}
-    method, hyper = METHODS.get(name)(betas=(momentum, 0.95), samples=2, **start), doubles(learning_rate=0.05)
+    method, hyper = (
+        METHODS.get(name)(betas=(momentum, 0.95), samples=2, **start),
+        doubles(learning_rate=0.05),
+    )
     c = 1 if name == "vprop" else N
     m, s = np.zeros(3), (np.maximum(initial_precision, ALPHA) - ALPHA) / c
-    for t, (before, after, noise) in enumerate(steps(method, *TARGET[:2], TARGET.hyper | hyper, 3), start=1):
+    for t, (before, after, noise) in enumerate(
+        steps(method, *TARGET[:2], TARGET.hyper | hyper, 3), start=1
+    ):
         mu = before.mu.numpy()
         w = mu + noise["theta"].numpy() / np.sqrt(c * s + ALPHA)
         each = -BETA * (Y - w @ X.T)[:, :, None] * X  # by sample and example
@@ -52,12 +60,20 @@ def test_three_updates_of_the_family(name, momentum, initial_precision):
 def test_fixed_point_of_the_family_on_a_gaussian_target(name):
     """The exact mean, whatever the curvature, and s = E g^2 there, which with H = X^T X b / N solves
 
-    s = (lambda mu / N)^2 + H^2 (1 / (N s + lambda)); all but for the units of vprop, whose s is N^2 times this.
+    s = (lambda mu / N)^2 + H^2 (1 / (N s + lambda)); all but for the units of vprop, whose s is
+    N^2 times this.
     """
-    target, points = linear_gaussian(), sigma_points(0, 3)["z"]  # averages over them are exact for g and g^2
+    target, points = (
+        linear_gaussian(),
+        sigma_points(0, 3)["z"],
+    )  # averages over them are exact for g and g^2
     betas, rate = (0.9 if name == "vadam" else 0.0, 0.9), 0.5 if name == "vprop" else 0.02
-    method = METHODS.get(name)(betas=betas, samples=len(points), initial_precision=5.0, initial_scale=0.0)
-    state = settled(method, *target[:2], target.hyper | doubles(learning_rate=rate), {"theta": points}, 3000)
+    method = METHODS.get(name)(
+        betas=betas, samples=len(points), initial_precision=5.0, initial_scale=0.0
+    )
+    state = settled(
+        method, *target[:2], target.hyper | doubles(learning_rate=rate), {"theta": points}, 3000
+    )
     mu, c = target.posterior.loc.numpy(), 1 if name == "vprop" else N
     H, s = BETA * X.T @ X / c, np.ones(3)
     for _ in range(3000):
@@ -91,7 +107,9 @@ def test_three_updates_of_ivon():
     method = Ivon(betas=(b1, b2), samples=2, initial_curvature=0.4)
     h, g = np.full(problem.dim, 0.4), np.zeros(problem.dim)
     hyper = target.hyper | doubles(learning_rate=rate)
-    for t, (before, after, noise) in enumerate(steps(method, problem, target.data, hyper, 3), start=1):
+    for t, (before, after, noise) in enumerate(
+        steps(method, problem, target.data, hyper, 3), start=1
+    ):
         m = before.mu.numpy()
         sigma, slopes, curvatures = 1 / np.sqrt(N * (h + delta)), [], []
         for z in noise["theta"].numpy():
@@ -109,9 +127,13 @@ def test_three_updates_of_ivon():
 def test_ivon_stands_still_at_the_ridge_mean_and_the_diagonal_of_the_precision():
     """Noise that has mean 0 and covariance I exactly makes gradients and curvatures those that are expected."""
     method, noise = Ivon(betas=(0.9, 0.9), samples=6), {"theta": sigma_points(0, 3)["z"]}
-    q = method.posterior(settled(method, *TARGET[:2], TARGET.hyper | doubles(learning_rate=0.5), noise, 1000))
+    q = method.posterior(
+        settled(method, *TARGET[:2], TARGET.hyper | doubles(learning_rate=0.5), noise, 1000)
+    )
     torch.testing.assert_close(q.mean(), TARGET.posterior.mean(), rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(q.variance(), 1 / TARGET.posterior.precision_diagonal(), rtol=1e-10, atol=0)
+    torch.testing.assert_close(
+        q.variance(), 1 / TARGET.posterior.precision_diagonal(), rtol=1e-10, atol=0
+    )
 
 
 def test_variances_of_ivon_stay_positive_where_curvatures_are_far_below_zero():
@@ -132,7 +154,9 @@ def test_one_round_of_learnt_scales(draw):
     problem = Problem(Mlp((2,)), Gaussian(), 2)
     kappa, method = 0.3, HierarchicalVadam(global_scale=0.3)
     state = method.init(problem, {"theta": draw(9)})
-    state = state._replace(local=draw(9).exp(), whole=draw().exp(), weights=state.weights._replace(var=draw(9).exp()))
+    state = state._replace(
+        local=draw(9).exp(), whole=draw().exp(), weights=state.weights._replace(var=draw(9).exp())
+    )
     new = method.learn(state, None, HYPER, {}, problem)
     E = state.weights.mu.square() + state.weights.var
     local = 2 / (2 / (1 + state.local) + state.whole * E)
@@ -142,18 +166,30 @@ def test_one_round_of_learnt_scales(draw):
     torch.testing.assert_close(new.alpha, local * whole, rtol=1e-12, atol=0)
     ard = HierarchicalVadam(scales="ard").learn(state, None, HYPER, {}, problem)
     torch.testing.assert_close(ard.alpha, 1 / E, rtol=1e-12, atol=0)
-    assert [method.due(StepCounters(n, n // 3, n % 3 == 0, 3.0)) for n in (1, 2, 3)] == [(), (), ("learn",)]
+    assert [method.due(StepCounters(n, n // 3, n % 3 == 0, 3.0)) for n in (1, 2, 3)] == [
+        (),
+        (),
+        ("learn",),
+    ]
 
 
 @pytest.mark.parametrize(
     ("optimizer", "scales", "shares"),
-    [("vogn", "ard", (0, 0.5)), ("vogn", "horseshoe", (0, 0.75)), ("vadam", "horseshoe", (0.75, 1))],
+    [
+        ("vogn", "ard", (0, 0.5)),
+        ("vogn", "horseshoe", (0, 0.75)),
+        ("vadam", "horseshoe", (0.75, 1)),
+    ],
 )
-def test_learnt_scales_shrink_what_does_not_count_and_leave_the_rest(draw, optimizer, scales, shares):
-    """As a share of the least-squares sizes, whose standard error is 0.065; Vadam's variances are too wide for it.
+def test_learnt_scales_shrink_what_does_not_count_and_leave_the_rest(
+    draw, optimizer, scales, shares
+):
+    """As a share of the least-squares sizes, whose standard error is 0.065.
 
-    Sixty rows, twelve inputs of which two count, noise of standard deviation 0.5; each update is an epoch. The first
-    takes the precision that is given.
+    Vadam's variances are too wide for it.
+
+    Sixty rows, twelve inputs of which two count, noise of standard deviation 0.5; each update is
+    an epoch. The first takes the precision that is given.
     """
     x, problem = draw(60, 12), Problem(Linear(bias=False), Gaussian(), 12)
     batch = batch_of(x, 2 * x[:, 0] - 3 * x[:, 5] + 0.5 * draw(60), 60)
@@ -169,5 +205,7 @@ def test_learnt_scales_shrink_what_does_not_count_and_leave_the_rest(draw, optim
     mean, count = method.posterior(state).loc, torch.tensor([0, 5])
     others = torch.ones(12, dtype=torch.bool).index_fill(0, count, False)
     assert (mean[count] - torch.tensor([2.0, -3.0]).double()).abs().max() < 0.25
-    share = mean[others].abs().mean() / torch.linalg.lstsq(x, batch.y).solution[others].abs().mean()
+    share = (
+        mean[others].abs().mean() / torch.linalg.lstsq(x, batch.y).solution[others].abs().mean()
+    )
     assert shares[0] < share < shares[1]

@@ -40,11 +40,15 @@ def fit(posterior: Any = NOWHERE, problem: Problem | None = None, **changes: Any
     return Evaluation(posterior, problem, **(rest | changes))
 
 
-def predicted(f: Tensor, y: Tensor, likelihood: Likelihood, hyper: Mapping[str, float] | None = None) -> Evaluation:
+def predicted(
+    f: Tensor, y: Tensor, likelihood: Likelihood, hyper: Mapping[str, float] | None = None
+) -> Evaluation:
     """Evaluate given outputs (S, n, d_out) at targets (n,)."""
     problem = Problem(Linear(), likelihood, 1, f.shape[-1])
     predictions = summarise(problem, f, y, tensors_of(hyper or {}))
-    return fit(problem=problem, predicted=predictions, test=lambda: examples(torch.zeros(len(y), 1), y))
+    return fit(
+        problem=problem, predicted=predictions, test=lambda: examples(torch.zeros(len(y), 1), y)
+    )
 
 
 def regression(f: Tensor, y: Tensor, beta: float = 1.0) -> Evaluation:

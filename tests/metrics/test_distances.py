@@ -9,7 +9,14 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from bdl.errors import InputError
-from bdl.metrics.distances import forward_kl, monte_carlo_se, noise_floor, relative, sym_kl, wasserstein2
+from bdl.metrics.distances import (
+    forward_kl,
+    monte_carlo_se,
+    noise_floor,
+    relative,
+    sym_kl,
+    wasserstein2,
+)
 
 from .fits import normal, tensor
 
@@ -53,14 +60,19 @@ def test_w2_of_commuting_covariances_is_the_distance_of_their_roots():
     axes, sd, other_sd = rotation(0), normal(1, DIM).exp(), normal(2, DIM).exp()
     mean, other_mean = normal(3, DIM), normal(4, DIM)
     expected = torch.cat([mean - other_mean, sd - other_sd]).norm().item()
-    pair = (mean, symmetric(axes * sd**2 @ axes.mT)), (other_mean, symmetric(axes * other_sd**2 @ axes.mT))
+    pair = (
+        (mean, symmetric(axes * sd**2 @ axes.mT)),
+        (other_mean, symmetric(axes * other_sd**2 @ axes.mT)),
+    )
     assert wasserstein2(*pair).item() == pytest.approx(expected, rel=1e-13)
 
 
 def test_w2_of_singular_covariances():
     """Orthogonal lines: nothing is shared, so the traces add. A point: the trace of the other."""
     zero, first, second = tensor(0, 0), tensor([4, 0], [0, 0]), tensor([0, 0], [0, 9])
-    assert wasserstein2((zero, first), (zero, second)).item() == pytest.approx(math.sqrt(13), rel=1e-15)
+    assert wasserstein2((zero, first), (zero, second)).item() == pytest.approx(
+        math.sqrt(13), rel=1e-15
+    )
     assert wasserstein2((zero, first), (zero, 0 * first)).item() == pytest.approx(2, rel=1e-15)
 
 
@@ -81,11 +93,15 @@ def test_w2_of_near_and_ill_conditioned_distributions(decades, floor, change):
     """
     mean, cov = torch.zeros(DIM, dtype=torch.float64), covariance(0, decades)
     values, axes = torch.linalg.eigh(cov)
-    factor = (torch.eye(DIM, dtype=torch.float64) + change * normal(1, DIM, DIM)) @ (axes * values.sqrt())
+    factor = (torch.eye(DIM, dtype=torch.float64) + change * normal(1, DIM, DIM)) @ (
+        axes * values.sqrt()
+    )
     other = symmetric(factor @ factor.mT)
     expected = exact_w2(cov, other)
     assert expected > 0.1 * change
-    assert wasserstein2((mean, cov), (mean, other)).item() == pytest.approx(expected, rel=1e-13, abs=floor)
+    assert wasserstein2((mean, cov), (mean, other)).item() == pytest.approx(
+        expected, rel=1e-13, abs=floor
+    )
 
 
 def test_single_precision_input_is_measured_in_double_precision():
@@ -93,7 +109,11 @@ def test_single_precision_input_is_measured_in_double_precision():
     mean, cov, moderate = normal(0, DIM).float(), covariance(0, 8).float(), covariance(0).float()
     for matrix in (cov, moderate):
         matrix[0, 1] *= 1 + 1e-6
-    for distance in (relative(cov, cov), wasserstein2((mean, cov), (mean, cov)), relative(mean, mean)):
+    for distance in (
+        relative(cov, cov),
+        wasserstein2((mean, cov), (mean, cov)),
+        relative(mean, mean),
+    ):
         assert distance.dtype == torch.float64
         assert distance.item() < 1e-8
     assert abs(sym_kl((mean, moderate), (mean, moderate)).item()) < 1e-13
@@ -108,24 +128,37 @@ def test_kl_directions():
 
 
 def test_jackknife_of_a_mean_is_the_standard_error_of_part_means():
-    """For a linear distance the jackknife is exact: sd of the P part means over sqrt(P). S = 11 uses 10."""
+    """For a linear distance the jackknife is exact: sd of the P part means over sqrt(P).
+
+    S = 11 uses 10.
+    """
     chains = normal(0, 3, 11, 2)
     part_means = chains[:, :10].reshape(6, 5, 2).mean(1)[:, 0]
     expected = part_means.std().item() / math.sqrt(6)
-    assert monte_carlo_se(lambda moments: moments[0][0], chains).item() == pytest.approx(expected, rel=1e-13)
+    assert monte_carlo_se(lambda moments: moments[0][0], chains).item() == pytest.approx(
+        expected, rel=1e-13
+    )
 
 
 def test_the_floor_is_the_distance_of_the_truth_to_a_sample():
-    """Independent draws, so that moments have known errors; the root mean square distance over 100 samples."""
+    """Independent draws, so that moments have known errors.
+
+    The root mean square distance over 100 samples.
+    """
     scale = tensor(1, 2, 0.5, 1.5, 1)
-    truth, samples = (torch.ones(5).double(), torch.diag(scale.square())), 1 + scale * normal(0, 100, 4, 500, 5)
+    truth, samples = (
+        (torch.ones(5).double(), torch.diag(scale.square())),
+        1 + scale * normal(0, 100, 4, 500, 5),
+    )
     for distance in (
         lambda ours, reference: relative(ours[1], reference[1]),
         wasserstein2,
     ):
         pooled = [chains.flatten(0, 1) for chains in samples]
         found = torch.stack([noise_floor(distance, chains) for chains in samples]).square()
-        expected = torch.stack([distance(truth, (own.mean(0), torch.cov(own.T))) for own in pooled]).square()
+        expected = torch.stack(
+            [distance(truth, (own.mean(0), torch.cov(own.T))) for own in pooled]
+        ).square()
         error = torch.hypot(found.std(), expected.std()) / 10
         assert abs(found.mean() - expected.mean()) < 4 * error < 0.4 * expected.mean()
 
@@ -134,7 +167,9 @@ def test_the_floor_is_half_the_root_mean_square_over_the_ways_to_halve():
     """Chains of constant 0, 1, 3 and 7: means of halves are 4.5, 2.5 and 1.5 apart."""
     chains = tensor(0, 1, 3, 7).reshape(4, 1, 1).expand(4, 6, 1)
     floor = noise_floor(lambda ours, reference: (ours[0] - reference[0]).abs().sum(), chains)
-    assert floor.item() == pytest.approx(0.5 * math.sqrt((4.5**2 + 2.5**2 + 1.5**2) / 3), rel=1e-12)
+    assert floor.item() == pytest.approx(
+        0.5 * math.sqrt((4.5**2 + 2.5**2 + 1.5**2) / 3), rel=1e-12
+    )
 
 
 ONE, EYE = torch.ones(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
@@ -148,7 +183,10 @@ INDEFINITE = tensor([1, 2], [2, 1])
         (lambda: relative(ONE, 0 * ONE), "reference is zero"),
         (lambda: relative(ONE * math.nan, ONE), "the mean has values that are not finite"),
         (lambda: relative(EYE, SKEW), "reference covariance is not symmetric"),
-        (lambda: wasserstein2((ONE, EYE), (ONE, EYE * math.inf)), "reference covariance has values"),
+        (
+            lambda: wasserstein2((ONE, EYE), (ONE, EYE * math.inf)),
+            "reference covariance has values",
+        ),
         (lambda: wasserstein2((ONE, -EYE), (ONE, EYE)), "the covariance has the eigenvalue -1"),
         (lambda: forward_kl((ONE, INDEFINITE), (ONE, EYE)), "not positive definite"),
         (

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.conjugate import Conjugate
-from bdl.metrics.elbo import NegElbo, NegElboPrinted, NllByQuadrature, NllPrinted, PriorKl, probability_of_one
+from bdl.metrics.elbo import (
+    NegElbo,
+    NegElboPrinted,
+    NllByQuadrature,
+    NllPrinted,
+    PriorKl,
+    probability_of_one,
+)
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, sampled, tensors_of
 from bdl.metrics.weights import Ess, KHat, LogEvidence, NegLogJoint
@@ -43,10 +50,16 @@ LOGISTIC = Problem(Linear(), Bernoulli(), D - 1)
 def fitted(posterior: object, problem: Problem = REGRESSION, **changes: object) -> Evaluation:
     """Evaluate a posterior at rows that train and test."""
     rows = examples(X, Y, UNIT, ORIGIN) if problem.likelihood.fits(0) else examples(X, LABELS)
-    return fit(posterior, problem, **({"hyper": HYPER, "training": lambda: rows, "test": lambda: rows} | changes))
+    return fit(
+        posterior,
+        problem,
+        **({"hyper": HYPER, "training": lambda: rows, "test": lambda: rows} | changes),
+    )
 
 
-def exact(problem: Problem = REGRESSION, x: Tensor = X, y: Tensor = (Y - ORIGIN) / UNIT) -> FullGaussian:
+def exact(
+    problem: Problem = REGRESSION, x: Tensor = X, y: Tensor = (Y - ORIGIN) / UNIT
+) -> FullGaussian:
     """Return the posterior of linear regression, of standardised targets."""
     hyper = tensors_of({"prior_precision": ALPHA, "noise_precision": BETA * UNIT**2})
     return Conjugate().fit(problem, x, y, hyper)
@@ -65,7 +78,10 @@ def test_the_true_posterior_gives_the_evidence(bias_precision):
 
 
 def test_another_gaussian_gives_the_closed_form():
-    """KL of independent normals, and E_q (y - A theta)^2 = (y - A m)^2 + A diag(v) A^T; by draws within its error."""
+    """KL of independent normals, and E_q (y - A theta)^2 = (y - A m)^2 + A diag(v) A^T.
+
+    By draws within its error.
+    """
     mean, variance = exact().loc + 0.05 * normal(5, D), 0.002 * normal(6, D).exp()
     squares = (Y - ORIGIN - UNIT * DESIGN @ mean).square() + UNIT**2 * DESIGN.square() @ variance
     likelihood = 0.5 * (N * math.log(BETA / (2 * math.pi)) - BETA * squares.sum())
@@ -81,7 +97,10 @@ def test_another_gaussian_gives_the_closed_form():
 def test_quadrature_is_what_draws_estimate_for_labels():
     """Under a posterior with correlations, for which outputs deviate by about 6."""
     posterior = FullGaussian(normal(7, D), 3 * (torch.eye(D) + 0.5).double().tril())
-    found, drawn = (NegElbo(4000)(fitted(posterior, replace(LOGISTIC, model=own.model))) for own in (LOGISTIC, DRAWN))
+    found, drawn = (
+        NegElbo(4000)(fitted(posterior, replace(LOGISTIC, model=own.model)))
+        for own in (LOGISTIC, DRAWN)
+    )
     assert found == {"": pytest.approx(drawn[""], abs=4 * drawn["mcse"])}
 
 
@@ -91,18 +110,25 @@ def test_the_standard_error_of_draws_is_that_of_repetitions():
     keys = trial_keys([(number,) for number in range(40)], "predict")
     repeated = [NegElbo(50)(fitted(posterior, DRAWN, key=key)) for key in keys]
     scores, errors = (np.array([found[part] for found in repeated]) for part in ("", "mcse"))
-    assert scores.std(ddof=1) == pytest.approx(np.sqrt(np.mean(errors**2)), rel=4.5 / math.sqrt(2 * 39))
+    assert scores.std(ddof=1) == pytest.approx(
+        np.sqrt(np.mean(errors**2)), rel=4.5 / math.sqrt(2 * 39)
+    )
 
 
 def test_its_draws_are_not_those_of_predictions():
     evaluation = fitted(exact(), DRAWN, samples=30)
     own = NegElbo(30)(evaluation)["mcse"] * N * math.sqrt(30)
-    assert own != pytest.approx(evaluation.predictions.sample_log_likelihood.std().item(), rel=1e-3)
+    assert own != pytest.approx(
+        evaluation.predictions.sample_log_likelihood.std().item(), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("problem", [REGRESSION, DRAWN])
 def test_the_printed_bound_lacks_the_constant_of_the_bias(problem):
-    """KL holds -(1/2) log 1e-5 = 5.7565 nats for a bias of prior precision 1e-5; both scores have the same draws."""
+    """KL holds -(1/2) log 1e-5 = 5.7565 nats for a bias of prior precision 1e-5.
+
+    Both scores have the same draws.
+    """
     evaluation = fitted(exact(), replace(problem, prior=GaussianPrior(1e-5)))
     whole, printed = NegElbo()(evaluation), NegElboPrinted()(evaluation)
     assert whole[""] - printed[""] == pytest.approx(5.7564627 / N, rel=1e-6)
@@ -114,7 +140,9 @@ WIDE = FullGaussian(normal(2, D), 2 * (normal(3, D, D).tril(-1) + torch.eye(D).d
 
 def outputs() -> tuple[np.ndarray, np.ndarray]:
     """Means and standard deviations under `WIDE`."""
-    return (DESIGN @ WIDE.mean()).numpy(), (DESIGN @ WIDE.covariance() @ DESIGN.mT).diagonal().sqrt().numpy()
+    return (DESIGN @ WIDE.mean()).numpy(), (
+        DESIGN @ WIDE.covariance() @ DESIGN.mT
+    ).diagonal().sqrt().numpy()
 
 
 def integral(centre: float, spread: float) -> float:
@@ -134,7 +162,11 @@ def test_log_losses_are_of_integrals_and_of_their_approximation():
     assert NllByQuadrature()(single) == pytest.approx(expected, rel=1e-6)
     p = probability_of_one(*map(torch.from_numpy, outputs()))
     printed = -float(torch.where(LABELS == 1, p, 1 - p).log().mean())
-    assert NllPrinted()(evaluation) == pytest.approx(printed, rel=1e-12) == pytest.approx(expected, abs=1e-3)
+    assert (
+        NllPrinted()(evaluation)
+        == pytest.approx(printed, rel=1e-12)
+        == pytest.approx(expected, abs=1e-3)
+    )
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0, 20.0])
@@ -142,11 +174,16 @@ def test_the_approximation_is_near_the_integral(spread):
     """To 3e-4 in the probability, its known accuracy, from end to end."""
     centre = torch.linspace(-30, 30, 25).double()
     found = probability_of_one(centre, torch.full_like(centre, spread))
-    np.testing.assert_allclose(found, [integral(c, spread) for c in centre.tolist()], rtol=0, atol=3e-4)
+    np.testing.assert_allclose(
+        found, [integral(c, spread) for c in centre.tolist()], rtol=0, atol=3e-4
+    )
 
 
 def test_the_tail_of_the_approximation_falls_as_a_logistic_one():
-    """log E[sigmoid(f)] is about centre + spread^2 / 2 from 0.98 spread^2 + 4 below 0 on; normal tails are smaller."""
+    """log E[sigmoid(f)] is about centre + spread^2 / 2 from 0.98 spread^2 + 4 below 0 on.
+
+    Normal tails are smaller.
+    """
     found = probability_of_one(tensor(-9.92, -30, -200), tensor(2, 2, 2))
     np.testing.assert_allclose(found.log(), [-7.92, -28, -198], rtol=1e-8)
 
@@ -155,7 +192,9 @@ def test_the_printed_log_loss_is_cut_off():
     """A row that is wrong with certainty costs -log of the precision, 36 nats."""
     certain = DiagonalGaussian(tensor(1e4, 0, 0, 0), torch.full((D,), 1e-8).double())
     rows = examples(X, (X[:, 0] < 0).double())
-    assert NllPrinted()(fitted(certain, LOGISTIC, test=lambda: rows)) == pytest.approx(52 * math.log(2), rel=1e-12)
+    assert NllPrinted()(fitted(certain, LOGISTIC, test=lambda: rows)) == pytest.approx(
+        52 * math.log(2), rel=1e-12
+    )
 
 
 def weighted(*weights: float) -> Weighted:
@@ -163,7 +202,10 @@ def weighted(*weights: float) -> Weighted:
 
 
 def test_weights_give_their_effective_size_the_evidence_and_its_error():
-    """(1 + 2 + 3)^2 / (1 + 4 + 9); the mean in original units, and its standard error (divisor 3) over the mean."""
+    """(1 + 2 + 3)^2 / (1 + 4 + 9).
+
+    The mean in original units, and its standard error (divisor 3) over the mean.
+    """
     assert Ess()(fitted(weighted(1, 2, 3))) == pytest.approx(36 / 14, rel=1e-12)
     found = LogEvidence()(fitted(weighted(1, 2, 3)))
     assert found[""] == pytest.approx(math.log(2) - 500 - N * math.log(UNIT), rel=1e-12)
@@ -178,18 +220,28 @@ def test_a_gaussian_at_the_mode_gives_laplaces_formula():
     log_likelihood = torch.nn.functional.logsigmoid((2 * LABELS - 1) * (DESIGN @ mode)).sum()
     joint = log_likelihood - 0.5 * (ALPHA * mode.square() - math.log(ALPHA / (2 * math.pi))).sum()
     expected = joint + 0.5 * (D * math.log(2 * math.pi) - torch.linalg.slogdet(hessian).logabsdet)
-    found = LogEvidence()(fitted(FullGaussian.from_covariance(mode, torch.linalg.inv(hessian)), LOGISTIC))
+    found = LogEvidence()(
+        fitted(FullGaussian.from_covariance(mode, torch.linalg.inv(hessian)), LOGISTIC)
+    )
     assert found[""] == pytest.approx(expected.item(), rel=1e-10)
 
 
 def negative_log_joint(theta: Tensor) -> float:
-    """Of targets in original units, per row; the prior is that of the parameters as the model has them."""
-    likelihood = stats.norm((ORIGIN + UNIT * DESIGN @ theta).numpy(), BETA**-0.5).logpdf(Y.numpy()).sum()
+    """Of targets in original units, per row.
+
+    The prior is that of the parameters as the model has them.
+    """
+    likelihood = (
+        stats.norm((ORIGIN + UNIT * DESIGN @ theta).numpy(), BETA**-0.5).logpdf(Y.numpy()).sum()
+    )
     return -(likelihood + stats.norm(0, ALPHA**-0.5).logpdf(theta.numpy()).sum()) / N
 
 
 def test_log_joint_density_of_vectors_is_their_mean_and_of_a_gaussian_its_expectation():
-    """Of a few vectors each counts once; E[theta^T A theta] has the closed form m^T A m + tr(A S)."""
+    """Of a few vectors each counts once.
+
+    E[theta^T A theta] has the closed form m^T A m + tr(A S).
+    """
     vectors, variance = normal(6, 3, D), tensor(0.1, 0.2, 0.3, 0.4)
     each = [negative_log_joint(one) for one in vectors]
     assert NegLogJoint()(fitted(Point(vectors[0]))) == pytest.approx(each[0], rel=1e-12)
@@ -201,12 +253,17 @@ def test_log_joint_density_of_vectors_is_their_mean_and_of_a_gaussian_its_expect
 
 @pytest.fixture(scope="module")
 def many():
-    """Evaluate posteriors of 31 parameters; give the exact one as well, of targets in another unit."""
+    """Evaluate posteriors of 31 parameters.
+
+    Give the exact one as well, of targets in another unit.
+    """
     pytest.importorskip("arviz_stats")
     x, problem = normal(6, 80, 30), Problem(Linear(), Gaussian(), 30)
     y = x @ normal(7, 30) + 0.4 * normal(8, 80)
     rows = examples(x, ORIGIN + UNIT * y, UNIT, ORIGIN)
-    return exact(problem, x, y), lambda posterior: fit(posterior, problem, hyper=HYPER, training=lambda: rows)
+    return exact(problem, x, y), lambda posterior: fit(
+        posterior, problem, hyper=HYPER, training=lambda: rows
+    )
 
 
 def test_k_tells_the_posterior_from_one_of_half_its_covariance(many):
@@ -218,7 +275,9 @@ def test_k_tells_the_posterior_from_one_of_half_its_covariance(many):
 def test_k_grows_beyond_the_ratios_that_float64_holds(many):
     """Far from the mean the logarithms of ratios go like the distance: k as well, less what is not linear."""
     exact, evaluated = many
-    near, far = (KHat()(evaluated(FullGaussian(exact.loc + c, exact.scale_tril * 0.7))) for c in (10.0, 1e4))
+    near, far = (
+        KHat()(evaluated(FullGaussian(exact.loc + c, exact.scale_tril * 0.7))) for c in (10.0, 1e4)
+    )
     assert near > 0.7
     assert far == pytest.approx(1000 * near, rel=0.02)
 
@@ -239,15 +298,40 @@ VECTORS = Empirical(torch.zeros(2, D))
 @pytest.mark.parametrize(
     ("score", "posterior", "problem", "reason"),
     [
-        (NegElbo(), VECTORS, REGRESSION, "^neg_elbo: Empirical is not Gaussian: leave the metric out$"),
-        (LogEvidence(), VECTORS, REGRESSION, "^log_evidence: Empirical is neither weighted nor Gaussian: leave"),
+        (
+            NegElbo(),
+            VECTORS,
+            REGRESSION,
+            "^neg_elbo: Empirical is not Gaussian: leave the metric out$",
+        ),
+        (
+            LogEvidence(),
+            VECTORS,
+            REGRESSION,
+            "^log_evidence: Empirical is neither weighted nor Gaussian: leave",
+        ),
         (Ess(), VECTORS, REGRESSION, "^ess: Empirical has no weights: leave the metric out$"),
         (KHat(), VECTORS, REGRESSION, "no density"),
         (KHat(), Point(torch.zeros(D)), REGRESSION, "no density"),
-        (NegLogJoint(), VECTORS, replace(REGRESSION, prior=StudentTPrior()), "prior StudentTPrior has no precision"),
+        (
+            NegLogJoint(),
+            VECTORS,
+            replace(REGRESSION, prior=StudentTPrior()),
+            "prior StudentTPrior has no precision",
+        ),
         (NllByQuadrature(), VECTORS, LOGISTIC, "^test_nll: Empirical is not Gaussian"),
-        (NllByQuadrature(), WIDE, replace(LOGISTIC, model=Mlp()), "^test_nll needs a linear model"),
-        (NllPrinted(), WIDE, replace(LOGISTIC, likelihood=Categorical(), d_out=3), "^test_nll_printed needs .* 'berno"),
+        (
+            NllByQuadrature(),
+            WIDE,
+            replace(LOGISTIC, model=Mlp()),
+            "^test_nll needs a linear model",
+        ),
+        (
+            NllPrinted(),
+            WIDE,
+            replace(LOGISTIC, likelihood=Categorical(), d_out=3),
+            "^test_nll_printed needs .* 'berno",
+        ),
     ],
 )
 def test_what_has_no_score(score, posterior, problem, reason):
@@ -256,5 +340,7 @@ def test_what_has_no_score(score, posterior, problem, reason):
 
 
 def test_a_stream_has_no_rows():
-    with pytest.raises(InputError, match="a stream has no rows to predict: leave out metrics of predictions"):
+    with pytest.raises(
+        InputError, match="a stream has no rows to predict: leave out metrics of predictions"
+    ):
         NegElbo()(fit(exact()))

@@ -44,7 +44,9 @@ MEAN_FIELD = DiagonalGaussian(
 )
 
 
-def fitted(posterior, truth=TRUTH, samples=2000, problem=PROBLEM, test=TEST, key=KEY) -> Evaluation:
+def fitted(
+    posterior, truth=TRUTH, samples=2000, problem=PROBLEM, test=TEST, key=KEY
+) -> Evaluation:
     given = {"hyper": HYPER, "test": lambda: test, "truth": lambda: truth}
     return fit(posterior, problem, samples=samples, key=key, **given)
 
@@ -61,7 +63,8 @@ def drawn(seed: int, length: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "score", [FunctionW2(), FunctionMeanError(), FunctionSdError(), FunctionSlicedW2(), FunctionJointKl()]
+    "score",
+    [FunctionW2(), FunctionMeanError(), FunctionSdError(), FunctionSlicedW2(), FunctionJointKl()],
 )
 def test_the_conjugate_posterior_is_at_the_floor(score):
     """Its own draws, in groups."""
@@ -80,7 +83,9 @@ def moments(posterior) -> tuple[torch.Tensor, torch.Tensor]:
 
 def evenly(posterior) -> torch.Tensor:
     """Samples of the function at the test rows whose moments are better than chance has them, by Sobol's points."""
-    points = torch.quasirandom.SobolEngine(3, scramble=True, seed=0).draw(SAMPLES, dtype=torch.float64)
+    points = torch.quasirandom.SobolEngine(3, scramble=True, seed=0).draw(
+        SAMPLES, dtype=torch.float64
+    )
     root = torch.linalg.cholesky(posterior.covariance())
     return (posterior.mean() + torch.special.ndtri(points) @ root.T) @ DESIGN.T
 
@@ -89,12 +94,21 @@ def test_mean_field_is_as_far_as_the_closed_form_says():
     """Gaussian marginals are sqrt(dm^2 + ds^2) apart."""
     (mean, cov), (true_mean, true_cov) = moments(MEAN_FIELD), moments(EXACT)
     sd, true_sd, off = cov.diagonal().sqrt(), true_cov.diagonal().sqrt(), mean - true_mean
-    weights = torch.randn(ROWS, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    slices, true_slices = (((weights.T @ each) * weights.T).sum(1).sqrt() for each in (cov, true_cov))
+    weights = torch.randn(
+        ROWS, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    slices, true_slices = (
+        ((weights.T @ each) * weights.T).sum(1).sqrt() for each in (cov, true_cov)
+    )
     w2 = ((off.square() + (sd - true_sd).square()).sqrt() / true_sd).mean()
-    sliced = (((off @ weights).square() + (slices - true_slices).square()).sqrt() / true_slices).mean()
+    sliced = (
+        ((off @ weights).square() + (slices - true_slices).square()).sqrt() / true_slices
+    ).mean()
     noise = torch.full((ROWS,), 1 / HYPER["noise_precision"], dtype=torch.float64)
-    laws = (MultivariateNormal(at, own + noise.diag()) for at, own in ((true_mean, true_cov), (mean, cov)))
+    laws = (
+        MultivariateNormal(at, own + noise.diag())
+        for at, own in ((true_mean, true_cov), (mean, cov))
+    )
     pair = evenly(MEAN_FIELD), evenly(EXACT)
     for found, expected in (
         (functions.scaled_marginal_w2(*pair), w2),
@@ -110,7 +124,8 @@ def test_mean_field_is_as_far_as_the_closed_form_says():
 def test_samples_of_any_number_have_the_distance_of_their_quantiles():
     """Against scipy's distance of order 1 where all differences of quantiles are the same, and by hand."""
     f, truth = tensor([0], [1]), tensor([0], [1], [2])
-    # quantiles differ by 0 on a third, by 1 on (1/3, 1/2): 1 - 0, by 0 on (1/2, 2/3), by 1 on the last third
+    # quantiles differ by 0 on a third, by 1 on (1/3, 1/2): 1 - 0, by 0 on (1/2, 2/3), by 1 on the
+    # last third
     assert functions.marginal_w2(f, truth).item() == pytest.approx(math.sqrt(1 / 6 + 1 / 3))
     sample = normal(7, 50)
     found = functions.marginal_w2(sample[:, None] + 2, sample[:, None].repeat(3, 1)).item()
@@ -128,7 +143,9 @@ def test_a_single_function_has_no_spread():
 def test_chains_are_the_truth_as_they_are():
     chains = drawn(8, 500)
     seen = fitted(EXACT, sampled(chains))
-    np.testing.assert_allclose(seen.functions.truth, chains @ DESIGN.T, atol=1e-5)  # the model runs in float32
+    np.testing.assert_allclose(
+        seen.functions.truth, chains @ DESIGN.T, atol=1e-5
+    )  # the model runs in float32
     assert FunctionW2()(seen)[""] < 3 * FunctionW2()(seen)["floor"]
     with pytest.raises(InputError, match="known as functions only"):
         RelMeanDist()(seen)
@@ -141,15 +158,24 @@ def test_the_error_is_what_repetitions_scatter_by():
         for seed, key in enumerate(keys)
     ]
     scatter = np.std([each[""] for each in found], ddof=1)
-    assert np.mean([each["mcse"] for each in found]) == pytest.approx(scatter, rel=0.4)  # 40 known to 11 %, blocks 19 %
+    assert np.mean([each["mcse"] for each in found]) == pytest.approx(
+        scatter, rel=0.4
+    )  # 40 known to 11 %, blocks 19 %
 
 
 def test_classes():
     """Two sets of logits: p = (0.6, 0.75) beside (0.25, 0.55), as single functions."""
-    problem, test = Problem(Linear(bias=False), Bernoulli(), 2), examples(torch.eye(2).double(), tensor(1, 0))
+    problem, test = (
+        Problem(Linear(bias=False), Bernoulli(), 2),
+        examples(torch.eye(2).double(), tensor(1, 0)),
+    )
     truth = sampled(tensor(0.25, 0.55).logit().expand(4, 10, 2))
     seen = fitted(Empirical(tensor([0.6, 0.75]).logit()), truth, problem=problem, test=test)
-    assert FunctionTv()(seen) == {"": pytest.approx((0.35 + 0.2) / 2, abs=1e-6), "mcse": 0.0, "floor": 0.0}
+    assert FunctionTv()(seen) == {
+        "": pytest.approx((0.35 + 0.2) / 2, abs=1e-6),
+        "mcse": 0.0,
+        "floor": 0.0,
+    }
     assert FunctionAgreement()(seen)[""] == 0.5
 
 

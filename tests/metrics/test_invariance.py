@@ -1,6 +1,7 @@
 """Scores do not depend on the units or the origins of inputs and targets, nor on the order of the test rows.
 
-What is in the target's unit follows it. Numbers are such that offsets of 1e10 lose none of their digits in float64.
+What is in the target's unit follows it. Numbers are such that offsets of 1e10 lose none of their
+digits in float64.
 """
 
 from dataclasses import replace
@@ -24,7 +25,9 @@ from bdl.training.direct import TrainingData
 from bdl.training.fitting import finished
 
 ROWS, BETA = 60, 25.0
-GRAIN = 2.0**-16  # of every number: below 2^36, which is beyond 1e10, float64 has all multiples of 2^-17
+GRAIN = (
+    2.0**-16
+)  # of every number: below 2^36, which is beyond 1e10, float64 has all multiples of 2^-17
 RNG = np.random.default_rng(0)
 X = np.round(RNG.normal(size=(ROWS, 2)) / GRAIN) * GRAIN
 Y = np.round((X @ [1.0, -2.0] + 0.2 * RNG.normal(size=ROWS)) / GRAIN) * GRAIN
@@ -33,7 +36,10 @@ LABELS = np.where(X[:, 0] + 0.5 * RNG.normal(size=ROWS) > 0, 1.0, 0.0)
 SHIFTS = [(1e10, 1.0), (0.0, 1e-12), (0.0, 1e12), (-1e8, 1e-12)]
 """A number is moved by the first, then multiplied by the second."""
 
-REGRESSION = {"likelihood": {"name": "gaussian"}, "hyper": {"prior_precision": 1.0, "noise_precision": BETA}}
+REGRESSION = {
+    "likelihood": {"name": "gaussian"},
+    "hyper": {"prior_precision": 1.0, "noise_precision": BETA},
+}
 FITS = {
     "vifa": REGRESSION
     | {
@@ -57,9 +63,13 @@ AS_THEY_ARE = (0.0, 1.0)
 
 POWERS = {"rmse": 1, "spread": 1, "crps": 1, "interval_width": 1, "mse_at_mean": 2}
 """Scores that are multiplied by a power of the target's unit."""
-LOGS = dict.fromkeys(["nmll", "joint_nll", "dyadic_nll", "calibrated_nll", "neg_elbo", "neg_elbo_printed"], 1)
+LOGS = dict.fromkeys(
+    ["nmll", "joint_nll", "dyadic_nll", "calibrated_nll", "neg_elbo", "neg_elbo_printed"], 1
+)
 LOGS |= {"neg_log_joint": 1, "log_evidence": -1}
-"""Scores of densities of targets: a unit that is c times as small makes them c times as large, of N rows or of one."""
+"""Scores of densities of targets: a unit that is c times as small makes them c times as large, of
+N rows or of one.
+"""
 APART = {"runtime", "truth_rank"}
 """Measured while a fit runs, or of simulated data alone."""
 SETTINGS = {
@@ -72,7 +82,12 @@ SETTINGS = {
     "auroc": [{}, {"kept": 0.5}],
     "aurc": [{}, {"by": "disagreement"}],
 }
-CASES = [(name, settings) for name in METRICS.names() if name not in APART for settings in SETTINGS.get(name, [{}])]
+CASES = [
+    (name, settings)
+    for name in METRICS.names()
+    if name not in APART
+    for settings in SETTINGS.get(name, [{}])
+]
 
 
 def fit_of(name: str) -> str:
@@ -100,7 +115,9 @@ def make(tmp_path_factory):
         content = {
             "name": "probe",
             "title": "Probe",
-            "datasets": [{"name": "csv", "path": str(folder / "d.csv"), "target": "y", "task": kind}],
+            "datasets": [
+                {"name": "csv", "path": str(folder / "d.csv"), "target": "y", "task": kind}
+            ],
             "splits": 1,
             "entries": {"own": {"model": {"name": "linear"}} | entry},
             "metrics": ["nll" if fit == "labels" else "nmll"],
@@ -108,7 +125,9 @@ def make(tmp_path_factory):
         (folder / "b.yaml").write_text(yaml.safe_dump(content))
         (cell,) = cells_of(load_benchmark(str(folder / "b.yaml")))
         work = final_fitting([(cell, 0)], [content["entries"]["own"]["hyper"]], False)
-        return evaluation(cell, 0, work.posterior(finished(work), 0), {}, content["entries"]["own"]["hyper"])
+        return evaluation(
+            cell, 0, work.posterior(finished(work), 0), {}, content["entries"]["own"]["hyper"]
+        )
 
     return made
 
@@ -119,7 +138,10 @@ def score(name: str, settings: dict, evaluated: Evaluation) -> dict[str, float]:
 
 
 def tolerance(*shifts: tuple[float, float]) -> float:
-    """Rounding of float32 outputs; of means and deviations about a distant origin, some steps of 2^-52 of it."""
+    """Rounding of float32 outputs.
+
+    Of means and deviations about a distant origin, some steps of 2^-52 of it.
+    """
     return 2e-6 + 50 * 2.0**-52 * max(abs(offset) for offset, _ in shifts)
 
 
@@ -144,7 +166,10 @@ def moved(shift: tuple[float, float], values: np.ndarray) -> np.ndarray:
 
 
 def answers(entry: str, x_shift: tuple[float, float], y_shift: tuple[float, float]) -> np.ndarray:
-    """Fit by the programming interface; means, deviations, densities and probabilities in the units of old."""
+    """Fit by the programming interface.
+
+    Means, deviations, densities and probabilities in the units of old.
+    """
     x, y = moved(x_shift, X), moved(y_shift, Y)
     hyper = {"prior_precision": 1.0, "noise_precision": BETA / y_shift[1] ** 2}
     if entry == "Regressor":
@@ -165,10 +190,13 @@ def answers(entry: str, x_shift: tuple[float, float], y_shift: tuple[float, floa
 @pytest.mark.parametrize("entry", ["conjugate", "vifa", "Regressor"])
 def test_the_programming_interface_follows_the_units(entry, shift):
     expected = answers(entry, AS_THEY_ARE, AS_THEY_ARE)
-    # training in float32 carries the rounding of the standardised rows along, which are as far off as the mean of y
+    # training in float32 carries the rounding of the standardised rows along, which are as far off
+    # as the mean of y
     slack = 10 if entry == "vifa" else 1
     for moves in ((AS_THEY_ARE, shift), (shift, AS_THEY_ARE)):
-        np.testing.assert_allclose(answers(entry, *moves), expected, rtol=0, atol=4 * slack * tolerance(shift))
+        np.testing.assert_allclose(
+            answers(entry, *moves), expected, rtol=0, atol=4 * slack * tolerance(shift)
+        )
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -180,7 +208,9 @@ def test_references_are_of_standardised_targets(make, name, shift):
         seen = make("conjugate", y_shift=y)
         x = (seen.trained.x, (seen.trained.y - seen.trained.y_origin) / seen.trained.y_unit)
         data = TrainingData(*x, seen.trained.y_unit, seen.trained.y_origin)
-        truth = REFERENCES.build(name, {}).fit(seen.model, data.x, data.y, data.hyper(seen.hyper, seen.model))
+        truth = REFERENCES.build(name, {}).fit(
+            seen.model, data.x, data.y, data.hyper(seen.hyper, seen.model)
+        )
         back = seen.model.likelihood.to_original_units(truth.hyper, data.y_unit)
         noise = float(back.get("noise_precision", 0)) * y[1] ** 2
         found.append(np.concatenate([truth.mean, truth.covariance.flatten(), [noise / BETA]]))
@@ -201,6 +231,8 @@ def test_scores_do_not_depend_on_the_order_of_test_rows(make, name, settings):
         of_rows = [field for field, value in whole._asdict().items() if len(value) == len(order)]
         moved = whole._replace(**{field: getattr(whole, field)[order] for field in of_rows})
         tested = rows.take(order)
-        found.append(score(name, settings, replace(seen, test=lambda own=tested: own, predicted=moved)))
+        found.append(
+            score(name, settings, replace(seen, test=lambda own=tested: own, predicted=moved))
+        )
     for other in found[1:]:
         assert other == pytest.approx(found[0], rel=1e-12)

@@ -23,8 +23,14 @@ from .fits import answered, binary, examples, fit, labelled, normal, regression,
 def test_mixtures_of_normals_at_each_point_and_at_all_together(beta):
     """Seven samples, and a point where every density underflows."""
     f, y = 2 * normal(0, 7, 5), tensor(0.3, -1, 2.5, 4, -30)
-    densities, evaluation = stats.norm(f.numpy(), beta**-0.5).logpdf(y.numpy()), regression(f, y, beta)
-    marginal, joint = special.logsumexp(densities, axis=0) - math.log(7), special.logsumexp(densities.sum(1))
+    densities, evaluation = (
+        stats.norm(f.numpy(), beta**-0.5).logpdf(y.numpy()),
+        regression(f, y, beta),
+    )
+    marginal, joint = (
+        special.logsumexp(densities, axis=0) - math.log(7),
+        special.logsumexp(densities.sum(1)),
+    )
     assert Nmll()(evaluation) == pytest.approx(-marginal.mean(), rel=1e-12)
     assert JointNll()(evaluation) == pytest.approx((math.log(7) - joint) / 5, rel=1e-12)
 
@@ -56,7 +62,11 @@ def test_the_dyadic_score_sees_labels_that_go_together():
     same = torch.stack([torch.stack([coin, coin]) for coin in (heads, tails)])
     apart = torch.stack([torch.stack([a, b]) for a in (heads, tails) for b in (heads, tails)])
     together, alone = (answered(Outputs(f), torch.zeros(2), Categorical()) for f in (same, apart))
-    assert Nll()(together) == pytest.approx(Nll()(alone), rel=1e-12) == pytest.approx(math.log(2), rel=1e-12)
+    assert (
+        Nll()(together)
+        == pytest.approx(Nll()(alone), rel=1e-12)
+        == pytest.approx(math.log(2), rel=1e-12)
+    )
     assert DyadicNll()(together) == pytest.approx(-math.log(0.95) + math.log(2) / 10, abs=1e-6)
     assert DyadicNll()(alone) > DyadicNll()(together) + 0.05
 
@@ -77,7 +87,10 @@ def by_hand(loss, halvings: int) -> float:
     total = 0.0
     for chosen, scored in halves(halvings):
         best = optimize.minimize_scalar(
-            lambda t, own=chosen: loss(t)[own].mean(), bounds=(-4, 4), method="bounded", options={"xatol": 1e-12}
+            lambda t, own=chosen: loss(t)[own].mean(),
+            bounds=(-4, 4),
+            method="bounded",
+            options={"xatol": 1e-12},
         )
         total += loss(best.x)[scored].sum()
     return total / (N * halvings)
@@ -95,11 +108,17 @@ def test_calibrated_normals_in_closed_form():
 
 
 def test_calibrated_mixtures_by_another_optimiser():
-    y, mean, deviation = 2 * normal(0, N).sort().values, normal(1, N, S), (0.3 * normal(2, N, S)).exp()
+    y, mean, deviation = (
+        2 * normal(0, N).sort().values,
+        normal(1, N, S),
+        (0.3 * normal(2, N, S)).exp(),
+    )
     centre = mean.numpy().mean(1, keepdims=True)
 
     def loss(t):
-        wide = stats.norm(centre + np.exp(t) * (mean.numpy() - centre), np.exp(t) * deviation.numpy())
+        wide = stats.norm(
+            centre + np.exp(t) * (mean.numpy() - centre), np.exp(t) * deviation.numpy()
+        )
         return math.log(S) - special.logsumexp(wide.logpdf(y.numpy()[:, None]), axis=1)
 
     found = CalibratedNll(2)(answered(Normal(mean, deviation), y))
@@ -148,7 +167,10 @@ def test_labels_that_are_certain_and_all_right_end_at_the_end_of_the_range():
 
 
 def test_the_first_members_of_an_ensemble():
-    """Each prefix as a posterior of its own; the whole is the score; a sampler's many draws have no prefixes."""
+    """Each prefix as a posterior of its own; the whole is the score.
+
+    A sampler's many draws have no prefixes.
+    """
     rows, problem = examples(normal(0, N, 2), normal(1, N)), Problem(Linear(), Gaussian(), 2)
     draws = normal(2, 4, 3)
 

@@ -45,10 +45,15 @@ POSTERIOR = FullGaussian.from_covariance(*OURS)
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("known", [DIM, 2])
 def test_distances_are_of_the_moments_that_the_truth_knows(score, known):
-    """Where it knows covariances of two parameters, those are compared; the distance of means looks at all four."""
+    """Where it knows covariances of two parameters, those are compared.
+
+    The distance of means looks at all four.
+    """
     truth = Truth(TRUTH.mean, TRUTH.covariance[:known, :known], {})
     d = DIM if isinstance(score, RelMeanDist) else known
-    expected = SCORES[score]((OURS[0][:d], OURS[1][:d, :d]), (truth.mean[:d], truth.covariance)).item()
+    expected = SCORES[score](
+        (OURS[0][:d], OURS[1][:d, :d]), (truth.mean[:d], truth.covariance)
+    ).item()
     assert score(fit(POSTERIOR, truth=lambda: truth)) == {"": pytest.approx(expected, rel=1e-12)}
 
 
@@ -61,7 +66,9 @@ def test_a_sampled_truth_has_errors_and_a_floor(score):
     assert set(found) == {"", "mcse", "floor"}
     error = distances.monte_carlo_se(lambda reference: measure(OURS, reference), chains)
     assert found["mcse"] == pytest.approx(error.item(), rel=1e-9)
-    assert found["floor"] == pytest.approx(distances.noise_floor(measure, chains).item(), rel=1e-12)
+    assert found["floor"] == pytest.approx(
+        distances.noise_floor(measure, chains).item(), rel=1e-12
+    )
 
 
 NET = Problem(Mlp((1,)), Gaussian(), 2)
@@ -85,7 +92,9 @@ def test_sizes_of_the_means_are_counted_without_biases(name, settings, count):
 
 @pytest.mark.parametrize(("name", "value"), [("bias_mean", -3.0), ("bias_variance", 25.0)])
 def test_the_bias_is_the_last_parameter_of_a_linear_model(name, value):
-    posterior = FullGaussian(torch.tensor([1.0, 2, -3]), torch.tensor([[1.0, 0, 0], [0, 2, 0], [3, 0, 4]]))
+    posterior = FullGaussian(
+        torch.tensor([1.0, 2, -3]), torch.tensor([[1.0, 0, 0], [0, 2, 0], [3, 0, 4]])
+    )
     assert METRICS.build(name, {})(fit(posterior, Problem(Linear(), Bernoulli(), 2))) == value
 
 
@@ -100,10 +109,18 @@ def exact():
     hyper = tensors_of({"prior_precision": 1.0, "noise_precision": 1.0})
     for index, theta in enumerate(data.generating):
         training, test = (
-            [torch.from_numpy(values[rows]) for values in (data.x, data.y)] for rows in data.split(index)[:2]
+            [torch.from_numpy(values[rows]) for values in (data.x, data.y)]
+            for rows in data.split(index)[:2]
         )
-        posterior, key = Conjugate().fit(PROBLEM, *training, hyper), trial_keys([("rank", index)], "predict")[0]
-        given = {"test": partial(examples, *test), "key": key, "generating": torch.from_numpy(theta)}
+        posterior, key = (
+            Conjugate().fit(PROBLEM, *training, hyper),
+            trial_keys([("rank", index)], "predict")[0],
+        )
+        given = {
+            "test": partial(examples, *test),
+            "key": key,
+            "generating": torch.from_numpy(theta),
+        }
         found.append(fit(posterior, PROBLEM, **given))
     return found
 
@@ -122,8 +139,13 @@ def test_ranks_of_the_exact_posterior_are_uniform(exact, of, index):
 
 def test_ranks_under_mean_field_are_at_both_ends(exact):
     """The best one has the exact mean, and the diagonal of the exact precision."""
-    laws = [DiagonalGaussian(own.posterior.mean(), 1 / own.posterior.precision_diagonal()) for own in exact]
-    ranks = np.array([TruthRank()(replace(own, posterior=law)) for own, law in zip(exact, laws, strict=True)])
+    laws = [
+        DiagonalGaussian(own.posterior.mean(), 1 / own.posterior.precision_diagonal())
+        for own in exact
+    ]
+    ranks = np.array(
+        [TruthRank()(replace(own, posterior=law)) for own, law in zip(exact, laws, strict=True)]
+    )
     assert p_value(ranks) < 1e-6
     for end in (ranks < 10, ranks >= 90):
         assert end.mean() > 0.1 + 3 * (0.1 * 0.9 / DRAWS) ** 0.5
@@ -134,7 +156,9 @@ def test_a_truth_beyond_all_draws_has_the_first_or_last_rank():
     rows = partial(examples, tensor([1, 0], [0, 1]), tensor(0, 0))
     own = fit(narrow, PROBLEM, test=rows, generating=tensor(-1, 1, 0.5))
     assert [TruthRank(index=index, draws=7)(own) for index in range(3)] == [0, 7, 7]
-    assert [TruthRank("function", index, 7)(own) for index in range(2)] == [0, 7], "f is -0.5 and 1.5"
+    assert [TruthRank("function", index, 7)(own) for index in range(2)] == [0, 7], (
+        "f is -0.5 and 1.5"
+    )
 
 
 NORMAL = DiagonalGaussian(torch.zeros(3), torch.ones(3))
@@ -145,14 +169,38 @@ VECTORS = Empirical(torch.zeros(5, 3))
     ("score", "evaluation", "reason"),
     [
         (SymKl(), fit(VECTORS), "^sym_kl: Empirical is not Gaussian: leave the metric out$"),
-        (ScaledW2(), fit(POSTERIOR), "distances need the true posterior: give the entry a reference"),
-        (METRICS.build("bias_mean", {}), fit(problem=NET), "^bias_mean: the model has 2 biases, not one"),
-        (METRICS.build("weights_from", {"layer": 2}), fit(MEANS, NET), "has 2 layers, .*: there is no layer 2"),
+        (
+            ScaledW2(),
+            fit(POSTERIOR),
+            "distances need the true posterior: give the entry a reference",
+        ),
+        (
+            METRICS.build("bias_mean", {}),
+            fit(problem=NET),
+            "^bias_mean: the model has 2 biases, not one",
+        ),
+        (
+            METRICS.build("weights_from", {"layer": 2}),
+            fit(MEANS, NET),
+            "has 2 layers, .*: there is no layer 2",
+        ),
         (TruthRank(), fit(NORMAL, PROBLEM), "not known which parameters"),
-        (TruthRank(), fit(NORMAL, PROBLEM, generating=tensor(0, 0)), "with 2 parameters, and the model has 3"),
-        (TruthRank(index=3), fit(NORMAL, PROBLEM, generating=tensor(0, 0, 0)), "no parameter 3: .* below 3"),
+        (
+            TruthRank(),
+            fit(NORMAL, PROBLEM, generating=tensor(0, 0)),
+            "with 2 parameters, and the model has 3",
+        ),
+        (
+            TruthRank(index=3),
+            fit(NORMAL, PROBLEM, generating=tensor(0, 0, 0)),
+            "no parameter 3: .* below 3",
+        ),
         (TruthRank("function"), fit(NORMAL, PROBLEM, generating=tensor(0, 0, 0)), "no function 0"),
-        (TruthRank(), fit(VECTORS, PROBLEM, generating=tensor(0, 0, 0)), "5 vectors: set draws to 5 or less"),
+        (
+            TruthRank(),
+            fit(VECTORS, PROBLEM, generating=tensor(0, 0, 0)),
+            "5 vectors: set draws to 5 or less",
+        ),
     ],
 )
 def test_what_has_no_score(score, evaluation, reason):

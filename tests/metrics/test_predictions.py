@@ -12,7 +12,15 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.metrics import predictions as module
 from bdl.metrics.likelihoods import Nmll
-from bdl.metrics.predictions import Draws, Predictions, outputs, predict, sampled, summarise, tensors_of
+from bdl.metrics.predictions import (
+    Draws,
+    Predictions,
+    outputs,
+    predict,
+    sampled,
+    summarise,
+    tensors_of,
+)
 from bdl.metrics.regression import Rmse
 from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
@@ -50,7 +58,9 @@ def rows_of(kind: str) -> Examples:
 def all_outputs(problem: Problem, posterior: FactorAnalysis, rows: Examples) -> Tensor:
     """All outputs at once, (S, n, d_out), by the definition of a sample's noise."""
     single = FactorAnalysis(*(tensor.float() for tensor in posterior))
-    noise = torch.cat(random_normals(KEY[None], torch.tensor(0), (S * posterior.noise_dim + 1) // 2), 1)[0]
+    noise = torch.cat(
+        random_normals(KEY[None], torch.tensor(0), (S * posterior.noise_dim + 1) // 2), 1
+    )[0]
     theta = single.sample(noise[: S * posterior.noise_dim].view(S, -1))
     f = torch.stack([problem.model(sample, rows.x.float(), problem.d_out) for sample in theta])
     return f * rows.y_unit + rows.y_origin
@@ -62,9 +72,13 @@ def by_definition(problem: Problem, f: Tensor, y: Tensor) -> Predictions:
     if isinstance(problem.likelihood, Gaussian):
         law = torch.distributions.Normal(f.squeeze(-1), HYPER["noise_precision"] ** -0.5)
         densities, none = law.log_prob(y), torch.zeros(N, 0).double()
-        return Predictions(densities.exp().mean(0).log(), densities.sum(1), f.squeeze(-1).mean(0), none, none)
+        return Predictions(
+            densities.exp().mean(0).log(), densities.sum(1), f.squeeze(-1).mean(0), none, none
+        )
     two = isinstance(problem.likelihood, Bernoulli)
-    logarithms = torch.nn.functional.logsigmoid(torch.cat([-f, f], -1)) if two else f.log_softmax(-1)
+    logarithms = (
+        torch.nn.functional.logsigmoid(torch.cat([-f, f], -1)) if two else f.log_softmax(-1)
+    )
     chosen, probabilities = logarithms[:, torch.arange(N), y.long()], logarithms.exp()
     shares = probabilities.mean(0), probabilities.square().mean(0)
     return Predictions(chosen.exp().mean(0).log(), chosen.sum(1), torch.zeros(0).double(), *shares)
@@ -85,7 +99,9 @@ def test_predictions_sum_up_the_outputs_of_the_samples(kind):
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
-@pytest.mark.parametrize(("parameters", "values"), [(1, 1 << 22), (200, 1 << 22), (1 << 22, 1), (100, 100)])
+@pytest.mark.parametrize(
+    ("parameters", "values"), [(1, 1 << 22), (200, 1 << 22), (1 << 22, 1), (100, 100)]
+)
 def test_pieces_change_nothing_but_rounding(kind, parameters, values, monkeypatch):
     """Samples one by one, by threes, or all; rows likewise."""
     problem, rows = PROBLEMS[kind], rows_of(kind)
@@ -96,9 +112,15 @@ def test_pieces_change_nothing_but_rounding(kind, parameters, values, monkeypatc
 
 
 def test_likelihoods_that_underflow_in_one_piece_do_not_spoil_the_others(monkeypatch):
-    """Log-densities of -2e8 and -0.5e8: the second alone counts, without a zero or a NaN. Each is taken once."""
+    """Log-densities of -2e8 and -0.5e8: the second alone counts, without a zero or a NaN.
+
+    Each is taken once.
+    """
     monkeypatch.setattr(module, "_PARAMETERS_AT_ONCE", 1)
-    draws, rows = Empirical(torch.tensor([[2e4, 0.0], [1e4, 0.0]])), examples(torch.ones(1, 1), torch.zeros(1))
+    draws, rows = (
+        Empirical(torch.tensor([[2e4, 0.0], [1e4, 0.0]])),
+        examples(torch.ones(1, 1), torch.zeros(1)),
+    )
     hyper = {"noise_precision": torch.tensor(1.0)}
     found = predict(Problem(Linear(), Gaussian(), 1), draws, rows, hyper, {}, Draws(8, KEY))
     assert (found.sample_log_likelihood > -1e8).tolist() == [False, True]
@@ -107,11 +129,18 @@ def test_likelihoods_that_underflow_in_one_piece_do_not_spoil_the_others(monkeyp
 
 
 def test_vmap_predicts_for_each_trial():
-    """Posteriors, keys, units and hyper-parameters of their own; the rows and targets are shared."""
+    """Posteriors, keys, units and hyper-parameters of their own.
+
+    The rows and targets are shared.
+    """
     rows, first = rows_of("gaussian"), posterior_of(REGRESSION)
     posteriors = [first, first._replace(loc=normal(9, REGRESSION.dim))]
     stacked = FactorAnalysis(*map(torch.stack, zip(*posteriors, strict=True)))
-    keys, units, betas = torch.stack([KEY, KEY + 1]), torch.tensor([1.0, 3.0]), torch.tensor([0.5, 2.0])
+    keys, units, betas = (
+        torch.stack([KEY, KEY + 1]),
+        torch.tensor([1.0, 3.0]),
+        torch.tensor([0.5, 2.0]),
+    )
 
     def one(posterior: FactorAnalysis, key: Tensor, unit: Tensor, beta: Tensor) -> Predictions:
         own = Examples(rows.x, rows.y, unit, torch.tensor(0.5))
@@ -127,8 +156,17 @@ def test_vmap_predicts_for_each_trial():
 def test_several_modes_do_not_share_running_statistics(draws):
     """Those of one ensemble's member, or weighted draw, are not those of another."""
     buffers = {"running_mean": torch.zeros(1)}
-    with pytest.raises(InputError, match="one set of statistics, and the posterior has several modes"):
-        predict(REGRESSION, draws(normal(0, 2, REGRESSION.dim)), rows_of("gaussian"), HYPER, buffers, Draws(S, KEY))
+    with pytest.raises(
+        InputError, match="one set of statistics, and the posterior has several modes"
+    ):
+        predict(
+            REGRESSION,
+            draws(normal(0, 2, REGRESSION.dim)),
+            rows_of("gaussian"),
+            HYPER,
+            buffers,
+            Draws(S, KEY),
+        )
 
 
 def test_each_sample_has_its_own_statistics_of_the_training_rows():
@@ -143,14 +181,20 @@ def test_each_sample_has_its_own_statistics_of_the_training_rows():
 
 
 @pytest.mark.parametrize(
-    "problem", [Problem(Mlp((4,), "tanh"), Gaussian(), 2), Problem(Mlp((3, 3)), Categorical(), 2, 3)]
+    "problem",
+    [Problem(Mlp((4,), "tanh"), Gaussian(), 2), Problem(Mlp((3, 3)), Categorical(), 2, 3)],
 )
 def test_linearised_predictions_are_made_of_jacobians(problem):
     """By reverse differentiation, (n, C, D); the model is evaluated in float32."""
     dim, x = problem.dim, normal(0, 9, 2)
-    q = Linearised(normal(1, dim), 0.3 * normal(2, dim, dim).tril(-1) + normal(3, dim).exp().diag())
+    q = Linearised(
+        normal(1, dim), 0.3 * normal(2, dim, dim).tril(-1) + normal(3, dim).exp().diag()
+    )
     q = as_type(q, torch.float32)
-    (theta,), (pieces,) = sampled(q, Draws(S, KEY)), outputs(problem, q, examples(x, x[:, 0]), {}, Draws(S, KEY))
+    (theta,), (pieces,) = (
+        sampled(q, Draws(S, KEY)),
+        outputs(problem, q, examples(x, x[:, 0]), {}, Draws(S, KEY)),
+    )
     q, theta = as_type((q, theta), torch.float64)
 
     def model(theta: Tensor) -> Tensor:
@@ -165,14 +209,18 @@ def test_linearised_predictions_are_made_of_jacobians(problem):
 def test_posteriors_with_whole_numbers_keep_them():
     """The units of dropout are indices."""
     posterior = Dropout(normal(0, 4), torch.tensor([0, 1, 2, 3]), torch.full((3,), 0.5).double())
-    found = predict(Problem(Linear(), Gaussian(), 3), posterior, rows_of("gaussian"), HYPER, {}, Draws(S, KEY))
+    found = predict(
+        Problem(Linear(), Gaussian(), 3), posterior, rows_of("gaussian"), HYPER, {}, Draws(S, KEY)
+    )
     assert found.mean.isfinite().all()
 
 
 def test_nothing_is_predicted_before_a_score_asks_and_then_once():
     calls, rows = [], rows_of("gaussian")
     hyper = {name: value.item() for name, value in HYPER.items()}
-    evaluation = fit(posterior_of(REGRESSION), REGRESSION, hyper=hyper, test=lambda: calls.append(1) or rows)
+    evaluation = fit(
+        posterior_of(REGRESSION), REGRESSION, hyper=hyper, test=lambda: calls.append(1) or rows
+    )
     assert not calls
     Nmll()(evaluation), Rmse()(evaluation)
     assert calls == [1]
@@ -199,6 +247,11 @@ print(int(next(line for line in open("/proc/self/status") if line.startswith("Vm
 
 @pytest.mark.slow  # a process that predicts 10,000 images
 def test_ten_thousand_images_are_predicted_in_little_memory():
-    """By 60 samples; all their parameters would take 0.05 GB, and the activations of 10,000 rows 4 GB."""
-    done = subprocess.run([sys.executable, "-c", IMAGES], capture_output=True, text=True, check=True)
+    """By 60 samples.
+
+    All their parameters would take 0.05 GB, and the activations of 10,000 rows 4 GB.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", IMAGES], capture_output=True, text=True, check=True
+    )
     assert float(done.stdout) < 1.5

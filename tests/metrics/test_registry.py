@@ -18,7 +18,12 @@ def test_every_metric_follows_the_contract(name):
 
 @pytest.mark.parametrize(
     ("label", "name"),
-    [("nll", "nll"), ("ece_20", "ece"), ("joint_nll", "joint_nll"), ("neg_elbo_1000_mcse", "neg_elbo")],
+    [
+        ("nll", "nll"),
+        ("ece_20", "ece"),
+        ("joint_nll", "joint_nll"),
+        ("neg_elbo_1000_mcse", "neg_elbo"),
+    ],
 )
 def test_labels_are_resolved_by_the_longest_name(label, name):
     assert info(label) is METRICS.get(name).info

@@ -9,7 +9,16 @@ from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_sc
 
 from bdl.errors import InputError
 from bdl.metrics.classification import counts, groups
-from bdl.metrics.selective import F1, Accuracy, Aurc, Auroc, Disagreement, Precision, Recall, uncertainties
+from bdl.metrics.selective import (
+    F1,
+    Accuracy,
+    Aurc,
+    Auroc,
+    Disagreement,
+    Precision,
+    Recall,
+    uncertainties,
+)
 
 from .fits import binary, labelled, normal, tensor
 
@@ -31,25 +40,35 @@ def test_scores_of_the_most_certain_rows(score, kept, by):
     y = (probabilities.mean(0)[:, 1] + 0.4 * normal(2, 197) > 0.5).long()
     mean = probabilities.mean(0).numpy()
     if by == "entropy":
-        uncertain = -(mean * np.log2(mean)).sum(1)  # bits, as the published code has them: the order is the same
+        uncertain = -(mean * np.log2(mean)).sum(
+            1
+        )  # bits, as the published code has them: the order is the same
     else:
         uncertain = ((probabilities.numpy() - mean) ** 2).mean((0, 2))
     rows = np.argsort(uncertain, kind="stable")[: int(kept * 197)]
     expected = SCORES[score](y.numpy()[rows], mean[rows, 1])
-    assert score(kept=kept, by=by)(labelled(probabilities, y)) == pytest.approx(expected, rel=1e-12)
+    assert score(kept=kept, by=by)(labelled(probabilities, y)) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_uncertainties_by_hand():
     """Two samples say 0.9 and 0.5 of one row, and 0.7 twice of another: the same mean, and no disagreement in one."""
-    evaluation = labelled(tensor([[0.1, 0.9], [0.3, 0.7]], [[0.5, 0.5], [0.3, 0.7]]), torch.tensor([1, 0]))
-    assert uncertainties(evaluation, "disagreement").tolist() == pytest.approx([2 * 0.04, 0], abs=1e-15)
+    evaluation = labelled(
+        tensor([[0.1, 0.9], [0.3, 0.7]], [[0.5, 0.5], [0.3, 0.7]]), torch.tensor([1, 0])
+    )
+    assert uncertainties(evaluation, "disagreement").tolist() == pytest.approx(
+        [2 * 0.04, 0], abs=1e-15
+    )
     entropy = -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
     assert uncertainties(evaluation, "entropy").tolist() == pytest.approx([entropy, entropy])
     assert Disagreement()(evaluation) == pytest.approx(0.04)
 
 
 def test_shares_count_rows_down_and_never_none():
-    evaluation = binary(torch.linspace(0.99, 0.6, 10).double().unsqueeze(0), torch.tensor([1] * 7 + [0] * 3))
+    evaluation = binary(
+        torch.linspace(0.99, 0.6, 10).double().unsqueeze(0), torch.tensor([1] * 7 + [0] * 3)
+    )
     for kept, accuracy in ((0.7, 1), (0.8, 7 / 8), (0.01, 1)):
         assert Accuracy(kept=kept)(evaluation) == pytest.approx(accuracy)
 
@@ -63,19 +82,29 @@ def test_more_than_two_classes_are_refused(score):
 
 SURE = np.array([0.9, 0.9, 0.1, 0.7, 0.3, 0.3, 0.3, 0.55])
 """Probabilities of class 1: three rows are equally certain, then four, then there is one."""
-ORDERS = [[*first, *second, 7] for first in permutations(range(3)) for second in permutations(range(3, 7))]
+ORDERS = [
+    [*first, *second, 7]
+    for first in permutations(range(3))
+    for second in permutations(range(3, 7))
+]
 
 
-@pytest.mark.parametrize("labels", [[1, 0, 1, 1, 0, 1, 0, 1], [0] * 8, [1] * 8, [0, 0, 1, 0, 0, 1, 1, 0]])
+@pytest.mark.parametrize(
+    "labels", [[1, 0, 1, 1, 0, 1, 0, 1], [0] * 8, [1] * 8, [0, 0, 1, 0, 0, 1, 1, 0]]
+)
 @pytest.mark.parametrize("score", SCORES)
 def test_tied_rows_are_averaged_over_all_their_orders(score, labels):
     """One class alone has no ranking, and without positives precision, recall and F1 are 0."""
     y = np.array(labels)
     for kept in range(1, 9):
-        first = sorted({tuple(sorted(order[:kept])) for order in ORDERS})  # each as often as the others
+        first = sorted(
+            {tuple(sorted(order[:kept])) for order in ORDERS}
+        )  # each as often as the others
         expected = np.mean([SCORES[score](y[list(rows)], SURE[list(rows)]) for rows in first])
         for order in ORDERS[::29]:
-            found = score(kept=kept / 8)(binary(torch.tensor(SURE[order]).unsqueeze(0), torch.tensor(y[order])))
+            found = score(kept=kept / 8)(
+                binary(torch.tensor(SURE[order]).unsqueeze(0), torch.tensor(y[order]))
+            )
             assert found == pytest.approx(expected, rel=1e-12)
 
 
@@ -112,6 +141,8 @@ def test_the_number_of_marked_rows_that_are_drawn(tied, marked, drawn):
 def test_many_tied_rows_take_little_time():
     """Of ten thousand, none of which is more certain; F1 by the law of large numbers."""
     generator = torch.Generator().manual_seed(0)
-    y, called = (torch.rand(10_000, generator=generator, dtype=torch.float64) < 0.5 for _ in range(2))
+    y, called = (
+        torch.rand(10_000, generator=generator, dtype=torch.float64) < 0.5 for _ in range(2)
+    )
     evaluation = binary((0.2 + 0.6 * called.double()).unsqueeze(0), y.long())
     assert F1(kept=0.5)(evaluation) == pytest.approx(F1()(evaluation), abs=1e-4)

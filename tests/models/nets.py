@@ -61,7 +61,10 @@ def only(layer):
 
 
 dropout, cumulative = only(lambda: nn.Dropout(0.1)), only(lambda: nn.BatchNorm1d(2, momentum=None))
-instance, idle = only(lambda: nn.InstanceNorm1d(2, track_running_stats=True)), only(lambda: nn.Dropout(0.0))
+instance, idle = (
+    only(lambda: nn.InstanceNorm1d(2, track_running_stats=True)),
+    only(lambda: nn.Dropout(0.0)),
+)
 
 
 def no_network(d_in, d_out):

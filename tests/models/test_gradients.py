@@ -35,14 +35,21 @@ CLOSE = {"rtol": 1e-11, "atol": 1e-12}
 SEED = 6
 
 
-@pytest.fixture(params=[(model, likelihood) for model in MODELS for likelihood in LIKELIHOODS], ids="-".join)
+@pytest.fixture(
+    params=[(model, likelihood) for model in MODELS for likelihood in LIKELIHOODS], ids="-".join
+)
 def case(request, draw):
     """A problem, S parameter vectors, a minibatch and hyper-parameters."""
     model, likelihood = request.param
     family, d_out, labels = LIKELIHOODS[likelihood]
     problem = Problem(MODELS[model], family, D_IN, d_out)
     batch = Batch(draw(ROWS, D_IN), labels(draw(ROWS)), torch.tensor(40.0), draw().exp())
-    return problem, draw(SAMPLES, problem.dim), batch, {name: draw().exp() for name in problem.hyper}
+    return (
+        problem,
+        draw(SAMPLES, problem.dim),
+        batch,
+        {name: draw().exp() for name in problem.hyper},
+    )
 
 
 def matrix(problem, theta, batch, hyper):
@@ -55,7 +62,9 @@ def test_matrix_equals_autograd_example_by_example(case):
     theta = theta.requires_grad_()
     values = problem.log_likelihoods(theta, batch, hyper)
     expected = [torch.autograd.grad(value, theta, retain_graph=True)[0] for value in values]
-    torch.testing.assert_close(gradient_matrix(problem, theta, batch, hyper), torch.stack(expected), **CLOSE)
+    torch.testing.assert_close(
+        gradient_matrix(problem, theta, batch, hyper), torch.stack(expected), **CLOSE
+    )
 
 
 @pytest.mark.parametrize("rank", [1, 3])
@@ -93,7 +102,9 @@ def test_hessians_equal_autograd(model, family, draw):
 
     hessian = sum(torch.func.hessian(value)(one) for one in theta)
     torch.testing.assert_close(found.outer(), -hessian, **CLOSE)
-    torch.testing.assert_close(found.total(), sum(torch.func.grad(value)(one) for one in theta), **CLOSE)
+    torch.testing.assert_close(
+        found.total(), sum(torch.func.grad(value)(one) for one in theta), **CLOSE
+    )
 
 
 def test_hessians_of_a_network_are_refused(draw):
@@ -138,5 +149,7 @@ def test_other_models_fall_back_on_the_matrix(draw):
     assert isinstance(gradients, DenseGradients)
     growth = (theta[:, 1:] * batch.x.T).exp()
     error = 2 * (batch.y - theta[:, :1] * growth)
-    expected = torch.stack([error * growth, error * theta[:, :1] * batch.x.T * growth], dim=-1).flatten(0, 1)
+    expected = torch.stack(
+        [error * growth, error * theta[:, :1] * batch.x.T * growth], dim=-1
+    ).flatten(0, 1)
     torch.testing.assert_close(gradients.matrix, expected, **CLOSE)

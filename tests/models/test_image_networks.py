@@ -58,16 +58,23 @@ def test_outputs_of_resnet18_are_those_of_the_formulas():
         return F.batch_norm(x, *own)
 
     def block(x, name, stride):
-        inner = F.relu(norm(F.conv2d(x, p[f"{name}.conv1.weight"], stride=stride, padding=1), f"{name}.bn1"))
+        inner = F.relu(
+            norm(F.conv2d(x, p[f"{name}.conv1.weight"], stride=stride, padding=1), f"{name}.bn1")
+        )
         inner = norm(F.conv2d(inner, p[f"{name}.conv2.weight"], padding=1), f"{name}.bn2")
         if f"{name}.downsample.0.weight" in p:
-            x = norm(F.conv2d(x, p[f"{name}.downsample.0.weight"], stride=stride), f"{name}.downsample.1")
+            x = norm(
+                F.conv2d(x, p[f"{name}.downsample.0.weight"], stride=stride),
+                f"{name}.downsample.1",
+            )
         return F.relu(inner + x)
 
     images = torch.rand(2, *SHAPE)
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     x = (images - mean.view(3, 1, 1)) / std.view(3, 1, 1)
-    x = F.max_pool2d(F.relu(norm(F.conv2d(x, p["conv1.weight"], stride=2, padding=3), "bn1")), 3, 2, 1)
+    x = F.max_pool2d(
+        F.relu(norm(F.conv2d(x, p["conv1.weight"], stride=2, padding=3), "bn1")), 3, 2, 1
+    )
     for layer, stride in ((1, 1), (2, 2), (3, 2), (4, 2)):
         x = block(block(x, f"layer{layer}.0", stride), f"layer{layer}.1", 1)
     expected = x.mean((2, 3)) @ p["fc.weight"].T + p["fc.bias"]
@@ -92,7 +99,9 @@ def test_what_is_not_installed_is_said(monkeypatch):
 
 def test_pretrained_weights_start_all_but_the_last_layer(weights):
     path, state = weights
-    model = narrow(weights=str(path), sha256=hashlib.sha256(path.read_bytes()).hexdigest()[:12].upper())
+    model = narrow(
+        weights=str(path), sha256=hashlib.sha256(path.read_bytes()).hexdigest()[:12].upper()
+    )
     theta = model.initial(torch.randn(model.dim(D_IN, 2)), D_IN, 2)
     assert torch.equal(theta[:FIRST], state["conv1.weight"].flatten())
     assert torch.equal(theta[: -2 * 65][-64:], state["layer4.1.bn2.bias"])
@@ -104,9 +113,18 @@ def test_pretrained_weights_start_all_but_the_last_layer(weights):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.pop("layer3.0.conv1.weight"), "1 tensors are missing or of another shape and 0 unknown"),
-        (lambda s: s.update({"layer5.x": torch.ones(1)}), "0 tensors .* and 1 unknown, the first is layer5.x"),
-        (lambda s: s.update({"conv1.weight": torch.ones(64, 1, 7, 7)}), "the first is conv1.weight"),
+        (
+            lambda s: s.pop("layer3.0.conv1.weight"),
+            "1 tensors are missing or of another shape and 0 unknown",
+        ),
+        (
+            lambda s: s.update({"layer5.x": torch.ones(1)}),
+            "0 tensors .* and 1 unknown, the first is layer5.x",
+        ),
+        (
+            lambda s: s.update({"conv1.weight": torch.ones(64, 1, 7, 7)}),
+            "the first is conv1.weight",
+        ),
         (lambda s: s.update({"epoch": 3}), "no tensors by name"),
     ],
 )
@@ -138,7 +156,9 @@ def test_weights_that_are_missing_damaged_or_others_are_refused(weights):
 def test_weights_are_of_the_bytes_that_were_hashed(weights, monkeypatch, tmp_path):
     """Another file comes into the place while the first one is read."""
     path, state = weights
-    torch.save({name: torch.zeros_like(value) for name, value in state.items()}, tmp_path / "other.pth")
+    torch.save(
+        {name: torch.zeros_like(value) for name, value in state.items()}, tmp_path / "other.pth"
+    )
     digest, read = hashlib.sha256(path.read_bytes()).hexdigest(), Path.read_bytes
 
     def exchanged(self):
@@ -153,9 +173,13 @@ def test_weights_are_of_the_bytes_that_were_hashed(weights, monkeypatch, tmp_pat
 
 
 def test_outputs_of_efficientnet_are_those_of_a_public_implementation():
-    library = pytest.importorskip("efficientnet_lite_pytorch", reason="efficientnet-lite-pytorch is not installed")
+    library = pytest.importorskip(
+        "efficientnet_lite_pytorch", reason="efficientnet-lite-pytorch is not installed"
+    )
     path = packaged_weights()
-    theirs = library.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(path)).eval()
+    theirs = library.EfficientNet.from_pretrained(
+        "efficientnet-lite0", weights_path=str(path)
+    ).eval()
     ours = efficientnet_lite0((3, 224, 224), 1000, "DEFAULT").eval()
     ours.load_state_dict(theirs.state_dict())
     images = torch.rand(3, 3, 224, 224, generator=torch.Generator().manual_seed(0))
@@ -188,11 +212,15 @@ def test_the_last_stage_makes_of_its_maps_what_the_network_puts_out(lite0_weight
     model = Module("bdl.models.efficientnet:last_stage", {"weights": "DEFAULT"}, (192, 2, 2))
     theta = model.initial(torch.zeros(model.dim(768, 3)), 768, 3)
     theta[-3 * 1281 :] = torch.cat([whole._fc.weight.detach().flatten(), whole._fc.bias.detach()])
-    expected = whole._fc(whole._bn1(whole._conv_head(whole._blocks[-1](maps))).clamp(0, 6).mean((2, 3)))
+    expected = whole._fc(
+        whole._bn1(whole._conv_head(whole._blocks[-1](maps))).clamp(0, 6).mean((2, 3))
+    )
     assert model.buffers(768, 3) == {}  # statistics stay as they are, in training too
     for found in (model(theta, maps.flatten(1), 3), model.predict(theta, maps.flatten(1), 3, {})):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-    with pytest.raises(InputError, match=r"shape \[3, 2, 2\]: maps that enter the last stage have 192 channels"):
+    with pytest.raises(
+        InputError, match=r"shape \[3, 2, 2\]: maps that enter the last stage have 192 channels"
+    ):
         last_stage((3, 2, 2), 2)
 
 

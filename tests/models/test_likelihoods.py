@@ -20,7 +20,8 @@ def outputs(*shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "n_outputs", "fits"), [(Gaussian(), 1, [0]), (Bernoulli(), 1, [2]), (Categorical(), 5, [2, 3, 4])]
+    ("likelihood", "n_outputs", "fits"),
+    [(Gaussian(), 1, [0]), (Bernoulli(), 1, [2]), (Categorical(), 5, [2, 3, 4])],
 )
 def test_what_they_describe(likelihood, n_outputs, fits):
     assert likelihood.outputs(5) == n_outputs
@@ -37,9 +38,13 @@ def test_gaussian_is_the_density_in_original_units_times_the_jacobian(noise_prec
     hyper = {"noise_precision": torch.tensor(noise_precision, dtype=torch.float64)}
     actual = Gaussian().log_prob(f, (original - mean) / unit, hyper, y_unit)
     density = distributions.Normal(mean + unit * f.squeeze(-1), noise_precision**-0.5)
-    torch.testing.assert_close(actual, density.log_prob(original) + y_unit.log(), rtol=1e-12, atol=1e-11)
+    torch.testing.assert_close(
+        actual, density.log_prob(original) + y_unit.log(), rtol=1e-12, atol=1e-11
+    )
     inside = Gaussian().to_model_units(hyper, y_unit)
-    torch.testing.assert_close(Gaussian().log_prob(f, (original - mean) / unit, inside, UNIT), actual)
+    torch.testing.assert_close(
+        Gaussian().log_prob(f, (original - mean) / unit, inside, UNIT), actual
+    )
 
 
 def test_numbers_have_a_unit_and_labels_have_none():
@@ -50,14 +55,22 @@ def test_numbers_have_a_unit_and_labels_have_none():
     assert Gaussian().to_original_units(inside, 3.0) == hyper
     assert torch.equal(Gaussian().restore(f, 3 * UNIT, 10 * UNIT), 3 * f + 10)
     for likelihood in (Bernoulli(), Categorical()):
-        assert likelihood.to_model_units(hyper, 3.0) == hyper == likelihood.to_original_units(hyper, 3.0)
+        assert (
+            likelihood.to_model_units(hyper, 3.0)
+            == hyper
+            == likelihood.to_original_units(hyper, 3.0)
+        )
         assert torch.equal(likelihood.restore(f, 3 * UNIT, 4 * UNIT), f)
 
 
 @pytest.mark.parametrize(
     ("likelihood", "hyper", "expected"),
     [
-        (Gaussian(), {"noise_precision": BETA}, lambda f: distributions.Normal(f[..., 0], BETA**-0.5)),
+        (
+            Gaussian(),
+            {"noise_precision": BETA},
+            lambda f: distributions.Normal(f[..., 0], BETA**-0.5),
+        ),
         (Bernoulli(), {}, lambda f: distributions.Bernoulli(logits=f[..., 0])),
         (Categorical(), {}, lambda f: distributions.Categorical(logits=f)),
     ],
@@ -69,11 +82,16 @@ def test_densities_and_predictive_distributions_are_those_of_torch(likelihood, h
     assert type(found) is type(wanted)
     for density in (found.log_prob(y), likelihood.log_prob(f, y, hyper, UNIT)):
         torch.testing.assert_close(density, wanted.log_prob(y), rtol=1e-12, atol=1e-14)
-    assert torch.equal(likelihood.log_prob(f, y.long(), hyper, UNIT), likelihood.log_prob(f, y, hyper, UNIT))
+    assert torch.equal(
+        likelihood.log_prob(f, y.long(), hyper, UNIT), likelihood.log_prob(f, y, hyper, UNIT)
+    )
 
 
 def test_labels_are_exact_at_large_logits():
-    """log sigmoid(f) -> f and its slope -> 1 far on the wrong side; both vanish far on the right side."""
+    """log sigmoid(f) -> f and its slope -> 1 far on the wrong side.
+
+    Both vanish far on the right side.
+    """
     f = torch.tensor([[1000.0], [-1000.0], [1000.0], [-1000.0]], requires_grad=True)
     log_prob = Bernoulli().log_prob(f, torch.tensor([1.0, 0.0, 0.0, 1.0]), {}, UNIT)
     assert log_prob.tolist() == [0.0, 0.0, -1000.0, -1000.0]
@@ -88,13 +106,20 @@ def test_labels_are_exact_at_large_logits():
 
 def test_gaussian_samples_are_shifted_and_scaled_noise():
     noise = outputs(3, 2)
-    y = Gaussian().sample(torch.full((3, 2, 1), 5.0).double(), {"noise_precision": 4 * UNIT}, noise)
+    y = Gaussian().sample(
+        torch.full((3, 2, 1), 5.0).double(), {"noise_precision": 4 * UNIT}, noise
+    )
     torch.testing.assert_close(y, 5 + noise / 2, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize(("likelihood", "d_out"), [(Bernoulli(), 1), (Categorical(), 2), (Categorical(), 4)])
+@pytest.mark.parametrize(
+    ("likelihood", "d_out"), [(Bernoulli(), 1), (Categorical(), 2), (Categorical(), 4)]
+)
 def test_labels_have_the_shares_of_the_predictive_distribution(likelihood, d_out):
-    """Noise at n equally likely quantiles gives each label its share to 1 / n; beyond them there is no other label."""
+    """Noise at n equally likely quantiles gives each label its share to 1 / n.
+
+    Beyond them there is no other label.
+    """
     f, n = outputs(3, d_out), 4001
     quantiles = torch.special.ndtri((torch.arange(n, dtype=torch.float64) + 0.5) / n)
     y = likelihood.sample(f.unsqueeze(1).expand(3, n, d_out), {}, quantiles.expand(3, n))
@@ -108,11 +133,18 @@ def test_labels_have_the_shares_of_the_predictive_distribution(likelihood, d_out
 
 @pytest.mark.parametrize(("likelihood", "d_out", "hyper"), CASES)
 def test_root_fisher_is_a_root_of_the_expected_hessian(likelihood, d_out, hyper):
-    """Minus the Hessian of log p(y | f) by f, averaged over labels; that of a Gaussian is the same for any y."""
+    """Minus the Hessian of log p(y | f) by f, averaged over labels.
+
+    That of a Gaussian is the same for any y.
+    """
     f, unit = outputs(5, d_out), torch.tensor(1.7, dtype=torch.float64)
     gaussian = isinstance(likelihood, Gaussian)
     labels = torch.zeros(1).double() if gaussian else torch.arange(float(max(2, d_out))).double()
-    shares = torch.ones(5, 1).double() if gaussian else likelihood.predictive(f.unsqueeze(1), {}).log_prob(labels).exp()
+    shares = (
+        torch.ones(5, 1).double()
+        if gaussian
+        else likelihood.predictive(f.unsqueeze(1), {}).log_prob(labels).exp()
+    )
 
     def log_prob(row, label):
         return likelihood.log_prob(row.unsqueeze(0), label.unsqueeze(0), hyper, unit).squeeze(0)
@@ -121,20 +153,34 @@ def test_root_fisher_is_a_root_of_the_expected_hessian(likelihood, d_out, hyper)
     each = torch.stack([torch.stack([-curvature(row, label) for label in labels]) for row in f])
     R = likelihood.root_fisher(f, hyper, unit)
     assert R.shape == (5, d_out, d_out)
-    torch.testing.assert_close(R @ R.mT, (shares[..., None, None] * each).sum(1), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        R @ R.mT, (shares[..., None, None] * each).sum(1), rtol=1e-10, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(("likelihood", "d_out", "hyper"), CASES)
 def test_the_verbs_map_over_trials(likelihood, d_out, hyper):
-    f, noise, units = outputs(3, 5, d_out), outputs(3, 5), torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    f, noise, units = (
+        outputs(3, 5, d_out),
+        outputs(3, 5),
+        torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64),
+    )
     hypers = {name: value * units for name, value in hyper.items()}
 
     def verbs(f, noise, unit, hyper):
         sample = likelihood.sample(f, likelihood.to_model_units(hyper, unit), noise)
         root = likelihood.root_fisher(f, hyper, unit)
-        return sample, root, likelihood.restore(f, unit, unit), likelihood.predictive(f, hyper).log_prob(sample)
+        return (
+            sample,
+            root,
+            likelihood.restore(f, unit, unit),
+            likelihood.predictive(f, hyper).log_prob(sample),
+        )
 
-    alone = [verbs(f[i], noise[i], units[i], {name: value[i] for name, value in hypers.items()}) for i in range(3)]
+    alone = [
+        verbs(f[i], noise[i], units[i], {name: value[i] for name, value in hypers.items()})
+        for i in range(3)
+    ]
     together = torch.func.vmap(verbs)(f, noise, units, hypers)
     for found, expected in zip(together, zip(*alone, strict=True), strict=True):
         torch.testing.assert_close(found, torch.stack(expected), rtol=1e-12, atol=1e-14)

@@ -37,7 +37,9 @@ from bdl.posteriors import (
 
 D, N = 4, 30
 GENERATOR = torch.Generator().manual_seed(0)
-X, LOC, SQUARE = (torch.randn(*shape, generator=GENERATOR).double() for shape in ((N, D - 1), (D,), (D, D)))
+X, LOC, SQUARE = (
+    torch.randn(*shape, generator=GENERATOR).double() for shape in ((N, D - 1), (D,), (D, D))
+)
 TRIL = SQUARE.tril(-1) + SQUARE.diagonal().abs().add(0.3).diag()
 POSITIVE = LOC.square() + 0.1
 GAUSSIANS = [
@@ -63,7 +65,13 @@ def integral(function, centre, spread):
     bends = [(f - centre) / spread for f in (-30, -5, -1, 0, 1, 5, 30)]
     inner = sorted({*(-10.0, -6.0, -3.0, 0.0, 3.0, 6.0, 10.0), *(b for b in bends if abs(b) < 10)})
     return sum(
-        integrate.quad(lambda z: stats.norm.pdf(z) * function(centre + spread * z), a, b, epsabs=1e-15, epsrel=1e-12)[0]
+        integrate.quad(
+            lambda z: stats.norm.pdf(z) * function(centre + spread * z),
+            a,
+            b,
+            epsabs=1e-15,
+            epsrel=1e-12,
+        )[0]
         for a, b in pairwise(inner)
     )
 
@@ -83,9 +91,13 @@ def test_the_log_likelihood_of_a_label_and_its_derivatives(spread):
 
 def test_spreads_of_all_sizes_together():
     """The step is that of the widest; a spread of 0 is a point, also for the derivatives."""
-    found = expected_derivatives(logsigmoid, *torch.tensor([[1, 1, -2], [0, 20, 0.5]], dtype=torch.float64))
+    found = expected_derivatives(
+        logsigmoid, *torch.tensor([[1, 1, -2], [0, 20, 0.5]], dtype=torch.float64)
+    )
     at_a_point = [float(part[0]) for part in found]
-    assert at_a_point == pytest.approx([log_sigmoid(1.0), special.expit(-1.0), -sigmoid_slope(1.0)], rel=1e-14)
+    assert at_a_point == pytest.approx(
+        [log_sigmoid(1.0), special.expit(-1.0), -sigmoid_slope(1.0)], rel=1e-14
+    )
     assert float(found.value[1]) == pytest.approx(integral(log_sigmoid, 1.0, 20.0), rel=1e-12)
 
 
@@ -95,7 +107,9 @@ def test_polynomials_in_pieces_or_not(monkeypatch):
     expected = centre**4 + 6 * centre**2 * spread**2 + 3 * spread**4
     for at_once in (1 << 22, 700):
         monkeypatch.setattr("bdl.models.linear.VALUES_AT_ONCE", at_once)
-        torch.testing.assert_close(expectation(lambda f: f**4, centre, spread), expected, rtol=1e-12, atol=0)
+        torch.testing.assert_close(
+            expectation(lambda f: f**4, centre, spread), expected, rtol=1e-12, atol=0
+        )
 
 
 def test_expectations_are_differentiable_in_the_spread():
@@ -106,12 +120,16 @@ def test_expectations_are_differentiable_in_the_spread():
     (slope,) = torch.autograd.grad(values.sum(), spread)
     second = expected_derivatives(logsigmoid, centre, spread.detach()).second
     torch.testing.assert_close(slope, spread.detach() * second, rtol=1e-11, atol=0)
-    torch.testing.assert_close(expectation(logsigmoid, centre, spread, finer=2), values, rtol=1e-13, atol=0)
+    torch.testing.assert_close(
+        expectation(logsigmoid, centre, spread, finer=2), values, rtol=1e-13, atol=0
+    )
 
 
 def test_what_is_not_finite_stays_alone():
     """A descent that leaps out of all bounds gets no number there, and no endless sum."""
-    found = expectation(torch.sigmoid, torch.zeros(2).double(), torch.tensor([1.0, math.nan]).double())
+    found = expectation(
+        torch.sigmoid, torch.zeros(2).double(), torch.tensor([1.0, math.nan]).double()
+    )
     assert float(found[0]) == pytest.approx(0.5, rel=1e-14)
     assert found[1].isnan()
 
@@ -124,7 +142,9 @@ def test_the_law_of_outputs(q, bias):
     design = problem.model.design(x)
     centre, spread = outputs(problem, q, x)
     torch.testing.assert_close(centre, design @ q.mean())
-    torch.testing.assert_close(spread.square(), torch.einsum("ni,ij,nj->n", design, q.covariance(), design))
+    torch.testing.assert_close(
+        spread.square(), torch.einsum("ni,ij,nj->n", design, q.covariance(), design)
+    )
 
 
 def test_a_gaussian_likelihood_has_a_closed_form():
@@ -132,7 +152,9 @@ def test_a_gaussian_likelihood_has_a_closed_form():
     hyper = {"noise_precision": torch.tensor(2.5, dtype=torch.float64)}
     q, y = GAUSSIANS[1], X[:, 0] - 1
     centre, spread = outputs(LOGISTIC, q, X)
-    expected = stats.norm.logpdf(y, centre, 2.5**-0.5).sum() - 0.5 * 2.5 * float(spread.square().sum())
+    expected = stats.norm.logpdf(y, centre, 2.5**-0.5).sum() - 0.5 * 2.5 * float(
+        spread.square().sum()
+    )
     found = expected_log_likelihood(Problem(Linear(), Gaussian(), D - 1), q, X, y, hyper)
     assert float(found) == pytest.approx(expected, rel=1e-12)
 
@@ -144,13 +166,19 @@ def test_a_gaussian_likelihood_has_a_closed_form():
 )
 def test_what_has_no_quadrature_is_refused(problem):
     check_glm("this", LOGISTIC)
-    with pytest.raises(InputError, match=r"^this needs a linear model with one output: its ELBO is a sum of integrals"):
+    with pytest.raises(
+        InputError,
+        match=r"^this needs a linear model with one output: its ELBO is a sum of integrals",
+    ):
         check_glm("this", problem)
 
 
 def test_derivatives_of_the_bound():
     """By the mean it is the slope; by L with S = L L^T it is tril(L^{-T} - H L)."""
-    hyper, y = {"prior_precision": torch.tensor(2.0, dtype=torch.float64)}, (X[:, 0] > 0.2).double()
+    hyper, y = (
+        {"prior_precision": torch.tensor(2.0, dtype=torch.float64)},
+        (X[:, 0] > 0.2).double(),
+    )
     q = FullGaussian(LOC.clone().requires_grad_(), TRIL.clone().requires_grad_())
     prior = DiagonalGaussian(torch.zeros(D).double(), torch.tensor([0.5, 0.5, 0.5, 100]).double())
     value = expected_log_likelihood(LOGISTIC, q, X, y, hyper) - kl_divergence(q, prior)
@@ -177,14 +205,18 @@ def test_the_evidence_is_the_density_of_the_targets(rows):
 def test_the_maximum_of_the_evidence_is_that_of_scikit_learn():
     flat = {"alpha_1": 0, "alpha_2": 0, "lambda_1": 0, "lambda_2": 0}
     ridge = BayesianRidge(fit_intercept=False, tol=1e-12, max_iter=10_000, **flat).fit(DESIGN, Y)
-    np.testing.assert_allclose(best_precisions(DESIGN, Y), (ridge.lambda_, ridge.alpha_), rtol=1e-4)
+    np.testing.assert_allclose(
+        best_precisions(DESIGN, Y), (ridge.lambda_, ridge.alpha_), rtol=1e-4
+    )
 
 
 def test_a_precision_that_is_given_stays():
     alpha, beta = best_precisions(DESIGN, Y, noise_precision=3.0)
     found = Spectrum.of(DESIGN, Y)
     assert beta == pytest.approx(3.0)
-    assert log_evidence(found, alpha, 3.0) >= max(log_evidence(found, alpha * f, 3.0) for f in (0.99, 1.01))
+    assert log_evidence(found, alpha, 3.0) >= max(
+        log_evidence(found, alpha * f, 3.0) for f in (0.99, 1.01)
+    )
     assert best_precisions(DESIGN, Y, 2.0, 3.0) == pytest.approx((2.0, 3.0))
 
 

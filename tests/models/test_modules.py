@@ -65,7 +65,10 @@ def test_predictions_match_the_plain_network_in_evaluation(numbers):
 
 def test_statistics_follow_two_minibatches_as_those_of_the_plain_network(numbers):
     theta, x, buffers = trial(numbers, 0)
-    net, before = filled(theta, buffers).train(), {name: value.clone() for name, value in buffers.items()}
+    net, before = (
+        filled(theta, buffers).train(),
+        {name: value.clone() for name, value in buffers.items()},
+    )
     found = buffers
     for rows in (x, 2 * x[:3] + 1):
         net(rows.view(-1, *SHAPE))
@@ -78,7 +81,10 @@ def test_statistics_follow_two_minibatches_as_those_of_the_plain_network(numbers
 
 def test_statistics_start_at_the_standard_normal_and_are_copies():
     buffers = PROBLEM.buffers()
-    assert [name for name in buffers if "mean" in name] == ["1.norm1.running_mean", "1.norm2.running_mean"]
+    assert [name for name in buffers if "mean" in name] == [
+        "1.norm1.running_mean",
+        "1.norm2.running_mean",
+    ]
     assert [value.tolist() for value in buffers.values()] == 2 * [3 * [0.0], 3 * [1.0]]
     buffers["1.norm1.running_mean"] += 1
     assert PROBLEM.buffers()["1.norm1.running_mean"].sum() == 0
@@ -87,7 +93,11 @@ def test_statistics_start_at_the_standard_normal_and_are_copies():
 
 def test_vmap_over_trials_equals_the_loop(numbers):
     def everything(theta, x, buffers):
-        return PROBLEM.predict(theta, x, buffers), CONVOLUTIONAL(theta, x, 3), PROBLEM.track(theta, x, buffers)
+        return (
+            PROBLEM.predict(theta, x, buffers),
+            CONVOLUTIONAL(theta, x, 3),
+            PROBLEM.track(theta, x, buffers),
+        )
 
     expected = [everything(*trial(numbers, index)) for index in range(3)]
     predictions, outputs, buffers = torch.func.vmap(everything)(*numbers)
@@ -101,7 +111,9 @@ def test_vmap_over_trials_equals_the_loop(numbers):
 def samples_gradient(theta, x, noise):
     """The gradient averaged over samples around theta, as a variational method takes it."""
     batch = Batch(x, torch.arange(5) % 3, torch.tensor(20.0), torch.tensor(1.0))
-    return torch.func.vmap(torch.func.grad(lambda t: PROBLEM.log_likelihood(t, batch, {})))(theta + noise).mean(0)
+    return torch.func.vmap(torch.func.grad(lambda t: PROBLEM.log_likelihood(t, batch, {})))(
+        theta + noise
+    ).mean(0)
 
 
 def test_nested_vmap_of_gradients_equals_the_plain_network(numbers, draw):
@@ -113,7 +125,13 @@ def test_nested_vmap_of_gradients_equals_the_plain_network(numbers, draw):
         for shift in noise[index]:
             net = filled(theta[index] + shift, {}).train()
             loss = nn.functional.cross_entropy(net(x[index].view(5, *SHAPE)), torch.arange(5) % 3)
-            total -= 20 / 2 * torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(net.parameters()))])
+            total -= (
+                20
+                / 2
+                * torch.cat(
+                    [part.flatten() for part in torch.autograd.grad(loss, list(net.parameters()))]
+                )
+            )
         torch.testing.assert_close(found[index], total, rtol=1e-3, atol=1e-3)
 
 
@@ -126,7 +144,9 @@ def test_dense_networks_are_those_of_mlp(draw, hidden):
     theta = draw(mlp.dim(3, 2)).double()
     torch.testing.assert_close(module(theta, x, 2), mlp(theta, x, 2), rtol=1e-12, atol=1e-14)
     assert torch.equal(module.bias_mask(3, 2), mlp.bias_mask(3, 2))
-    torch.testing.assert_close(module.initial(theta, 3, 2), 2**0.5 * mlp.initial(theta, 3, 2), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        module.initial(theta, 3, 2), 2**0.5 * mlp.initial(theta, 3, 2), rtol=1e-6, atol=0
+    )
     problem = Problem(module, Gaussian(), 3, 2)
     assert problem.buffers() == {} == problem.track(theta, x, {})
     assert torch.equal(problem.predict(theta, x, {}), module(theta, x, 2))
@@ -138,10 +158,15 @@ def test_the_start_is_he_normal_with_scales_of_one(draw):
     net = filled(PROBLEM.initial(noise), {})
     parameters = dict(net.named_parameters())
     assert parameters["1.norm2.weight"].tolist() == [1.0, 1.0, 1.0]
-    assert all(value.count_nonzero() == 0 for name, value in parameters.items() if name.endswith("bias"))
-    # 3 x 1 x 3 x 3 weights, fan-in 9, come first; 9 products of 3 channels each make the second convolution's fan-in
+    assert all(
+        value.count_nonzero() == 0 for name, value in parameters.items() if name.endswith("bias")
+    )
+    # 3 x 1 x 3 x 3 weights, fan-in 9, come first; 9 products of 3 channels each make the second
+    # convolution's fan-in
     torch.testing.assert_close(parameters["0.weight"].flatten(), noise[:27] * (2 / 9) ** 0.5)
-    torch.testing.assert_close(parameters["1.conv1.weight"].flatten(), noise[30:111] * (2 / 27) ** 0.5)
+    torch.testing.assert_close(
+        parameters["1.conv1.weight"].flatten(), noise[30:111] * (2 / 27) ** 0.5
+    )
 
 
 def test_constants_stay_and_other_vectors_start_as_built(draw):
@@ -164,7 +189,9 @@ def test_equal_models_are_equal_keys_and_pickle():
     same = Module(CONVOLUTIONAL.factory, dict(CONVOLUTIONAL.settings), SHAPE)
     assert {CONVOLUTIONAL: 1}[same] == 1
     assert same != Module(CONVOLUTIONAL.factory, {"channels": 4}, SHAPE)
-    assert PROBLEM.dim == Problem(pickle.loads(pickle.dumps(CONVOLUTIONAL)), Categorical(), 16, 3).dim
+    assert (
+        PROBLEM.dim == Problem(pickle.loads(pickle.dumps(CONVOLUTIONAL)), Categorical(), 16, 3).dim
+    )
     assert copy.deepcopy(CONVOLUTIONAL) == CONVOLUTIONAL
     assert CONVOLUTIONAL.sources == (NETS,)
     assert MODELS.get("module") is Module
@@ -173,7 +200,9 @@ def test_equal_models_are_equal_keys_and_pickle():
 
 def test_a_file_may_hold_the_network(tmp_path, draw):
     path = tmp_path / "net.py"
-    path.write_text("from torch import nn\n\ndef make(d_in, d_out):\n    return nn.Linear(d_in, d_out)\n")
+    path.write_text(
+        "from torch import nn\n\ndef make(d_in, d_out):\n    return nn.Linear(d_in, d_out)\n"
+    )
     module, theta, x = Module(f"{path}:make"), draw(4), draw(5, 3)
     assert torch.equal(module(theta, x, 1), nn.functional.linear(x, theta[None, :3], theta[3:]))
     assert module.bias_mask(3, 1).tolist() == [False, False, False, True]
@@ -183,9 +212,13 @@ def test_a_file_may_hold_the_network(tmp_path, draw):
 def test_under_batch_normalisation_no_example_has_a_gradient(numbers):
     theta, x, _ = trial(numbers, 0)
     batch = Batch(x, torch.zeros(5), torch.tensor(5.0), torch.tensor(1.0))
-    with pytest.raises(InputError, match="no example has a gradient of its own: use layer normalisation"):
+    with pytest.raises(
+        InputError, match="no example has a gradient of its own: use layer normalisation"
+    ):
         gradient_matrix(PROBLEM, theta, batch, {})
-    with pytest.raises(InputError, match="model Module is not made of dense layers: use linear or mlp"):
+    with pytest.raises(
+        InputError, match="model Module is not made of dense layers: use linear or mlp"
+    ):
         PROBLEM.layers(theta, batch, {})
 
 
@@ -195,11 +228,20 @@ def test_under_batch_normalisation_no_example_has_a_gradient(numbers):
         (Module("dense"), "factory 'dense': give module:function or path/to/file.py:function"),
         (Module(f"{NETS}:dens"), "defines no 'dens'"),
         (Module("nowhere:dense"), "module: cannot import 'nowhere'"),
-        (Module(f"{NETS}:dense", {"width": 3}), "fails: TypeError: .*unexpected keyword argument 'width'"),
-        (Module(f"{NETS}:dense", shape=(3, 1)), r"shape \[3, 1\] has 3 values a row: the data have 2; mend shape"),
+        (
+            Module(f"{NETS}:dense", {"width": 3}),
+            "fails: TypeError: .*unexpected keyword argument 'width'",
+        ),
+        (
+            Module(f"{NETS}:dense", shape=(3, 1)),
+            r"shape \[3, 1\] has 3 values a row: the data have 2; mend shape",
+        ),
         (Module(f"{NETS}:convolutional"), "fails: TypeError"),
         (Module(f"{NETS}:no_network"), "gives str: let it return a torch.nn.Module"),
-        (Module(f"{NETS}:dropout"), "1 draws random numbers of its own; leave dropout to a method"),
+        (
+            Module(f"{NETS}:dropout"),
+            "1 draws random numbers of its own; leave dropout to a method",
+        ),
         (Module(f"{NETS}:cumulative"), "1 averages all minibatches; give it a momentum"),
         (Module(f"{NETS}:instance"), "1 gathers statistics; give track_running_stats=False"),
         (Module("torch.nn:Flatten"), r"rows of shape \(2,\) fail: IndexError"),

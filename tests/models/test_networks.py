@@ -27,13 +27,20 @@ def reference(model, d_in: int, d_out: int) -> nn.Sequential:
     widths = (d_in, *getattr(model, "hidden", ()), d_out)
     assert model.widths(d_in, d_out) == widths
     activation = MODULES[getattr(model, "activation", "relu")]
-    layers = [part for sizes in pairwise(widths) for part in (nn.Linear(*sizes, model.bias), activation())]
+    layers = [
+        part
+        for sizes in pairwise(widths)
+        for part in (nn.Linear(*sizes, model.bias), activation())
+    ]
     return nn.Sequential(*(layers if isinstance(model, Unit) else layers[:-1])).double()
 
 
 @pytest.mark.parametrize(("model", "d_in", "d_out"), CASES)
 def test_outputs_gradients_and_errors_match_torch(model, d_in, d_out):
-    """Errors times inputs, summed over examples, are the gradient of the weights; errors alone that of the biases."""
+    """Errors times inputs, summed over examples, are the gradient of the weights.
+
+    Errors alone that of the biases.
+    """
     net = reference(model, d_in, d_out)
     theta = parameters_to_vector(net.parameters()).detach().requires_grad_()
     x = torch.randn(11, d_in, dtype=torch.float64)
@@ -57,11 +64,15 @@ def test_outputs_gradients_and_errors_match_torch(model, d_in, d_out):
 def test_biases_and_the_start(model, d_in, d_out):
     """Weights start at noise over the root of their fan-in, and biases at 0."""
     parameters = dict(reference(model, d_in, d_out).named_parameters())
-    mask = torch.cat([torch.full((value.numel(),), name.endswith("bias")) for name, value in parameters.items()])
+    mask = torch.cat(
+        [torch.full((value.numel(),), name.endswith("bias")) for name, value in parameters.items()]
+    )
     assert torch.equal(model.bias_mask(d_in, d_out), mask)
     assert model.dim(d_in, d_out) == len(mask)
     noise = torch.randn(len(mask), generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    fan_in = torch.cat([torch.full((value.numel(),), value.shape[-1]) for value in parameters.values()])
+    fan_in = torch.cat(
+        [torch.full((value.numel(),), value.shape[-1]) for value in parameters.values()]
+    )
     expected = torch.where(mask, 0.0, noise / fan_in**0.5)
     torch.testing.assert_close(model.initial(noise, d_in, d_out), expected, rtol=1e-7, atol=0)
 
@@ -76,6 +87,8 @@ def test_vmap_equals_the_loop(model, d_in, d_out):
     torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("d_in", "dim"), [(13, 751), (8, 501), (6, 401)], ids=["boston", "concrete", "yacht"])
+@pytest.mark.parametrize(
+    ("d_in", "dim"), [(13, 751), (8, 501), (6, 401)], ids=["boston", "concrete", "yacht"]
+)
 def test_dimensions_of_the_published_uci_models(d_in, dim):
     assert Mlp().dim(d_in, 1) == dim

@@ -10,7 +10,13 @@ from torch.distributions import Categorical, Gamma, MixtureSameFamily, Normal, S
 from bdl.models import PRIORS
 from bdl.models.base import Layout
 from bdl.models.networks import Linear, Mlp
-from bdl.models.priors import GaussianPrior, HorseshoePrior, PrecisionPrior, SpikeSlabPrior, StudentTPrior
+from bdl.models.priors import (
+    GaussianPrior,
+    HorseshoePrior,
+    PrecisionPrior,
+    SpikeSlabPrior,
+    StudentTPrior,
+)
 
 LAYOUT = Layout(Linear(), 2, 1)
 HORSESHOE, KAPPA = HorseshoePrior(), 0.3
@@ -32,14 +38,20 @@ def test_the_gaussian_alone_has_a_precision(name):
     assert isinstance(PRIORS.get(name)(), PrecisionPrior) == (name == "gaussian")
 
 
-@pytest.mark.parametrize(("bias_precision", "precisions"), [(None, [4.0, 4.0, 4.0]), (0.25, [4.0, 4.0, 0.25])])
+@pytest.mark.parametrize(
+    ("bias_precision", "precisions"), [(None, [4.0, 4.0, 4.0]), (0.25, [4.0, 4.0, 0.25])]
+)
 def test_gaussian_matches_torch(draw, bias_precision, precisions):
     prior, theta, hyper = GaussianPrior(bias_precision), draw(5, 3), doubles(prior_precision=4.0)
     precisions = torch.tensor(precisions, dtype=torch.float64)
     expected = Normal(0.0, precisions.rsqrt()).log_prob(theta).sum(-1)
     torch.testing.assert_close(prior.log_prob(theta, hyper, LAYOUT), expected, rtol=1e-12, atol=0)
-    torch.testing.assert_close(prior.precision(hyper, LAYOUT).expand(3), precisions, rtol=0, atol=0)
-    torch.testing.assert_close(prior.sample(theta, hyper, LAYOUT), theta / precisions.sqrt(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        prior.precision(hyper, LAYOUT).expand(3), precisions, rtol=0, atol=0
+    )
+    torch.testing.assert_close(
+        prior.sample(theta, hyper, LAYOUT), theta / precisions.sqrt(), rtol=1e-12, atol=0
+    )
     assert prior.push(theta, hyper, LAYOUT) is theta
     assert prior.latent_dim(LAYOUT) == 3
 
@@ -53,13 +65,17 @@ def test_students_density_and_draws_by_quantiles(draw, degrees):
     draws = prior.sample(noise, SCALE, LAYOUT)
     assert torch.equal(draws.sign(), noise.sign())
     tails = torch.from_numpy(stats.t.cdf(-draws.abs() / 2.5, degrees))
-    torch.testing.assert_close(tails, torch.from_numpy(stats.norm.cdf(-noise.abs())), rtol=1e-9, atol=0)
+    torch.testing.assert_close(
+        tails, torch.from_numpy(stats.norm.cdf(-noise.abs())), rtol=1e-9, atol=0
+    )
 
 
 def test_students_density_of_many_degrees_is_the_gaussian(draw):
     theta, gaussian = draw(7, 3), GaussianPrior().log_prob
     expected = gaussian(theta, doubles(prior_precision=1 / 2.5**2), LAYOUT)
-    torch.testing.assert_close(StudentTPrior(1e8).log_prob(theta, SCALE, LAYOUT), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        StudentTPrior(1e8).log_prob(theta, SCALE, LAYOUT), expected, rtol=0, atol=1e-6
+    )
 
 
 def test_the_scale_of_a_gamma_mixture():
@@ -70,7 +86,9 @@ def test_the_scale_of_a_gamma_mixture():
     joint = Normal(0.0, precision.rsqrt()).log_prob(theta) + Gamma(a, b).log_prob(precision)
     density = torch.trapezoid(joint.exp(), precision, dim=1)
     prior, hyper = StudentTPrior(2 * a), doubles(prior_scale=math.sqrt(b / a))
-    torch.testing.assert_close(prior.log_prob(theta, hyper, LAYOUT).exp(), density, rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        prior.log_prob(theta, hyper, LAYOUT).exp(), density, rtol=1e-5, atol=0
+    )
 
 
 def test_spike_and_slab_density_and_draws(draw):
@@ -78,10 +96,19 @@ def test_spike_and_slab_density_and_draws(draw):
     theta, prior = torch.cat([draw(5, 3), 0.01 * draw(5, 3)]), SpikeSlabPrior()
     scales = torch.stack([MIXTURE["slab_scale"], MIXTURE["spike_scale"]])
     shares = Categorical(torch.tensor([0.25, 0.75], dtype=torch.float64))
-    expected = MixtureSameFamily(shares, Normal(torch.zeros(2).double(), scales)).log_prob(theta).sum(-1)
-    torch.testing.assert_close(prior.log_prob(theta, MIXTURE, LAYOUT), expected, rtol=1e-12, atol=0)
+    expected = (
+        MixtureSameFamily(shares, Normal(torch.zeros(2).double(), scales)).log_prob(theta).sum(-1)
+    )
+    torch.testing.assert_close(
+        prior.log_prob(theta, MIXTURE, LAYOUT), expected, rtol=1e-12, atol=0
+    )
     draws = prior.sample(draw(20_000), MIXTURE, LAYOUT).numpy()
-    assert stats.kstest(draws, lambda x: 0.25 * stats.norm.cdf(x / 2) + 0.75 * stats.norm.cdf(x / 0.01)).pvalue > 0.01
+    assert (
+        stats.kstest(
+            draws, lambda x: 0.25 * stats.norm.cdf(x / 2) + 0.75 * stats.norm.cdf(x / 0.01)
+        ).pvalue
+        > 0.01
+    )
 
 
 def test_a_parameter_is_its_weight_times_the_roots_of_its_layer_and_unit(draw):
@@ -90,7 +117,9 @@ def test_a_parameter_is_its_weight_times_the_roots_of_its_layer_and_unit(draw):
     theta = HORSESHOE.push(phi, KAPPAS, NET)
     layer_a, unit_a, layer_b, unit_b = phi[D:].exp().split([2, 5, 2, 5])
     for i, (unit, layer) in enumerate(zip(NET.units.tolist(), NET.layers.tolist(), strict=True)):
-        scale = 1.0 if NET.biases[i] else layer_a[layer] * layer_b[layer] * unit_a[unit] * unit_b[unit]
+        scale = (
+            1.0 if NET.biases[i] else layer_a[layer] * layer_b[layer] * unit_a[unit] * unit_b[unit]
+        )
         assert theta[i].item() == pytest.approx(float(phi[i] * scale), rel=1e-12)
 
 
@@ -133,7 +162,9 @@ def test_the_divergence_is_the_thesis_with_its_misprints_mended():
     m, v = torch.zeros(D + SCALES).double(), torch.ones(D + SCALES).double()
     m[D:], v[D:] = mu / 2, s2 / 4
     entropy = 0.5 * (2 * math.pi * math.e * v).log()
-    weights = 0.5 * D * (math.log(2 * math.pi) + 1) - entropy[:D].sum()  # KL of N(0, 1) from itself
+    weights = (
+        0.5 * D * (math.log(2 * math.pi) + 1) - entropy[:D].sum()
+    )  # KL of N(0, 1) from itself
     common = 0.5 * (s2.log() + 1 + math.log(2))
     of_a = common + 0.5 * mu - (mu + s2 / 2).exp()
     of_tau_a = common + 0.5 * mu - math.log(KAPPA) - (mu + s2 / 2).exp() / KAPPA**2

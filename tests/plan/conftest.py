@@ -42,7 +42,11 @@ class Far(Reference):
     def fit(self, problem, x, y, hyper):
         return Truth(torch.ones(problem.dim).double(), torch.eye(problem.dim).double(), {})
 """
-VIFA = {"model": {"name": "linear"}, "method": {"name": "vifa"}, "training": {"epochs": 2, "batch_size": 10}}
+VIFA = {
+    "model": {"name": "linear"},
+    "method": {"name": "vifa"},
+    "training": {"epochs": 2, "batch_size": 10},
+}
 RATES = {"learning_rate": 0.01, "prior_precision": 1}
 LABEL = "parts_three"
 """What a benchmark calls the function `three` of the file parts.py."""
@@ -67,7 +71,10 @@ def load(tmp_path, parts):
             "title": "Labels",
             "datasets": [f"{parts}:three", "diabetes"],
             "splits": 2,
-            "entries": {"classes": VIFA | far | classes, "numbers": VIFA | far | numbers | {"datasets": ["diabetes"]}},
+            "entries": {
+                "classes": VIFA | far | classes,
+                "numbers": VIFA | far | numbers | {"datasets": ["diabetes"]},
+            },
             "metrics": ["rel_mean_dist"],
         }
         for path, value in changes:

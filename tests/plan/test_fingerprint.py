@@ -35,7 +35,11 @@ def scores(of):
 
 @pytest.mark.parametrize(
     ("change", "decides"),
-    [("entries.vifa-lr.training.epochs=7", True), ("preparation.rows=100", True), ("metrics=[rmse]", False)],
+    [
+        ("entries.vifa-lr.training.epochs=7", True),
+        ("preparation.rows=100", True),
+        ("metrics=[rmse]", False),
+    ],
 )
 def test_what_decides_a_fit(change, decides):
     """See `tests/spec/test_parts.py` for all of it."""
@@ -45,7 +49,9 @@ def test_what_decides_a_fit(change, decides):
 
 
 def test_a_score_is_decided_by_its_settings_samples_and_reference():
-    several = cell("metrics=[nmll, {name: neg_elbo, samples: 3}, {name: neg_elbo, samples: 4}, rmse]")
+    several = cell(
+        "metrics=[nmll, {name: neg_elbo, samples: 3}, {name: neg_elbo, samples: 4}, rmse]"
+    )
     assert len(set(scores(several).values())) == 4
     named = cell("metrics=[{name: neg_elbo, samples: 3, label: neg_elbo_few}]")
     assert scores(named)["neg_elbo_few"] == scores(several)["neg_elbo_3"], "a label is a name"
@@ -89,7 +95,9 @@ def test_a_version_moves_what_rests_on_it(monkeypatch, component, what):
     after = fit_hash(cell()), scores(cell())
     assert (after[0] != before[0]) == (what in ("fit", "both")), "nmll steers the search"
     moved = {name for name in before[1] if after[1][name] != before[1][name]}
-    assert moved == {"fit": set(), "both": {"nmll"}, "rmse": {"rmse"}, "scores": set(before[1])}[what]
+    assert (
+        moved == {"fit": set(), "both": {"nmll"}, "rmse": {"rmse"}, "scores": set(before[1])}[what]
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,12 +119,17 @@ def test_versions_of_what_is_no_component(monkeypatch, constant, fits, scored):
 def test_a_reference_has_a_version():
     assert score_versions(ridge(), ridge().benchmark.metrics[0])["reference"] == 1
     assert fit_versions(ridge())["reference"] == 1
-    assert "reference" not in fit_versions(cell(name="vifa-synthetic", entry="vifa-k1")), "it estimates nothing"
+    assert "reference" not in fit_versions(cell(name="vifa-synthetic", entry="vifa-k1")), (
+        "it estimates nothing"
+    )
 
 
 def test_a_setting_that_is_added_later_moves_nothing():
     """Nor does one at its default that is taken away: identities hold what differs from defaults."""
-    changes = "entries.vifa-lr.method.latent_dim=2", "entries.vifa-lr.method.gradients_per_update=4"
+    changes = (
+        "entries.vifa-lr.method.latent_dim=2",
+        "entries.vifa-lr.method.gradients_per_update=4",
+    )
     for own, settings in ((cell(), {}), (cell(*changes), {"latent_dim": 2})):
         part = own.benchmark.fit_part("diabetes", "vifa-lr")
         assert part["entry"][1]["method"] == {"name": "vifa", **settings}
@@ -143,7 +156,9 @@ def test_a_setting_that_every_kind_of_component_gains_moves_no_hash(monkeypatch,
     known = getattr(import_module(module), name)
     settings = {"bases": (known,), "frozen": True, "namespace": {"__module__": module}}
     monkeypatch.setattr(
-        import_module(module), name, make_dataclass(name, [("added", int, field(default=3))], **settings)
+        import_module(module),
+        name,
+        make_dataclass(name, [("added", int, field(default=3))], **settings),
     )
     assert [(fit_hash(own), scores(own)) for own in (cell(labelled), ridge())] == before
 
@@ -156,7 +171,9 @@ def test_a_data_set_that_gains_a_setting_keeps_its_identity(monkeypatch):
     known = getattr(import_module(module), name)
     settings = {"bases": (known,), "frozen": True, "namespace": {"__module__": module}}
     monkeypatch.setattr(
-        import_module(module), name, make_dataclass(name, [("added", int, field(default=3))], **settings)
+        import_module(module),
+        name,
+        make_dataclass(name, [("added", int, field(default=3))], **settings),
     )
     assert fit_hash(cell(**own)) == before
 
@@ -167,9 +184,9 @@ def test_hashes_of_published_searches_are_those_of_today(name):
     path = Path(__file__).parents[2] / "results" / name / "provenance.json"
     recorded = json.loads(path.read_text("utf-8"))["fit_hashes"]
     own = cells_of(load_benchmark(name, "paper").select(datasets=["yacht"]))
-    assert {one.label: is_fit_hash(one, recorded[one.label]) for one in own if recorded[one.label]} == {
-        one.label: True for one in own if recorded[one.label]
-    }
+    assert {
+        one.label: is_fit_hash(one, recorded[one.label]) for one in own if recorded[one.label]
+    } == {one.label: True for one in own if recorded[one.label]}
     changed = own[0].benchmark.model_copy(update={"seed": 9})
     assert not is_fit_hash(replace(own[0], benchmark=changed), recorded[own[0].label])
 
@@ -193,7 +210,11 @@ EDITS = {
         "raise InputError('Sorry: ' + ",
     ),
     "a private name is changed": ("bdl/data/simulations.py", "_normals", "_standard_normals"),
-    "a function is added": ("bdl/training/checkpoint.py", "import ", "def unused() -> None:\n    pass\n\n\nimport "),
+    "a function is added": (
+        "bdl/training/checkpoint.py",
+        "import ",
+        "def unused() -> None:\n    pass\n\n\nimport ",
+    ),
 }
 IDENTITIES = """
 from bdl.plan import fit_hash, score_hash
@@ -221,7 +242,11 @@ def test_improving_the_code_moves_no_identity(tmp_path):
         exec(IDENTITIES, {})
     assert before.getvalue().count("\n") > 50
     after = subprocess.run(
-        [sys.executable, "-c", IDENTITIES], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", IDENTITIES],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert not after.returncode, after.stderr
     assert after.stdout == before.getvalue()

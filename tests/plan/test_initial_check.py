@@ -10,7 +10,10 @@ from bdl.spec import load_benchmark
 
 def cells(*changes, name="uci-regression", entry="vifa-nn"):
     overrides = [f"entries.{entry}.{change}" for change in changes]
-    return plan(load_benchmark(name, "quick", overrides).select(entries=[entry] if entry else []), splits=(0,))
+    return plan(
+        load_benchmark(name, "quick", overrides).select(entries=[entry] if entry else []),
+        splits=(0,),
+    )
 
 
 @pytest.mark.parametrize("name", ["uci-regression", "online-fa"])
@@ -25,7 +28,9 @@ HIGH = "search.space.noise_precision.high"
 def test_an_upper_end_that_overflows_is_refused(entry):
     """The targets of diabetes have a variance of 6,000: with 1e37 their precision exceeds single precision."""
     check(cells(f"{HIGH}=1.0e20", entry=entry))
-    with pytest.raises(InputError, match=f"entries.{entry}: on diabetes the likelihood is not finite at the start"):
+    with pytest.raises(
+        InputError, match=f"entries.{entry}: on diabetes the likelihood is not finite at the start"
+    ):
         check(cells(f"{HIGH}=1.0e37", entry=entry))
 
 
@@ -36,5 +41,7 @@ def test_double_precision_has_a_higher_limit():
 
 def test_fixed_values_are_looked_at_too():
     fixed = "{learning_rate: 0.01, prior_precision: 1, noise_precision: 1.0e37}"
-    with pytest.raises(InputError, match=r"with learning_rate 0\.01, prior_precision 1, noise_precision 1e"):
+    with pytest.raises(
+        InputError, match=r"with learning_rate 0\.01, prior_precision 1, noise_precision 1e"
+    ):
         check(cells("search=null", f"hyper={fixed}"))

@@ -41,9 +41,7 @@ CONJUGATE = {
     "entries.numbers.training": None,
     "entries.numbers.hyper": {"prior_precision": 1, "noise_precision": 1},
 }
-TOO_MANY = (
-    "preparation.rows: split 0 of dataset 'diabetes' has 398 training rows, so 399 cannot be kept; choose at most 398"
-)
+TOO_MANY = "preparation.rows: split 0 of dataset 'diabetes' has 398 training rows, so 399 cannot be kept; choose at most 398"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,9 @@ TOO_MANY = (
         (
             {
                 "entries.classes.hyper": {},
-                "entries.classes.search": searched("nmll", learning_rate=(1, 2), prior_precision=(1, 2)),
+                "entries.classes.search": searched(
+                    "nmll", learning_rate=(1, 2), prior_precision=(1, 2)
+                ),
             },
             "entries.classes.search.metric: 'nmll' scores a regression, and dataset 'THREE' is a classification; "
             "use another metric",
@@ -97,7 +97,13 @@ def test_what_does_not_fit_the_data_is_refused(load, changes, message):
 DROPOUT = {"method": {"name": "mc-dropout"}}
 NOISY_ADAM = {"method": {"name": "noisy-adam"}}
 SPIKES = {"method": {"name": "bbb"}, "prior": {"name": "spike-slab"}}
-SPIKY = {"learning_rate": 0.01, "slab_share": 0.5, "slab_scale": 1, "spike_scale": 0.1, "noise_precision": 0.001}
+SPIKY = {
+    "learning_rate": 0.01,
+    "slab_share": 0.5,
+    "slab_scale": 1,
+    "spike_scale": 0.1,
+    "noise_precision": 0.001,
+}
 
 
 @pytest.mark.parametrize(
@@ -109,20 +115,29 @@ SPIKY = {"learning_rate": 0.01, "slab_share": 0.5, "slab_scale": 1, "spike_scale
         ),
         (
             DROPOUT
-            | {"hyper": NUMBERS | {"dropout_rate": 0.1}, "by_dataset": {"diabetes": {"hyper": {"dropout_rate": 1.5}}}},
+            | {
+                "hyper": NUMBERS | {"dropout_rate": 0.1},
+                "by_dataset": {"diabetes": {"hyper": {"dropout_rate": 1.5}}},
+            },
             "hyper.dropout_rate: 1.5 is too large; choose a value below 1",
         ),
         (
             DROPOUT | {"hyper": NUMBERS, "search": searched("joint_nll", dropout_rate=(0, 1))},
             "search.space.dropout_rate.high: 1 is too large; choose a value below 1",
         ),
-        (NOISY_ADAM | {"hyper": NUMBERS | {"kl_weight": 0}}, "hyper.kl_weight: 0 is too small; choose a value above 0"),
+        (
+            NOISY_ADAM | {"hyper": NUMBERS | {"kl_weight": 0}},
+            "hyper.kl_weight: 0 is too small; choose a value above 0",
+        ),
         (
             NOISY_ADAM | {"hyper": NUMBERS, "search": searched("joint_nll", kl_weight=(0, 1))},
             "search.space.kl_weight.low: 0 is too small; choose a value above 0",
         ),
         *(
-            (SPIKES | {"hyper": SPIKY | {name: value}}, f"hyper.{name}: {value} is too {size}; choose a value {limit}")
+            (
+                SPIKES | {"hyper": SPIKY | {name: value}},
+                f"hyper.{name}: {value} is too {size}; choose a value {limit}",
+            )
             for name, value, size, limit in (
                 ("slab_share", 1, "large", "below 1"),
                 ("slab_share", 0, "small", "above 0"),
@@ -148,7 +163,9 @@ def test_two_classes_take_either_likelihood_of_labels(load, likelihood, outputs)
     }
     cell, _ = plan(load(*changes.items()), splits=[0])
     assert cell.problem.d_out == outputs
-    with pytest.raises(InputError, match=r"'gaussian' does not fit .* 2 classes; use bernoulli or categorical"):
+    with pytest.raises(
+        InputError, match=r"'gaussian' does not fit .* 2 classes; use bernoulli or categorical"
+    ):
         plan(load(*changes.items(), ("entries.numbers.datasets", [])), splits=[0])
 
 
@@ -162,14 +179,17 @@ def test_rows_and_the_first_split_reach_the_data(load):
 
 
 @pytest.mark.parametrize(
-    ("search", "count"), [({"folds": 1, "refit": True}, 70), ({"folds": 1}, 50), ({"folds": 5}, 50), (None, 50)]
+    ("search", "count"),
+    [({"folds": 1, "refit": True}, 70), ({"folds": 1}, 50), ({"folds": 5}, 50), (None, 50)],
 )
 def test_final_fits_train_on_validation_rows_only_if_told(load, parts, search, count):
     grid = {"sampler": "grid", "metric": "error", "grid": {"prior_precision": [1, 10]}}
     entry = VIFA | {"likelihood": {"name": "categorical"}, "hyper": RATES}
     if search:
         entry |= {"hyper": {"learning_rate": 0.01}, "search": grid | search}
-    benchmark = load(("datasets", [f"{parts}:kept"]), ("entries", {"vifa": entry}), ("metrics", ["error"]))
+    benchmark = load(
+        ("datasets", [f"{parts}:kept"]), ("entries", {"vifa": entry}), ("metrics", ["error"])
+    )
     (cell,) = plan(benchmark, splits=[0, 1], compile=False)
     whole, rows = cell.data.split(1), cell.rows(1)
     assert rows.train.tolist() == np.concatenate([whole.train, whole.validation])[:count].tolist()
@@ -183,23 +203,41 @@ def test_a_search_by_the_posterior_needs_no_validation_rows(load, parts):
 
     def cell(metric):
         search = searched(metric, prior_precision=(1, 10)) | {"folds": 1}
-        entry = VIFA | {"likelihood": {"name": "categorical"}, "hyper": {"learning_rate": 0.01}, "search": search}
-        benchmark = load(("datasets", [f"{parts}:without"]), ("entries", {"vifa": entry}), ("metrics", ["error"]))
+        entry = VIFA | {
+            "likelihood": {"name": "categorical"},
+            "hyper": {"learning_rate": 0.01},
+            "search": search,
+        }
+        benchmark = load(
+            ("datasets", [f"{parts}:without"]),
+            ("entries", {"vifa": entry}),
+            ("metrics", ["error"]),
+        )
         return cells_of(benchmark)[0]
 
     check(cell("neg_elbo"))
-    with pytest.raises(InputError, match="without has none; choose 2 folds or more, or a score of the posterior"):
+    with pytest.raises(
+        InputError, match="without has none; choose 2 folds or more, or a score of the posterior"
+    ):
         check(cell("error"))
 
 
 def test_a_data_set_may_have_fewer_splits_than_others(load):
     fewer = load(("preparation", {"splits": {"diabetes": 1}}))
     assert [cell.splits for cell in cells_of(fewer)] == [(0, 1), (0,)]
-    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[0, 1])] == [(LABEL, (0, 1)), ("diabetes", (0,))]
+    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[0, 1])] == [
+        (LABEL, (0, 1)),
+        ("diabetes", (0,)),
+    ]
     assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[1])] == [(LABEL, (1,))]
-    with pytest.raises(InputError, match="no data set that is chosen has a split 1: choose a smaller number"):
+    with pytest.raises(
+        InputError, match="no data set that is chosen has a split 1: choose a smaller number"
+    ):
         plan(fewer.select(["diabetes"]), splits=[1])
-    (one,), (all_of_it,) = cells_of(fewer.select(["diabetes"])), cells_of(load().select(["diabetes"]))
+    (one,), (all_of_it,) = (
+        cells_of(fewer.select(["diabetes"])),
+        cells_of(load().select(["diabetes"])),
+    )
     assert fit_hash(one) == fit_hash(all_of_it)
     assert fewer.content_hash != load().content_hash
     with pytest.raises(InputError, match=r"preparation.splits.diabetic"):
@@ -222,7 +260,11 @@ def test_each_point_of_a_sweep_is_a_cell_of_its_own(load):
         assert cell.settings.training.epochs == epochs
         assert len(cell.data.split(1).train) == rows
         assert cell.splits == (1,)
-    assert len({fit_hash(cell) for cell in cells}) == len({cell.identity for cell in cells}) == len(cells)
+    assert (
+        len({fit_hash(cell) for cell in cells})
+        == len({cell.identity for cell in cells})
+        == len(cells)
+    )
 
 
 def test_the_same_settings_at_a_point_and_without_a_sweep_decide_the_same(load):
@@ -248,7 +290,9 @@ def test_a_data_set_may_have_other_settings_at_each_point(load):
     plain, outlier = cells_of(swept)
     assert plain.dataset == outlier.dataset
     assert plain.data.y.tolist() != outlier.data.y.tolist()
-    streams = load_benchmark("online-fa", "quick", ["sweep={dataset.top: [1, 1000]}"]).select([], ["online-em"])
+    streams = load_benchmark("online-fa", "quick", ["sweep={dataset.top: [1, 1000]}"]).select(
+        [], ["online-em"]
+    )
     low, high = plan(streams, splits=[0])
     assert (low.dataset, low.point) == (high.dataset, Point({"dataset.top": 1}))
     assert (low.stream.top, high.stream.top) == (1, 1000)
@@ -261,13 +305,21 @@ def test_cells_are_sent_to_other_processes_without_their_data(load):
         text = pickle.dumps(cell)
         assert len(text) < 20_000
         back = pickle.loads(text)
-        assert (back.key, back.identity, back.splits, back.label) == (cell.key, cell.identity, (0, 1), cell.label)
+        assert (back.key, back.identity, back.splits, back.label) == (
+            cell.key,
+            cell.identity,
+            (0, 1),
+            cell.label,
+        )
         assert fit_hash(back) == fit_hash(cell)
         assert back.data.checksum == cell.data.checksum
 
 
 def test_work_is_counted_in_minibatches_and_the_time_that_one_takes(load):
-    """398 rows make 39 minibatches an epoch, of which an update takes four; 48 normals for 11 parameters."""
+    """398 rows make 39 minibatches an epoch, of which an update takes four.
+
+    48 normals for 11 parameters.
+    """
     (cell,) = plan(load().select(["diabetes"]), splits=[0])
     assert updates_of(cell, "final") == 2 * 39 // 4
     assert remaining_work(cell, 0, 2) == 2 * unit(cell, "final") * 4 * updates_of(cell, "final")
@@ -280,15 +332,22 @@ def test_work_is_counted_in_minibatches_and_the_time_that_one_takes(load):
 def test_many_cells_are_planned_from_few_components(load, monkeypatch):
     """A component is made once, a state counted once, and starts that are alike are looked at together."""
     make, made, found = initial_check.initial_state, Counter(), []
-    monkeypatch.setattr(initial_check, "initial_state", lambda *given: made.update(["starts"]) or make(*given))
+    monkeypatch.setattr(
+        initial_check, "initial_state", lambda *given: made.update(["starts"]) or make(*given)
+    )
     for points in (2, 30):
         made.clear()
         registry._made.cache_clear()
         initial_check._shaped.cache_clear()
-        cells = plan(load(("sweep", {"hyper.prior_precision": list(range(1, points + 1))})), splits=[0])
+        cells = plan(
+            load(("sweep", {"hyper.prior_precision": list(range(1, points + 1))})), splits=[0]
+        )
         initial_check.check(cells)
         assert len(cells) == 2 * points
-        misses = {"components": registry._made.cache_info().misses, "sizes": initial_check._shaped.cache_info().misses}
+        misses = {
+            "components": registry._made.cache_info().misses,
+            "sizes": initial_check._shaped.cache_info().misses,
+        }
         found.append(made | Counter(misses))
     assert found[0] == found[1]
     assert found[0]["starts"] == found[0]["sizes"] == 2
@@ -296,7 +355,9 @@ def test_many_cells_are_planned_from_few_components(load, monkeypatch):
 
 @pytest.mark.parametrize("method", ["vifa", "swag", "slang", "bbb", "natural-gradient"])
 def test_a_state_that_is_made_is_as_large_as_its_shapes_say(monkeypatch, method):
-    benchmark = load_benchmark("uci-regression", overrides=[f"entries.vifa-nn.method={{name: {method}}}"])
+    benchmark = load_benchmark(
+        "uci-regression", overrides=[f"entries.vifa-nn.method={{name: {method}}}"]
+    )
     ((cell, _),) = first_of(benchmark.select(["boston"], ["vifa-nn"]), [0])
     initial_check._shaped.cache_clear()
     made = initial_check.posterior_size(cell)

@@ -11,7 +11,9 @@ from bdl.spec import load_benchmark
 
 
 def cell(*overrides, entry="slang-nn", splits=(0, 1, 2), profile="quick"):
-    (found,) = plan(load_benchmark("uci-regression", profile, overrides).select([], [entry]), splits=splits)
+    (found,) = plan(
+        load_benchmark("uci-regression", profile, overrides).select([], [entry]), splits=splits
+    )
     return found
 
 
@@ -28,10 +30,19 @@ def test_few_small_fits_are_one_lane():
 
 @pytest.mark.parametrize(
     ("most", "expected"),
-    [(7, range(4, 7)), (4, range(4, 8)), (3, range(3, 6)), (2, range(4, 6)), (1, range(4, 6)), (0.1, range(4, 5))],
+    [
+        (7, range(4, 7)),
+        (4, range(4, 8)),
+        (3, range(3, 6)),
+        (2, range(4, 6)),
+        (1, range(4, 6)),
+        (0.1, range(4, 5)),
+    ],
 )
 def test_lanes_are_as_wide_as_numbers_allow_and_equally_wide(monkeypatch, most, expected):
-    """Split 4 of 7, where a batch may have so many; two at least, unless a fit alone is more than a batch should be;
+    """Split 4 of 7, where a batch may have so many.
+
+    Two at least, unless a fit alone is more than a batch should be;
     and the last batch is as wide as the others."""
     found = cell("splits=7")
     numbers(monkeypatch, most * programs.load(found))
@@ -57,9 +68,16 @@ def test_activations_count_where_they_are_more_than_parameters(monkeypatch):
 
 @pytest.mark.parametrize(("samples", "expected"), [(1, 100 * 10), (1000, 1000 * 100)])
 def test_the_inputs_of_a_linear_model_count_once_for_all_samples(samples, expected):
-    """100 rows of 10 inputs; from 1000 samples, whose 11 parameters are fewer than 100 outputs, as many outputs."""
+    """100 rows of 10 inputs.
+
+    From 1000 samples, whose 11 parameters are fewer than 100 outputs, as many outputs.
+    """
     model = "entries.slang-nn.model={name: linear}"
-    found = cell(model, "entries.slang-nn.training.batch_size=100", f"entries.slang-nn.method.samples={samples}")
+    found = cell(
+        model,
+        "entries.slang-nn.training.batch_size=100",
+        f"entries.slang-nn.method.samples={samples}",
+    )
     assert programs.load(found) == samples * found.problem.dim
     assert programs._numbers(found) == expected
 
@@ -78,7 +96,10 @@ def test_nothing_depends_on_the_splits_that_run():
     for stage in ("search", "final"):
         assert slot_batch(one, stage, 1) == slot_batch(every, stage, 1)
         assert slot_rows(one, stage, 1) == slot_rows(every, stage, 1)
-        assert (width(one, stage), compiles(one, stage)) == (width(every, stage), compiles(every, stage))
+        assert (width(one, stage), compiles(one, stage)) == (
+            width(every, stage),
+            compiles(every, stage),
+        )
 
 
 def test_a_split_that_does_not_exist_has_the_rows_of_the_last(monkeypatch):
@@ -97,11 +118,17 @@ def network(shape, d_out):
 
 
 @pytest.mark.parametrize(
-    ("shape", "device", "wanted"), [("[1,5,2]", "cpu", False), ("[1,5,2]", "cuda", True), (None, "cpu", True)]
+    ("shape", "device", "wanted"),
+    [("[1,5,2]", "cpu", False), ("[1,5,2]", "cuda", True), (None, "cpu", True)],
 )
-def test_networks_of_images_are_not_compiled_on_a_cpu(monkeypatch, tmp_path, shape, device, wanted):
+def test_networks_of_images_are_not_compiled_on_a_cpu(
+    monkeypatch, tmp_path, shape, device, wanted
+):
     monkeypatch.setattr(programs, "worthwhile", lambda *_: True)
     (tmp_path / "net.py").write_text(CONVOLUTION, "utf-8")
     module = f"{{name: module, factory: '{tmp_path}/net.py:network', shape: {shape}}}"
-    found = replace(cell(*([f"entries.vifa-nn.model={module}"] if shape else []), entry="vifa-nn"), device=device)
+    found = replace(
+        cell(*([f"entries.vifa-nn.model={module}"] if shape else []), entry="vifa-nn"),
+        device=device,
+    )
     assert compiles(found, "final") is wanted

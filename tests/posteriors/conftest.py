@@ -9,7 +9,15 @@ from torch import Tensor
 from bdl.posteriors import FAMILIES, Posterior
 
 GAUSSIANS = (
-    *("diagonal", "factor-analysis", "full", "full-precision", "kronecker", "linearised", "low-rank-precision"),
+    *(
+        "diagonal",
+        "factor-analysis",
+        "full",
+        "full-precision",
+        "kronecker",
+        "linearised",
+        "low-rank-precision",
+    ),
     "traced",
 )
 
@@ -32,7 +40,10 @@ def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Posterior:
 
     def kronecker() -> tuple[Tensor, ...]:  # two layers with biases, of 1, 1 and dim / 2 - 1 units
         n_out = dim // 2 - 1
-        inner, outer = (torch.cat([root(normal(n).exp()).flatten() for n in sizes]) for sizes in ((2, 2), (1, n_out)))
+        inner, outer = (
+            torch.cat([root(normal(n).exp()).flatten() for n in sizes])
+            for sizes in ((2, 2), (1, n_out))
+        )
         return loc, inner, outer, torch.zeros(0, 1, 1, n_out, dtype=torch.float64)
 
     fields: dict[str, Callable[[], tuple[Tensor, ...]]] = {

@@ -1,4 +1,7 @@
-"""What every registered family must do; a new one needs a line in `conftest.build` and is tested here."""
+"""What every registered family must do.
+
+A new one needs a line in `conftest.build` and is tested here.
+"""
 
 import inspect
 
@@ -37,7 +40,10 @@ def verbs(name):
     """Those that a family has."""
     density = ("log_prob",) * (name not in NO_DENSITY) + ("entropy",) * (name not in NO_ENTROPY)
     gaussian = ("log_det", "whiten", "precision_diagonal") if name in GAUSSIANS else ()
-    return {verb: VERBS[verb] for verb in ("mean", "variance", "covariance", "sample", *density, *gaussian)}
+    return {
+        verb: VERBS[verb]
+        for verb in ("mean", "variance", "covariance", "sample", *density, *gaussian)
+    }
 
 
 def test_tensors_and_back(name):
@@ -55,7 +61,13 @@ def test_what_no_contract_documents_is_documented(name):
     assert kind.__doc__
     contract = {**vars(Posterior), **vars(Gaussian)}
     for member in dir(kind):
-        if not member.startswith("_") and member not in {*contract, *kind._fields, "count", "index", "version"}:
+        if not member.startswith("_") and member not in {
+            *contract,
+            *kind._fields,
+            "count",
+            "index",
+            "version",
+        }:
             assert inspect.getdoc(getattr(kind, member)), f"{kind.__name__}.{member}"
 
 
@@ -95,7 +107,10 @@ def test_samples_have_the_declared_moments(name):
     q = build(name)
     draws = q.sample(normals(100, 1000, q.noise_dim, seed=3))
     means, deltas = draws.mean(1), draws - q.mean()
-    for found, expected in ((means, q.mean()), (deltas.mT @ deltas / draws.shape[1], q.covariance())):
+    for found, expected in (
+        (means, q.mean()),
+        (deltas.mT @ deltas / draws.shape[1], q.covariance()),
+    ):
         assert ((found.mean(0) - expected).abs() <= 5 * found.std(0) / 10 + 1e-12).all()
     torch.testing.assert_close(q.variance(), q.covariance().diagonal(), rtol=1e-10, atol=1e-12)
 
@@ -112,7 +127,9 @@ def test_what_has_no_density_says_so(name):
     q = build(name)
     verbs = [q.entropy] if name == "mixture" else [q.entropy, lambda: q.log_prob(q.mean())]
     for verb in verbs:
-        with pytest.raises(InputError, match=r"no (closed )?(density|entropy): leave out metrics that need one"):
+        with pytest.raises(
+            InputError, match=r"no (closed )?(density|entropy): leave out metrics that need one"
+        ):
             verb()
 
 
@@ -122,7 +139,9 @@ def test_what_has_no_density_says_so(name):
 def test_type_and_device_are_kept(name, dtype, device):
     """Fake tensors refuse to mix devices, and need none: they carry shapes only."""
     with FakeTensorMode():
-        q = type(build(name))(*(torch.empty(tensor.shape, dtype=dtype, device=device) for tensor in build(name)))
+        q = type(build(name))(
+            *(torch.empty(tensor.shape, dtype=dtype, device=device) for tensor in build(name))
+        )
         noise = torch.empty(q.noise_dim, dtype=dtype, device=device)
         results = [function(q, noise) for function in verbs(name).values()] + [q.trace_solve(q)]
     assert {(result.dtype, result.device.type) for result in results} == {(dtype, device)}

@@ -13,13 +13,17 @@ from bdl.posteriors import Dropout, Empirical, Weighted
 from .conftest import normals
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
-QUARTERS = torch.tensor(stats.norm.ppf([0.01, 0.24, 0.26, 0.49, 0.51, 0.74, 0.76, 0.99])).unsqueeze(-1)
+QUARTERS = torch.tensor(
+    stats.norm.ppf([0.01, 0.24, 0.26, 0.49, 0.51, 0.74, 0.76, 0.99])
+).unsqueeze(-1)
 FAR = torch.tensor([[-40.0], [40.0]])
 
 
 def of_weights(weights) -> Weighted:
     """Weights up to a factor of e^-1000, which no exponential survives."""
-    return Weighted(normals(len(weights), 3), torch.tensor(weights, dtype=torch.float64).log() - 1000)
+    return Weighted(
+        normals(len(weights), 3), torch.tensor(weights, dtype=torch.float64).log() - 1000
+    )
 
 
 @pytest.mark.parametrize("weights", [None, [3, 1, 2, 4, 2]])
@@ -40,14 +44,18 @@ def test_equally_probable_noise_picks_each_draw_in_turn():
 
 def test_noise_picks_by_the_sums_of_the_weights():
     """Sums 0.1, 0.4, 0.4 and 1: what weighs nothing is not picked, not at the ends either."""
-    q = Weighted(torch.arange(6.0).unsqueeze(-1), torch.tensor([0, 0.1, 0.3, 1e-300, 0.6, 1e-300]).double().log())
+    q = Weighted(
+        torch.arange(6.0).unsqueeze(-1),
+        torch.tensor([0, 0.1, 0.3, 1e-300, 0.6, 1e-300]).double().log(),
+    )
     noise = torch.tensor(stats.norm.ppf([0.01, 0.09, 0.11, 0.39, 0.41, 0.99])).unsqueeze(-1)
     assert q.sample(noise).squeeze(-1).tolist() == [1, 1, 2, 2, 4, 4]
     assert q.sample(FAR).squeeze(-1).tolist() == [1, 4]
 
 
 @pytest.mark.parametrize(
-    ("weights", "size"), [([1, 2, 3], 36 / 14), ([5, 5, 5, 5], 4), ([1, 1e-300, 1e-300], 1), ([7], 1)]
+    ("weights", "size"),
+    [([1, 2, 3], 36 / 14), ([5, 5, 5, 5], 4), ([1, 1e-300, 1e-300], 1), ([7], 1)],
 )
 def test_effective_size_and_evidence(weights, size):
     """(sum r)^2 / sum r^2, and the logarithm of the mean weight."""
@@ -65,7 +73,10 @@ def test_dropout_is_the_law_of_all_its_masks():
     """A kept unit has noise above its quantile, and a unit of rate 0 cannot be dropped."""
     kept = torch.tensor(list(product([0.0, 1.0], repeat=4)), dtype=torch.float64)
     factors = torch.cat([kept / (1 - RATE), torch.ones(16, 1)], 1)
-    thetas, probabilities = DROPOUT.loc * factors[:, SOURCE], torch.where(kept > 0, 1 - RATE, RATE).prod(1)
+    thetas, probabilities = (
+        DROPOUT.loc * factors[:, SOURCE],
+        torch.where(kept > 0, 1 - RATE, RATE).prod(1),
+    )
     mean = probabilities @ thetas
     covariance = (thetas - mean).T @ (probabilities.unsqueeze(1) * (thetas - mean))
     torch.testing.assert_close(DROPOUT.mean(), mean, **EXACT)

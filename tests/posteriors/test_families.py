@@ -7,7 +7,15 @@ from torch import distributions
 from torch.distributions import LowRankMultivariateNormal, MultivariateNormal
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, LastLayer, LowRankPrecision, Scaled, StudentT
+from bdl.posteriors import (
+    DiagonalGaussian,
+    FactorAnalysis,
+    FullGaussian,
+    LastLayer,
+    LowRankPrecision,
+    Scaled,
+    StudentT,
+)
 
 from .conftest import build, normals
 
@@ -15,10 +23,17 @@ EXACT = {"rtol": 1e-10, "atol": 1e-12}
 
 
 def test_covariance_is_the_declared_one():
-    loc, var, column = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), torch.tensor([[1.0], [2.0]])
+    loc, var, column = (
+        torch.tensor([1.0, 2.0]),
+        torch.tensor([3.0, 4.0]),
+        torch.tensor([[1.0], [2.0]]),
+    )
     assert DiagonalGaussian(loc, var).covariance().tolist() == [[3, 0], [0, 4]]
     assert FactorAnalysis(loc, column, var).covariance().tolist() == [[4, 2], [2, 8]]
-    assert FullGaussian(loc, torch.tensor([[2.0, 0.0], [1.0, 3.0]])).covariance().tolist() == [[4, 2], [2, 10]]
+    assert FullGaussian(loc, torch.tensor([[2.0, 0.0], [1.0, 3.0]])).covariance().tolist() == [
+        [4, 2],
+        [2, 10],
+    ]
     covariance = LowRankPrecision(loc, column, var).covariance()
     torch.testing.assert_close(covariance @ torch.tensor([[4.0, 2.0], [2.0, 8.0]]), torch.eye(2))
 
@@ -26,8 +41,12 @@ def test_covariance_is_the_declared_one():
 def test_gaussians_against_dense_algebra(family):
     q, theta = build(family), 2 * normals(2, 3, 6)
     dense = MultivariateNormal(q.mean(), q.covariance(), validate_args=False)
-    torch.testing.assert_close(q.log_det(), torch.linalg.slogdet(q.covariance()).logabsdet, **EXACT)
-    torch.testing.assert_close(q.precision_diagonal(), torch.linalg.inv(q.covariance()).diagonal(), **EXACT)
+    torch.testing.assert_close(
+        q.log_det(), torch.linalg.slogdet(q.covariance()).logabsdet, **EXACT
+    )
+    torch.testing.assert_close(
+        q.precision_diagonal(), torch.linalg.inv(q.covariance()).diagonal(), **EXACT
+    )
     torch.testing.assert_close(q.log_prob(theta), dense.log_prob(theta), **EXACT)
     torch.testing.assert_close(q.entropy(), dense.entropy(), **EXACT)
     assert q.log_prob(theta[:0]).shape == (0, 3)
@@ -61,13 +80,16 @@ def test_low_rank_precision_of_every_rank(rank, zeros):
     torch.testing.assert_close(q.covariance(), oracle.covariance_matrix, **EXACT)
     torch.testing.assert_close(q.solve(theta), theta @ oracle.covariance_matrix, **EXACT)
     torch.testing.assert_close(rows.T @ rows, oracle.covariance_matrix, **EXACT)
-    torch.testing.assert_close(torch.func.vmap(q.solve)(theta), q.solve(theta), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(
+        torch.func.vmap(q.solve)(theta), q.solve(theta), rtol=1e-12, atol=1e-13
+    )
 
 
 def test_low_rank_precision_solves_in_float32():
     """A precision of condition number 7e10, whose root times the rounding unit 6e-8 is 1.6e-2.
 
-    The error and the solution are measured in posterior standard deviations. Woodbury's formula errs by 0.1.
+    The error and the solution are measured in posterior standard deviations. Woodbury's formula
+    errs by 0.1.
     """
     column, vector = normals(751, 1, seed=1), normals(751, seed=2)
     q = LowRankPrecision(torch.zeros_like(vector), 1e4 * column, torch.ones_like(vector))
@@ -101,7 +123,9 @@ def test_a_sample_of_a_mixture_is_that_of_the_component_in_which_its_first_norma
         assert torch.equal(sample, q.components()[min(int(3 * quantile), 2)].sample(row[1:]))
 
 
-LAST = LastLayer(torch.tensor([7.0, 1.0, -1.0]).double(), torch.tensor([[2.0, 0.0], [1.0, 0.5]]).double())
+LAST = LastLayer(
+    torch.tensor([7.0, 1.0, -1.0]).double(), torch.tensor([[2.0, 0.0], [1.0, 0.5]]).double()
+)
 
 
 def test_samples_of_a_last_layer_are_the_mean_and_the_inverse_transposed_root():
@@ -116,7 +140,9 @@ def test_samples_of_a_last_layer_do_not_copy_the_matrix(shape):
     class Solves(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             if function is torch.ops.aten.linalg_solve_triangular.default:
-                given.append((args[0].ndim, args[1].ndim))  # more dimensions of either are copies of the other
+                given.append(
+                    (args[0].ndim, args[1].ndim)
+                )  # more dimensions of either are copies of the other
             return function(*args, **(kwargs or {}))
 
     with Solves():
@@ -141,7 +167,9 @@ def test_a_scaled_sample_is_the_product():
     noise = normals(5, SCALED.noise_dim)
     w = SCALED.loc + SCALED.var.sqrt() * noise[:, :4]
     s = (SCALED.log_loc + SCALED.log_var.sqrt() * noise[:, 4:]).exp()
-    factor = torch.stack([s[:, 0] * s[:, 2], s[:, 0] * s[:, 1], s[:, 1] * s[:, 2], torch.ones(5)], 1)
+    factor = torch.stack(
+        [s[:, 0] * s[:, 2], s[:, 0] * s[:, 1], s[:, 1] * s[:, 2], torch.ones(5)], 1
+    )
     torch.testing.assert_close(SCALED.sample(noise), w * factor, **EXACT)
 
 
@@ -153,7 +181,9 @@ def test_scales_that_are_known_leave_a_gaussian():
 
 
 def student_t(degrees: float) -> StudentT:
-    return StudentT(vector(0.5, -2.0, 3.0), vector(0.1, 1.0, 7.0), torch.tensor(degrees).double()).check()
+    return StudentT(
+        vector(0.5, -2.0, 3.0), vector(0.1, 1.0, 7.0), torch.tensor(degrees).double()
+    ).check()
 
 
 @pytest.mark.parametrize("degrees", [0.7, 3.0, 30.0])

@@ -7,7 +7,13 @@ from torch.distributions import MultivariateNormal
 from torch.distributions import kl_divergence as torch_kl
 from torch.func import vmap
 
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, LowRankPrecision, kl_divergence
+from bdl.posteriors import (
+    DiagonalGaussian,
+    FactorAnalysis,
+    FullGaussian,
+    LowRankPrecision,
+    kl_divergence,
+)
 
 from .conftest import build, normals, stack
 
@@ -17,7 +23,9 @@ def test_every_pair_matches_the_dense_formula(family, other_family):
     pairs = [(build(family, seed), build(other_family, 100 + seed, rank=2)) for seed in range(3)]
     dense = [[MultivariateNormal(g.mean(), g.covariance()) for g in pair] for pair in pairs]
     expected = torch.stack([torch_kl(*pair) for pair in dense])
-    torch.testing.assert_close(torch.stack([kl_divergence(*pair) for pair in pairs]), expected, rtol=1e-10, atol=0)
+    torch.testing.assert_close(
+        torch.stack([kl_divergence(*pair) for pair in pairs]), expected, rtol=1e-10, atol=0
+    )
     mapped = vmap(kl_divergence)(*map(stack, zip(*pairs, strict=True)))
     torch.testing.assert_close(mapped, expected, rtol=1e-10, atol=0)
 
@@ -61,7 +69,10 @@ def test_gradients_match_finite_differences(family):
 @pytest.mark.parametrize("field", FactorAnalysis._fields)
 @pytest.mark.parametrize("poison", [torch.nan, torch.inf])
 def test_a_diverged_posterior_stays_alone(field, poison):
-    posteriors, prior = [build("factor-analysis", seed) for seed in range(3)], build("diagonal", seed=9)
+    posteriors, prior = (
+        [build("factor-analysis", seed) for seed in range(3)],
+        build("diagonal", seed=9),
+    )
     expected = torch.stack([kl_divergence(q, prior) for q in posteriors])
     getattr(posteriors[1], field).view(-1)[4] = poison
     divergences = vmap(kl_divergence, in_dims=(0, None))(stack(posteriors), prior)
@@ -94,28 +105,39 @@ def exact():
     with mpmath.workdps(50):
         first, second = hard(0), hard(10)
         scales = torch.logspace(-3, 1.5, DIM, dtype=torch.float64)  # L L^T spans ten decades
-        full = FullGaussian(second.loc + 1, scales.unsqueeze(-1) * normals(DIM, DIM).tril(-1) + scales.diag())
+        full = FullGaussian(
+            second.loc + 1, scales.unsqueeze(-1) * normals(DIM, DIM).tril(-1) + scales.diag()
+        )
         yield {
             "fa": (first, sum_of(first.factors, first.diag)),
             "other fa": (second, sum_of(second.factors, second.diag)),
-            "diagonal": (DiagonalGaussian(second.loc, second.diag), mpmath.diag(second.diag.tolist())),
+            "diagonal": (
+                DiagonalGaussian(second.loc, second.diag),
+                mpmath.diag(second.diag.tolist()),
+            ),
             "precision": (LowRankPrecision(*first), sum_of(first.factors, first.diag) ** -1),
             "full": (full, sum_of(full.scale_tril, 0 * full.loc)),
         }
 
 
 @pytest.mark.parametrize(
-    "pair", [("fa", "other fa"), ("fa", "diagonal"), ("precision", "other fa"), ("full", "other fa")]
+    "pair",
+    [("fa", "other fa"), ("fa", "diagonal"), ("precision", "other fa"), ("full", "other fa")],
 )
 def test_kl_has_nine_digits_where_variances_span_nine_decades(exact, pair):
-    for (q, q_covariance), (p, p_covariance) in ([exact[name] for name in pair], [exact[name] for name in pair[::-1]]):
+    for (q, q_covariance), (p, p_covariance) in (
+        [exact[name] for name in pair],
+        [exact[name] for name in pair[::-1]],
+    ):
         inverse = p_covariance**-1
         shift = mpmath.matrix(q.loc.tolist()) - mpmath.matrix(p.loc.tolist())
         trace = mpmath.fsum((inverse * q_covariance)[i, i] for i in range(DIM))
         log_ratio = mpmath.log(mpmath.det(p_covariance) / mpmath.det(q_covariance))
         expected = float((trace + (shift.T * inverse * shift)[0] - DIM + log_ratio) / 2)
         assert kl_divergence(q, p).item() == pytest.approx(expected, rel=TOLERANCE)
-        assert abs(kl_divergence(q, q).item()) < DIM * TOLERANCE  # DIM differences, each of terms up to 1e9
+        assert (
+            abs(kl_divergence(q, q).item()) < DIM * TOLERANCE
+        )  # DIM differences, each of terms up to 1e9
 
 
 @pytest.mark.parametrize("name", ["fa", "precision"])
@@ -123,10 +145,16 @@ def test_verbs_have_nine_digits_where_variances_span_nine_decades(exact, name):
     q, covariance = exact[name]
     precision, delta = covariance**-1, torch.linspace(-1, 1, DIM, dtype=torch.float64)
     column = mpmath.matrix(delta.tolist())
-    assert q.log_det().item() == pytest.approx(float(mpmath.log(mpmath.det(covariance))), abs=1e-11)  # of terms near 35
+    assert q.log_det().item() == pytest.approx(
+        float(mpmath.log(mpmath.det(covariance))), abs=1e-11
+    )  # of terms near 35
     squared = float((column.T * precision * column)[0])
     assert q.whiten(delta).square().sum().item() == pytest.approx(squared, rel=1e-13)
     for found, matrix in ((q.variance(), covariance), (q.precision_diagonal(), precision)):
-        assert found.tolist() == pytest.approx([float(matrix[i, i]) for i in range(DIM)], rel=TOLERANCE)
+        assert found.tolist() == pytest.approx(
+            [float(matrix[i, i]) for i in range(DIM)], rel=TOLERANCE
+        )
     if name == "precision":
-        assert q.solve(delta).tolist() == pytest.approx(list(map(float, covariance * column)), rel=TOLERANCE)
+        assert q.solve(delta).tolist() == pytest.approx(
+            list(map(float, covariance * column)), rel=TOLERANCE
+        )

@@ -26,14 +26,32 @@ notes:
 
 
 def write(folder, scores, spec=SPEC, **columns):
-    """Write a benchmark file and rows: entry to its score on each split, None where it failed; gives the file."""
+    """Write a benchmark file and rows: entry to its score on each split, None where it failed.
+
+    Gives the file.
+    """
     path = folder / "small.yaml"
     path.write_text(spec, encoding="utf-8")
     rows = [
         {
-            **{"dataset": "diabetes", "entry": entry, "stage": "final", "split": split, "trial": 0, "fold": None},
-            **{"status": "failed" if score is None else "ok", "reason": "<i>blew</i> up" if score is None else None},
-            **{"seconds": 1.0, "hyper_learning_rate": 0.01 * (split + 1), "nmll": score, "rmse": score},
+            **{
+                "dataset": "diabetes",
+                "entry": entry,
+                "stage": "final",
+                "split": split,
+                "trial": 0,
+                "fold": None,
+            },
+            **{
+                "status": "failed" if score is None else "ok",
+                "reason": "<i>blew</i> up" if score is None else None,
+            },
+            **{
+                "seconds": 1.0,
+                "hyper_learning_rate": 0.01 * (split + 1),
+                "nmll": score,
+                "rmse": score,
+            },
         }
         for entry, values in scores.items()
         for split, score in enumerate(values)

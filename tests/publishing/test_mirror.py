@@ -72,8 +72,14 @@ def creation(tmp_path_factory):
     """Make the module's database in a fresh process, whose output is kept."""
     uri = f"sqlite:///{tmp_path_factory.mktemp('tracking')}/mlflow.db"
     # Without pytest's and CI's variables, under which MLflow is private by itself.
-    clean = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "TMPDIR") if name in os.environ}
-    return uri, subprocess.run([sys.executable, "-c", MAKE, uri], capture_output=True, text=True, env=clean)
+    clean = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "PYTHONPATH", "TMPDIR")
+        if name in os.environ
+    }
+    return uri, subprocess.run(
+        [sys.executable, "-c", MAKE, uri], capture_output=True, text=True, env=clean
+    )
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +94,10 @@ def client(uri):
 
 
 def read(folder, profile="paper", overrides=()):
-    """Load the benchmark; it is named after its folder, so that each test has its own experiment."""
+    """Load the benchmark.
+
+    It is named after its folder, so that each test has its own experiment.
+    """
     path = folder / "benchmark.yaml"
     path.write_text(TEXT.format(name=folder.name.lower()))
     return load_benchmark(str(path), profile, overrides)
@@ -105,14 +114,28 @@ def send(store, uri, benchmark, tmp_path):
 
     def call(cells=None, artifacts=(), tags={}, **changes):
         options = {"tracking_uri": uri, "artifact_root": tmp_path / "mlartifacts"} | changes
-        own = [cell for cell in cells_of(benchmark) if store.fit_hash(cell.key)] if cells is None else cells
+        own = (
+            [cell for cell in cells_of(benchmark) if store.fit_hash(cell.key)]
+            if cells is None
+            else cells
+        )
         return mirror(benchmark, store, own, tags=tags, artifacts=artifacts, **options)
 
     return call
 
 
 def final(split, metrics, hyper={}, status="ok", stage="final", point="{}"):
-    key = ("yacht", "searched", point, stage, split, 0, 0, status, None if status == "ok" else "diverged")
+    key = (
+        "yacht",
+        "searched",
+        point,
+        stage,
+        split,
+        0,
+        0,
+        status,
+        None if status == "ok" else "diverged",
+    )
     return Row(*key, hyper=hyper, metrics=metrics, seconds=1.0, details={})
 
 
@@ -121,17 +144,26 @@ def append(store, *rows):
 
 
 def fill(store, fit_hash="f00d"):
-    """Four good splits with nmll 1, 2, 4, 9 and one failed; a search row that must not be counted."""
+    """Four good splits with nmll 1, 2, 4, 9 and one failed.
+
+    A search row that must not be counted.
+    """
     store.claim(("yacht", "searched", "{}"), fit_hash)
     for split, nmll in enumerate([1.0, 2.0, 4.0, 9.0]):
-        append(store, final(split, {"nmll": nmll, "rmse": 10 * nmll}, {"learning_rate": 0.01 * nmll}))
+        append(
+            store, final(split, {"nmll": nmll, "rmse": 10 * nmll}, {"learning_rate": 0.01 * nmll})
+        )
     append(store, final(4, {}, status="failed"), final(0, {"nmll": 77.0}, stage="search"))
 
 
 def runs_of(client, benchmark_name):
     """Identifiers of the runs of cells, with their status."""
     found = client.search_runs([client.get_experiment_by_name(benchmark_name).experiment_id])
-    return {run.info.run_id: run.info.status for run in found if "mlflow.parentRunId" not in run.data.tags}
+    return {
+        run.info.run_id: run.info.status
+        for run in found
+        if "mlflow.parentRunId" not in run.data.tags
+    }
 
 
 def splits_of(client, run_id):
@@ -166,12 +198,16 @@ def sent(client, uri, tmp_path_factory):
     with Store(folder / "store.sqlite") as store:
         fill(store)
         curve = [Reading("epochs", 10, "nmll", 8.0), Reading("epochs", 20, "nmll", 4.0)]
-        store.append([Outcome(final(5, {"nmll": 4.0, "rmse": 40.0, ODD: 0.5}, {"a+b": 2.0}), tuple(curve))])
+        store.append(
+            [Outcome(final(5, {"nmll": 4.0, "rmse": 40.0, ODD: 0.5}, {"a+b": 2.0}), tuple(curve))]
+        )
         place = {"tracking_uri": uri, "artifact_root": folder / "mlartifacts"}
         (run_id,) = mirror(benchmark, store, [cell], tags=tags, artifacts=[table], **place)
     run = client.get_run(run_id)
     experiment = client.get_experiment(run.info.experiment_id)
-    return SimpleNamespace(benchmark=benchmark, cell=cell, folder=folder, id=run_id, run=run, experiment=experiment)
+    return SimpleNamespace(
+        benchmark=benchmark, cell=cell, folder=folder, id=run_id, run=run, experiment=experiment
+    )
 
 
 SE = math.sqrt(38 / 4 / 5)
@@ -181,7 +217,13 @@ SE = math.sqrt(38 / 4 / 5)
 def test_every_number_is_read_back(sent, client):
     assert sent.run.data.metrics == pytest.approx(
         {
-            **{"trials": 6, "trials_failed": 5, MIRRORED: 0.5, f"{MIRRORED}_median": 0.5, "nmll_by_epochs": 4},
+            **{
+                "trials": 6,
+                "trials_failed": 5,
+                MIRRORED: 0.5,
+                f"{MIRRORED}_median": 0.5,
+                "nmll_by_epochs": 4,
+            },
             **{"nmll": 4, "nmll_median": 4, "nmll_se": SE},
             **{"rmse": 40, "rmse_median": 40, "rmse_se": 10 * SE},
         },
@@ -194,10 +236,17 @@ def test_every_number_is_read_back(sent, client):
         **{4: {}, 5: {"nmll": 4, "rmse": 40, MIRRORED: 0.5}},
     }
     assert {split: run.data.params for split, run in below.items()} == {
-        **{split: {"hyper.learning_rate": rate} for split, rate in enumerate(["0.01", "0.02", "0.04", "0.09"])},
+        **{
+            split: {"hyper.learning_rate": rate}
+            for split, rate in enumerate(["0.01", "0.02", "0.04", "0.09"])
+        },
         **{4: {}, 5: {mirrored("hyper.a+b"): "2"}},
     }
-    assert [below[split].info.status for split in range(6)] == [*["FINISHED"] * 4, "FAILED", "FINISHED"]
+    assert [below[split].info.status for split in range(6)] == [
+        *["FINISHED"] * 4,
+        "FAILED",
+        "FINISHED",
+    ]
     assert below[3].info.run_name == "yacht/searched/3"
 
 
@@ -206,10 +255,17 @@ def test_names_tags_artifacts_and_status(sent, client):
     assert sent.experiment.name == name
     assert sent.experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     assert (sent.run.info.run_name, sent.run.info.status) == ("yacht/searched", "FINISHED")
-    tags = {key: value for key, value in sent.run.data.tags.items() if not key.startswith("mlflow.")}
+    tags = {
+        key: value for key, value in sent.run.data.tags.items() if not key.startswith("mlflow.")
+    }
     assert len(tags.pop("bdl.content")) == 64
     assert tags == {
-        **{"bdl.dataset": "yacht", "bdl.entry": "searched", "bdl.fit_hash": "f00d", "bdl.protocol": PROTOCOL},
+        **{
+            "bdl.dataset": "yacht",
+            "bdl.entry": "searched",
+            "bdl.fit_hash": "f00d",
+            "bdl.protocol": PROTOCOL,
+        },
         **{"bdl.git_commit": "abc", "version.torch": "2", "bdl.failures": "1 x diverged"},
     }
     assert [file.path for file in client.list_artifacts(sent.id)] == ["table.md"]
@@ -218,7 +274,10 @@ def test_names_tags_artifacts_and_status(sent, client):
 
 
 def test_the_table_and_the_run_say_what_is_shown(sent, uri):
-    """MLflow's own table has no metric: a view has, whose address the interface prints; a run has its data set."""
+    """MLflow's own table has no metric: a view has, whose address the interface prints.
+
+    A run has its data set.
+    """
     (inputs,) = sent.run.inputs.dataset_inputs
     assert (inputs.dataset.name, inputs.dataset.source_type) == ("yacht", "code")
     text = sent.run.data.tags["mlflow.note.content"].splitlines()
@@ -241,9 +300,24 @@ def test_params_are_the_resolved_entry_with_dots(sent):
     params = sent.run.data.params
     assert params == parameters(sent.cell)
     told = {
-        **{"dataset": "yacht", "entry": "searched", "seed": "7", "splits": "1", "split_numbers": "0"},
-        **{"model.hidden": "[50, 20]", "method.latent_dim": "2", "reference": "null", "training.epochs": "5"},
-        **{"training.schedule.name": "constant", "preparation.split": "published", "hyper.noise_precision": "0.5"},
+        **{
+            "dataset": "yacht",
+            "entry": "searched",
+            "seed": "7",
+            "splits": "1",
+            "split_numbers": "0",
+        },
+        **{
+            "model.hidden": "[50, 20]",
+            "method.latent_dim": "2",
+            "reference": "null",
+            "training.epochs": "5",
+        },
+        **{
+            "training.schedule.name": "constant",
+            "preparation.split": "published",
+            "hyper.noise_precision": "0.5",
+        },
         **{"search.metric.label": "nmll", "search.space.learning_rate.scale": "log"},
     }
     assert {name: params[name] for name in told} == told
@@ -257,8 +331,13 @@ def test_params_are_the_resolved_entry_with_dots(sent):
     assert {name: found[f"dataset_settings.{name}"] for name in settings} == settings
 
 
-def test_mirroring_again_replaces_what_has_changed_alone(store, client, benchmark, send, tmp_path, monkeypatch):
-    """What is there already is found without MLflow; a run that was broken off or deleted is written anew."""
+def test_mirroring_again_replaces_what_has_changed_alone(
+    store, client, benchmark, send, tmp_path, monkeypatch
+):
+    """What is there already is found without MLflow.
+
+    A run that was broken off or deleted is written anew.
+    """
     fill(store)
     (path := tmp_path / "table.md").write_text("one")
     (first,) = send(artifacts=[path])
@@ -279,7 +358,13 @@ def test_mirroring_again_replaces_what_has_changed_alone(store, client, benchmar
     assert runs_of(client, benchmark.name) == {last: "FINISHED"}
     assert splits_of(client, fourth) == {}, "deleted with it"
     found = splits_of(client, last)
-    assert {split: found[split].data.metrics["nmll"] for split in (0, 1, 2, 3, 5)} == {0: 1, 1: 2, 2: 4, 3: 9, 5: 14}
+    assert {split: found[split].data.metrics["nmll"] for split in (0, 1, 2, 3, 5)} == {
+        0: 1,
+        1: 2,
+        2: 4,
+        3: 9,
+        5: 14,
+    }
     assert client.get_run(last).data.metrics["nmll"] == 6
 
 
@@ -298,7 +383,9 @@ def test_other_fits_and_variants_replace_no_run(store, client, benchmark, send):
     assert runs_of(client, benchmark.name).keys() == {first, second}
 
 
-def test_an_interrupted_run_is_failed_and_the_old_one_stays(store, client, benchmark, send, tmp_path, monkeypatch):
+def test_an_interrupted_run_is_failed_and_the_old_one_stays(
+    store, client, benchmark, send, tmp_path, monkeypatch
+):
     fill(store)
     (good,) = send()
     (table := tmp_path / "table.md").touch()
@@ -337,8 +424,18 @@ def test_what_is_not_finite_is_counted_and_not_logged():
         final(4, {"nmll": 5.0, "rmse": 8.0}, status="failed"),
     ]
     assert measurements(rows, ["nmll", "rmse"]) == [
-        *(("nmll", 2, 0), ("nmll_median", 2, 0), ("nmll_se", 1, 0), ("rmse", 6, 0), ("rmse_median", 6, 0)),
-        *(("rmse_se", pytest.approx(1 / math.sqrt(3), rel=1e-15), 0), ("trials", 5, 0), ("trials_failed", 4, 0)),
+        *(
+            ("nmll", 2, 0),
+            ("nmll_median", 2, 0),
+            ("nmll_se", 1, 0),
+            ("rmse", 6, 0),
+            ("rmse_median", 6, 0),
+        ),
+        *(
+            ("rmse_se", pytest.approx(1 / math.sqrt(3), rel=1e-15), 0),
+            ("trials", 5, 0),
+            ("trials_failed", 4, 0),
+        ),
     ]
     assert measurements([final(3, {"nmll": 2.0})], ["nmll"]) == [
         *[("nmll", 2.0, 0), ("nmll_median", 2.0, 0)],
@@ -360,14 +457,23 @@ def test_curves_are_means_over_the_splits_at_each_place():
         for at, value in zip((10, 20, 30), values, strict=False)
     ]
     found = measurements([], ["nmll"], recorded)
-    assert found[2:] == [("nmll_by_epochs", 6.0, 10), ("nmll_by_epochs", 2.0, 20), ("nmll_by_updates", 7.0, 10)]
+    assert found[2:] == [
+        ("nmll_by_epochs", 6.0, 10),
+        ("nmll_by_epochs", 2.0, 20),
+        ("nmll_by_updates", 7.0, 10),
+    ]
 
 
 def test_each_point_of_a_sweep_is_a_run(store, client, uri, tmp_path):
     """All under one fit hash here: the point tells them apart."""
     benchmark = read(tmp_path, overrides=["sweep={model.hidden: [[5], [7, 7]]}"])
     cells = [cell for cell in cells_of(benchmark) if cell.dataset == "yacht"]
-    place = {"tracking_uri": uri, "artifact_root": tmp_path / "mlartifacts", "tags": {}, "artifacts": ()}
+    place = {
+        "tracking_uri": uri,
+        "artifact_root": tmp_path / "mlartifacts",
+        "tags": {},
+        "artifacts": (),
+    }
     texts = ['{"model.hidden":[5]}', '{"model.hidden":[7,7]}']
     for text in texts:
         store.claim(("yacht", "searched", text), "f00d")
@@ -422,7 +528,10 @@ def test_bad_databases_are_refused_at_once(store, send, tmp_path, monkeypatch):
         (f"sqlite:///{tmp_path}", ("cannot write", "unable to open", "choose another")),
         (f"sqlite:///{text}", ("cannot write", "not a database", "choose another")),
         ("http://127.0.0.1:9", ("http://127.0.0.1:9", "choose another")),
-        *((bad, (f"'{bad}'", "sqlite:///path")) for bad in ("mlruns", "foo://x", "sqlite://", "sqlite:///", "")),
+        *(
+            (bad, (f"'{bad}'", "sqlite:///path"))
+            for bad in ("mlruns", "foo://x", "sqlite://", "sqlite:///", "")
+        ),
     ):
         with refused(*words):
             send(tracking_uri=bad)
@@ -430,7 +539,9 @@ def test_bad_databases_are_refused_at_once(store, send, tmp_path, monkeypatch):
     assert time.monotonic() - start < 5  # MLflow alone retries for a minute
 
 
-def test_bad_cells_and_files_are_refused_before_anything_is_written(store, client, benchmark, send, tmp_path):
+def test_bad_cells_and_files_are_refused_before_anything_is_written(
+    store, client, benchmark, send, tmp_path
+):
     fill(store)
     with refused("no rows of diabetes/searched", "run the benchmark"):
         send(cells_of(benchmark))
@@ -452,7 +563,10 @@ def test_ui_refuses_what_it_cannot_show(uri, tmp_path, monkeypatch):
         open_ui(f"sqlite:///{tmp_path}/mlflow.db", 5000)
     with refused("is a server already", "browser"):
         open_ui("http://127.0.0.1:5000", 5000)
-    with socket.create_server(("127.0.0.1", 0)) as busy, refused("Address already in use", "--port"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as busy,
+        refused("Address already in use", "--port"),
+    ):
         open_ui(uri, busy.getsockname()[1])
     with refused("port 99999", "--port"):
         open_ui(uri, 99999)
@@ -472,13 +586,20 @@ def test_ui_serves_the_runs_until_interrupted(store, send, uri):
     fill(store)
     (run_id,) = send()
     port = free_port()
-    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # ignored under nohup
+    # ignored under nohup
+    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
     script = f"{heard}\nfrom bdl.publishing.logged import open_ui\nopen_ui({uri!r}, {port})"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ui:
         try:
-            assert ui.stdout.readline() == f"MLflow UI at http://127.0.0.1:{port} (Ctrl-C ends it)\n"
-            patient = urllib3.PoolManager(retries=urllib3.Retry(60, backoff_factor=0.3, backoff_max=1))
-            reply = patient.request("GET", f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get?run_id={run_id}")
+            assert (
+                ui.stdout.readline() == f"MLflow UI at http://127.0.0.1:{port} (Ctrl-C ends it)\n"
+            )
+            patient = urllib3.PoolManager(
+                retries=urllib3.Retry(60, backoff_factor=0.3, backoff_max=1)
+            )
+            reply = patient.request(
+                "GET", f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get?run_id={run_id}"
+            )
             assert reply.json()["run"]["info"]["run_name"] == "yacht/searched"
             ui.send_signal(signal.SIGINT)
             assert ui.wait(30) == 0
@@ -522,15 +643,22 @@ with connection(f"sqlite:///{folder}/mlflow.db") as client:
 @pytest.mark.slow  # two processes with MLflow
 def test_two_commands_make_one_database(tmp_path):
     """Both start in the same moment; what one has written is there when the other is through."""
-    commands = [[sys.executable, "-c", MIRROR, str(tmp_path), str(tmp_path / f"ready{n}")] for n in range(2)]
-    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    commands = [
+        [sys.executable, "-c", MIRROR, str(tmp_path), str(tmp_path / f"ready{n}")]
+        for n in range(2)
+    ]
+    running = [
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands
+    ]
     assert [process.communicate()[1] for process in running] == ["", ""]
     assert [process.returncode for process in running] == [0, 0]
     with connection(f"sqlite:///{tmp_path}/mlflow.db") as connected:
         assert {"ready0", "ready1"} <= {found.name for found in connected.search_experiments()}
 
 
-def test_results_of_any_folder_are_mirrored_to_where_they_are(store, benchmark, tmp_path, monkeypatch):
+def test_results_of_any_folder_are_mirrored_to_where_they_are(
+    store, benchmark, tmp_path, monkeypatch
+):
     """Database and artifacts are in the folder, whatever its name, and come along where it is moved to."""
     fill(store)
     cells = [cell for cell in cells_of(benchmark) if cell.dataset == "yacht"]
@@ -539,7 +667,10 @@ def test_results_of_any_folder_are_mirrored_to_where_they_are(store, benchmark, 
     monkeypatch.chdir(start)
 
     def send(place):
-        options = {"tracking_uri": f"sqlite:///{place}/mlflow.db", "artifact_root": place / "mlartifacts"}
+        options = {
+            "tracking_uri": f"sqlite:///{place}/mlflow.db",
+            "artifact_root": place / "mlartifacts",
+        }
         return mirror(benchmark, store, cells, tags={}, artifacts=[table], **options)[0]
 
     (old := tmp_path / "job%2Fx a b#c?d q'\"é:x p%20q").mkdir()
@@ -552,7 +683,10 @@ def test_results_of_any_folder_are_mirrored_to_where_they_are(store, benchmark, 
     assert second != first
     assert not old.exists()
     with connection(f"sqlite:///{new}/mlflow.db") as connected:
-        found = [Path(connected.download_artifacts(run, "table.md")).read_text() for run in (first, second)]
+        found = [
+            Path(connected.download_artifacts(run, "table.md")).read_text()
+            for run in (first, second)
+        ]
     assert found == ["rows", "more rows"]
     assert not [*start.iterdir()]
 
@@ -572,10 +706,28 @@ def test_mlflow_takes_every_name_and_keeps_those_that_it_would():
     """Names that are odd each in a way of its own, and 500 of random characters."""
     from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 
-    odd = ["misses_1e+06", "misses_1e_06", "a/../b", "a/b", ".", "..", "/a", "/", "a//b", "a:b", "a\nb", "é", "x" * 300]
+    odd = [
+        "misses_1e+06",
+        "misses_1e_06",
+        "a/../b",
+        "a/b",
+        ".",
+        "..",
+        "/a",
+        "/",
+        "a//b",
+        "a:b",
+        "a\nb",
+        "é",
+        "x" * 300,
+    ]
     letters = [*map(chr, range(256)), "漢", "\u2028", "\U0001f600"]
     rng = random.Random(0)
-    given = {*odd, "x" * 301, *("".join(rng.choices(letters, k=rng.randint(1, 300))) for _ in range(500))}
+    given = {
+        *odd,
+        "x" * 301,
+        *("".join(rng.choices(letters, k=rng.randint(1, 300))) for _ in range(500)),
+    }
     found = {mirrored(name) for name in given}
     for name in found:
         _validate_metric_name(f"{name}_median")

@@ -1,4 +1,7 @@
-"""Tables and figures show what rows have; verdicts are of the protocol, and notes of searches that ended on a bound."""
+"""Tables and figures show what rows have.
+
+Verdicts are of the protocol, and notes of searches that ended on a bound.
+"""
 
 import json
 from pathlib import Path
@@ -22,21 +25,38 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_what_no_row_has_is_left_out():
-    content = {"dataset": "boston", "entry": "vifa-nn", "nmll": 2.7, "rmse": np.nan, "status": "ok", "reason": None}
+    content = {
+        "dataset": "boston",
+        "entry": "vifa-nn",
+        "nmll": 2.7,
+        "rmse": np.nan,
+        "status": "ok",
+        "reason": None,
+    }
     benchmark, rows = load_benchmark("uci-regression"), pd.DataFrame([content])
     shown = narrowed(benchmark, rows)
-    assert (shown.datasets, tuple(shown.entries), shown.metrics) == (("boston",), ("vifa-nn",), ("nmll",))
-    assert narrowed(benchmark, rows.assign(nmll=np.nan)).metrics == benchmark.metrics, "as every trial failed"
+    assert (shown.datasets, tuple(shown.entries), shown.metrics) == (
+        ("boston",),
+        ("vifa-nn",),
+        ("nmll",),
+    )
+    assert narrowed(benchmark, rows.assign(nmll=np.nan)).metrics == benchmark.metrics, (
+        "as every trial failed"
+    )
 
 
 def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypatch):
     """What was asked of a benchmark before, such as one of its points, makes it no other."""
-    asked = load_variant("uci-regression", "quick", ["sweep={model.hidden: [[5], [7]]}", "splits=1"])
+    asked = load_variant(
+        "uci-regression", "quick", ["sweep={model.hidden: [[5], [7]]}", "splits=1"]
+    )
     cells = cells_of(asked.benchmark)
     with Store(folder(tmp_path, asked) / "store.sqlite") as store:
         store.remember(json.dumps(asked.dump()))
         for cell in cells:
-            store.append([Outcome(Row(*cell.key, "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {}))])
+            store.append(
+                [Outcome(Row(*cell.key, "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {}))]
+            )
     monkeypatch.setattr(outcome, "pictures", lambda cells, store: len(cells))
     found = load_results(asked, tmp_path)
     assert outcome.stored_pictures(found, asked) == len(cells)
@@ -63,14 +83,20 @@ def test_a_part_is_the_protocol_and_what_is_changed_is_not(options, protocol):
     place = {"dataset": asked.benchmark.datasets[0], "entry": "slang", "split": 0, "status": "ok"}
     rows = pd.DataFrame([place | scores])
     found = LoadedResults.of(RESULTS, asked, asked.benchmark, rows, rows)
-    words = {cell.verdict for cell in compared(found) if cell.paper is not None and cell.ours is not None}
+    words = {
+        cell.verdict
+        for cell in compared(found)
+        if cell.paper is not None and cell.ours is not None
+    }
     assert (found.protocol, words == {"withheld"}) == (protocol, not protocol)
     assert found.banner.endswith(NO_VERDICTS) is not protocol
 
 
 def test_rows_of_another_file_are_not_the_protocol():
     before, now = load_variant("slang-uci"), load_variant("slang-uci", overrides=LONGER).benchmark
-    assert not LoadedResults.of(RESULTS, before, now, pd.DataFrame(), pd.DataFrame(), known=False).protocol
+    assert not LoadedResults.of(
+        RESULTS, before, now, pd.DataFrame(), pd.DataFrame(), known=False
+    ).protocol
 
 
 def test_the_published_table_of_a_profile_has_no_verdicts():
@@ -78,7 +104,9 @@ def test_the_published_table_of_a_profile_has_no_verdicts():
     assert text.startswith("**Not the protocol: profile cpu")
     assert NO_VERDICTS in text.splitlines()[0]
     assert "| Paper ± SE |" in text
-    assert not {"Verdict", "worse", "withheld"} & {word.strip("*") for word in text.replace("|", " ").split()}
+    assert not {"Verdict", "worse", "withheld"} & {
+        word.strip("*") for word in text.replace("|", " ").split()
+    }
 
 
 SEARCH = {"sampler": "random", "trials": 2, "folds": 2, "metric": "rmse"}
@@ -94,10 +122,20 @@ RANGES = {
 }
 GRID = {"learning_rate": [0.01, 0.1, 1], "prior_precision": [1]}
 SMALL = {
-    **{"name": "b", "title": "B", "datasets": ["energy", "yacht"], "splits": 3, "metrics": ["rmse"]},
+    **{
+        "name": "b",
+        "title": "B",
+        "datasets": ["energy", "yacht"],
+        "splits": 3,
+        "metrics": ["rmse"],
+    },
     "entries": {
         "ranges": RANGES,
-        "grid": RANGES | {"by_dataset": {}, "search": {"sampler": "grid", "folds": 2, "metric": "rmse", "grid": GRID}},
+        "grid": RANGES
+        | {
+            "by_dataset": {},
+            "search": {"sampler": "grid", "folds": 2, "metric": "rmse", "grid": GRID},
+        },
     },
 }
 
@@ -120,7 +158,12 @@ TWO = "space: learning_rate 0.01 (1 of 2), learning_rate 1 (1 of 2)."
 def test_searches_that_ended_on_a_bound_say_so(tmp_path, entry, dataset, rates, priors, told):
     path = tmp_path / "b.yaml"
     path.write_text(yaml.safe_dump(SMALL), "utf-8")
-    columns = {"dataset": dataset, "entry": entry, "hyper_learning_rate": rates, "hyper_prior_precision": priors}
+    columns = {
+        "dataset": dataset,
+        "entry": entry,
+        "hyper_learning_rate": rates,
+        "hyper_prior_precision": priors,
+    }
     found = bound_notes(load_benchmark(str(path)), pd.DataFrame(columns))
     assert [(note.dataset, note.entry) for note in found] == ([(dataset, entry)] if told else [])
     assert not told or found[0].text.endswith(told)

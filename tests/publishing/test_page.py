@@ -75,12 +75,19 @@ def test_it_needs_no_network(page):
 
 
 def test_what_it_shows(page):
-    """Differences of two from one are -1 on three splits; the median of the learning rates 0.01 to 0.04 is 0.025."""
+    """Differences of two from one are -1 on three splits.
+
+    The median of the learning rates 0.01 to 0.04 is 0.025.
+    """
     found = Outline(page)
     rows = [found.cells[i : i + 7] for i in range(len(found.cells))]
     assert ["diabetes/two", "final", "3", "1", "<i>blew</i> up"] in [row[:5] for row in rows]
-    assert ["diabetes", "one", "learning_rate", "0.025", "0.01", "0.04"] in [row[:6] for row in rows]
-    assert ["NMLL", "two", "0", "1", "0"] in [row[:5] for row in rows], "undecided, as a fit failed"
+    assert ["diabetes", "one", "learning_rate", "0.025", "0.01", "0.04"] in [
+        row[:6] for row in rows
+    ]
+    assert ["NMLL", "two", "0", "1", "0"] in [row[:5] for row in rows], (
+        "undecided, as a fit failed"
+    )
     assert ["diabetes", "two", "-1.00", "-1.00 to -1.00", "undecided"] in [row[:5] for row in rows]
     figures = [attrs for tag, attrs in found.elements if tag == "img"]
     names = ("small-nmll", "small-rmse", "small-nmll-paired", "small-rmse-paired")
@@ -91,7 +98,11 @@ def test_what_it_shows(page):
 def test_the_head_names_what_the_run_has(published, tmp_path):
     path = published(tmp_path, {"two": SCORES["two"][1:]}, split=[1, 3, 2])
     text = write_page(load_variant(str(path)), tmp_path / "results").read_text("utf-8")
-    assert facts(text)[:3] == [("Data sets", "diabetes"), ("Methods", "two"), ("Splits", "3 of 4 (1-3)")]
+    assert facts(text)[:3] == [
+        ("Data sets", "diabetes"),
+        ("Methods", "two"),
+        ("Splits", "3 of 4 (1-3)"),
+    ]
 
 
 def test_a_page_of_a_part_of_the_published_rows(invoke, published, tmp_path):
@@ -118,10 +129,14 @@ def test_errata_are_those_of_the_papers():
 
 @pytest.mark.slow  # a whole run
 def test_without_verdicts_printed_values_are_grey(tmp_path):
-    text = write_page(load_variant("mnist-slang", "cpu"), RESULTS, tmp_path / "page.html").read_text("utf-8")
+    text = write_page(
+        load_variant("mnist-slang", "cpu"), RESULTS, tmp_path / "page.html"
+    ).read_text("utf-8")
     assert NO_VERDICTS in text
     assert '<td class="right quiet">1.77</td>' in text
     assert 'class="verdict worse"' not in text
-    whole = write_page(load_variant("noisy-mnist"), RESULTS, tmp_path / "whole.html").read_text("utf-8")
+    whole = write_page(load_variant("noisy-mnist"), RESULTS, tmp_path / "whole.html").read_text(
+        "utf-8"
+    )
     assert 'quiet">1.82' not in whole
     assert ">1.82</td>" in whole

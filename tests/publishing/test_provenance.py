@@ -15,7 +15,9 @@ from bdl.spec import load_benchmark
 from bdl.store import Outcome, Row
 
 MKL = "PyTorch built with:\n  - GCC 13.3\n  - Intel(R) oneAPI Math Kernel Library Version 2024.2 for Intel(R) 64\n"
-OPEN = "PyTorch built with:\n  - GCC 13.3\n  - Build settings: BLAS_INFO=open, BUILD_TYPE=Release\n"
+OPEN = (
+    "PyTorch built with:\n  - GCC 13.3\n  - Build settings: BLAS_INFO=open, BUILD_TYPE=Release\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,9 @@ def call(tmp_path):
     """Run a program in the folder of the test; give what it printed."""
 
     def make(*words):
-        return subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            words, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
 
     return make
 
@@ -60,21 +64,30 @@ def test_the_commit_is_that_of_the_package_and_says_if_it_has_changed(call, tmp_
     for other in (tmp_path / "notes.txt", package / "notes.txt"):
         other.write_text("mine\n")
     call(*GIT, "add", "notes.txt")
-    assert provenance._git_commit(package) == commit, "what is outside of it, or not tracked, is no change of it"
+    assert provenance._git_commit(package) == commit, (
+        "what is outside of it, or not tracked, is no change of it"
+    )
     (package / "__init__.py").write_text("one = 2\n")
     assert provenance._git_commit(package) == f"{commit}+changes"
 
 
 @pytest.mark.parametrize(
     ("version", "commit"),
-    [("0.1.1.dev3+gec5613738", "ec5613738"), ("0.1.1.dev0+gec5613738.d20261125", "ec5613738+changes"), ("0.1.0", None)],
+    [
+        ("0.1.1.dev3+gec5613738", "ec5613738"),
+        ("0.1.1.dev0+gec5613738.d20261125", "ec5613738+changes"),
+        ("0.1.0", None),
+    ],
 )
 def test_an_installation_has_its_commit_in_its_version(version, commit):
     assert provenance._installed_commit(version) == commit
 
 
 def test_the_version_comes_from_git(call, tmp_path):
-    """Of a clone with or without a tag the commit is in the version; of an archive without history it is fixed."""
+    """Of a clone with or without a tag the commit is in the version.
+
+    Of an archive without history it is fixed.
+    """
     pytest.importorskip("hatch_vcs")
     root = Path(__file__).parents[2]
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -104,7 +117,9 @@ def test_a_provenance_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", broken)
     with pytest.raises(OSError, match="no more"):
         provenance.write_provenance({"machine": "second"}, tmp_path)
-    assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [("provenance.json", before)]
+    assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [
+        ("provenance.json", before)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -119,11 +134,19 @@ def test_a_provenance_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         (["runtime"], [{"retired": "b"}], None),
     ],
 )
-def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(store, metrics, codes, expected):
-    (cell,) = cells_of(load_benchmark("uci-regression", "quick", [f"metrics={metrics}"]).select(entries=["vifa-lr"]))
+def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(
+    store, metrics, codes, expected
+):
+    (cell,) = cells_of(
+        load_benchmark("uci-regression", "quick", [f"metrics={metrics}"]).select(
+            entries=["vifa-lr"]
+        )
+    )
     for split, own in enumerate(codes):
         values = dict.fromkeys(own, 1.0)
-        store.append([Outcome(Row(*cell.key, "final", split, 0, 0, "ok", None, {}, values, 1.0, {}, own))])
+        store.append(
+            [Outcome(Row(*cell.key, "final", split, 0, 0, "ok", None, {}, values, 1.0, {}, own))]
+        )
     assert provenance._score_hash(cell, store) == (expected and joint_hash(expected))
 
 

@@ -44,11 +44,16 @@ def both(folders):
         ("{a} {b} --baseline one", "--baseline and --figures are for one run"),
         ("{a} {b} --set seed=1", "--profile, --set and --splits are for one run"),
         ("{a} {b} --method tow", "unknown method 'tow': did you mean two"),
-        ("{a}/../../small.yaml --results {a}/.. --baseline on", "unknown method 'on': did you mean one or two?"),
+        (
+            "{a}/../../small.yaml --results {a}/.. --baseline on",
+            "unknown method 'on': did you mean one or two?",
+        ),
     ],
 )
 def test_bad_input(invoke, both, words, told):
-    code, _, err = invoke("compare", *(word.format(a=both[0], b=both[1]) for word in words.split()))
+    code, _, err = invoke(
+        "compare", *(word.format(a=both[0], b=both[1]) for word in words.split())
+    )
     assert code == 2
     assert told in err
 
@@ -72,13 +77,20 @@ def test_two_folders(invoke, both):
     assert re.search(r"\| diabetes \| two \| -0.975 \| -1.13 to -0.823 \| better \| 4 \|", text)
     assert "| one |" not in text, "what is the same is counted"
     assert "specs are not compared" in text
-    part = json.loads(invoke("compare", *both, "--dataset", "dia*", "--method", "t?o", "--format", "json")[1])
-    assert [(each["method"], each["metric"]) for each in part["scores"]] == [("two", "nmll"), ("two", "rmse")]
+    part = json.loads(
+        invoke("compare", *both, "--dataset", "dia*", "--method", "t?o", "--format", "json")[1]
+    )
+    assert [(each["method"], each["metric"]) for each in part["scores"]] == [
+        ("two", "nmll"),
+        ("two", "rmse"),
+    ]
 
 
 @pytest.mark.parametrize(("relative", "verdict"), [(1e-7, "same"), (1e-5, "worse")])
 def test_what_rounding_changes_is_the_same(invoke, folders, relative, verdict):
-    made = folders(*({"one": [factor * score for score in ONE["one"]]} for factor in (1.0, 1 + relative)))
+    made = folders(
+        *({"one": [factor * score for score in ONE["one"]]} for factor in (1.0, 1 + relative))
+    )
     told = json.loads(invoke("compare", *made, "--format", "json")[1])
     assert {each["verdict"] for each in told["scores"]} == {verdict}
 
@@ -86,12 +98,20 @@ def test_what_rounding_changes_is_the_same(invoke, folders, relative, verdict):
 def test_notes_are_not_printed_as_they_are_stored(both):
     first, second = (
         load_benchmark(str(Path(folder).parents[1] / "small.yaml"), "paper", changes)
-        for folder, changes in zip(both, ([], ["notes=[{text: Other.}]", "datasets=[synthetic]"]), strict=True)
+        for folder, changes in zip(
+            both, ([], ["notes=[{text: Other.}]", "datasets=[synthetic]"]), strict=True
+        )
     )
     lines = compare_runs(
-        *(read_run(folder, Path())._replace(benchmark=own) for folder, own in zip(both, (first, second), strict=True))
+        *(
+            read_run(folder, Path())._replace(benchmark=own)
+            for folder, own in zip(both, (first, second), strict=True)
+        )
     ).lines
-    assert lines[2:] == ["datasets: [diabetes] -> [synthetic]", "different without an effect on numbers: notes"]
+    assert lines[2:] == [
+        "datasets: [diabetes] -> [synthetic]",
+        "different without an effect on numbers: notes",
+    ]
 
 
 def test_cells_of_one_run_alone_and_nothing_in_common(invoke, both):
@@ -108,8 +128,18 @@ def test_cells_of_one_run_alone_and_nothing_in_common(invoke, both):
 
 
 def test_a_part_of_one_run_has_its_baseline(invoke, published, tmp_path):
-    path = published(tmp_path, ONE | {"three": ONE["two"]}, SPEC.replace("  two:", "  three: *entry\n  two:"))
-    words = str(path), "--results", str(tmp_path / "results"), "--method", "th*", "--format", "json"
+    path = published(
+        tmp_path, ONE | {"three": ONE["two"]}, SPEC.replace("  two:", "  three: *entry\n  two:")
+    )
+    words = (
+        str(path),
+        "--results",
+        str(tmp_path / "results"),
+        "--method",
+        "th*",
+        "--format",
+        "json",
+    )
     told = json.loads(invoke("compare", *words)[1])
     assert (told["baseline"], {each["method"] for each in told["paired"]}) == ("one", {"three"})
     assert invoke("compare", *words, "--set", "seed=1")[0] == 2, "there is no such run"
@@ -123,7 +153,9 @@ def test_entries_of_one_run(invoke, published, tmp_path, monkeypatch):
     assert code == 0
     pair = next(each for each in json.loads(out)["paired"] if each["metric"] == "nmll")
     assert pair["mean"] == pytest.approx(-1.0)
-    assert pair["high"] + 1 == pytest.approx(0.0816497 / 2 * (1 + 4 * 44 / 398) ** 0.5 * 3.18245, rel=1e-5)
+    assert pair["high"] + 1 == pytest.approx(
+        0.0816497 / 2 * (1 + 4 * 44 / 398) ** 0.5 * 3.18245, rel=1e-5
+    )
     assert pair["verdict"] == "better"
     _, text, _ = invoke("compare", *small)
     assert re.search(r"NMLL\s+two\s+1\s+0\s+0", text)

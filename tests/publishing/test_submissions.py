@@ -117,11 +117,21 @@ def members(place):
 
 @pytest.fixture
 def forged(members, tmp_path):
-    """Write a bundle with changed members, and with the digests that belong to them; None leaves one out."""
+    """Write a bundle with changed members, and with the digests that belong to them.
+
+    None leaves one out.
+    """
 
     def made(changes):
         path = tmp_path / "forged.zip"
-        write(path, [(name, content) for name, content in (members | changes).items() if content is not None])
+        write(
+            path,
+            [
+                (name, content)
+                for name, content in (members | changes).items()
+                if content is not None
+            ],
+        )
         return path
 
     return made
@@ -162,8 +172,14 @@ def test_rows_are_those_of_the_run(place, members):
             for row, given in zip(here.store.rows("final", cell.key), own["rows"], strict=True):
                 assert given["scores"].keys() == row.metrics.keys()
                 for name, value in given["scores"].items():  # outputs are kept to the last bit
-                    assert value == (row.metrics[name] and pytest.approx(row.metrics[name], rel=1e-12)), name
-                assert (given["split"], given["status"], given["hyper"]) == (row.split, row.status, row.hyper)
+                    assert value == (
+                        row.metrics[name] and pytest.approx(row.metrics[name], rel=1e-12)
+                    ), name
+                assert (given["split"], given["status"], given["hyper"]) == (
+                    row.split,
+                    row.status,
+                    row.hyper,
+                )
                 assert (given["seconds"], given["reason"]) == (row.seconds, row.problem)
 
 
@@ -176,7 +192,9 @@ def test_what_a_clone_needs_is_in_it_and_nothing_private(place, members):
         assert private not in text
     assert not re.search(r"(?<![\w.])/\w+/", members[RUN].decode())
     text = f"InputError: cannot read /home/{getuser()}/my data/x.csv on {socket.gethostname()}:8786 (file.py, line 3)"
-    assert _anonymous(text) == "InputError: cannot read my data/x.csv on host:8786 (file.py, line 3)"
+    assert (
+        _anonymous(text) == "InputError: cannot read my data/x.csv on host:8786 (file.py, line 3)"
+    )
 
 
 def row(run):
@@ -193,30 +211,72 @@ def spec(run):
 
 MINE = {"name": "csv", "path": "x.csv", "label": "mine"}
 ROWS = {
-    "a score": (lambda run: scaled(row(run)["scores"], "rmse", 1 + 1e-9), f"{HERE}: rmse is .* by its predictions"),
-    "a score of the mean": (lambda run: scaled(row(run)["scores"], "rmse_mean", 0.9), f"{HERE}: rmse_mean is "),
-    "a score that is gone": (lambda run: row(run)["scores"].pop("nmll"), f"{HERE}: nmll is missing"),
-    "a reported score that is gone": (lambda run: row(run)["scores"].pop("spread"), f"{HERE}: spread is missing"),
-    "a score without a value": (lambda run: row(run)["scores"].update(nmll=None), f"{HERE}: nmll is None, and "),
-    "a score of one's own": (lambda run: row(run)["scores"].update(best=1.0), f"{HERE}: .* no score 'best'"),
-    "a noise": (lambda run: scaled(row(run)["hyper"], "noise_precision", 1.0001), f"{HERE}: nmll is "),
+    "a score": (
+        lambda run: scaled(row(run)["scores"], "rmse", 1 + 1e-9),
+        f"{HERE}: rmse is .* by its predictions",
+    ),
+    "a score of the mean": (
+        lambda run: scaled(row(run)["scores"], "rmse_mean", 0.9),
+        f"{HERE}: rmse_mean is ",
+    ),
+    "a score that is gone": (
+        lambda run: row(run)["scores"].pop("nmll"),
+        f"{HERE}: nmll is missing",
+    ),
+    "a reported score that is gone": (
+        lambda run: row(run)["scores"].pop("spread"),
+        f"{HERE}: spread is missing",
+    ),
+    "a score without a value": (
+        lambda run: row(run)["scores"].update(nmll=None),
+        f"{HERE}: nmll is None, and ",
+    ),
+    "a score of one's own": (
+        lambda run: row(run)["scores"].update(best=1.0),
+        f"{HERE}: .* no score 'best'",
+    ),
+    "a noise": (
+        lambda run: scaled(row(run)["hyper"], "noise_precision", 1.0001),
+        f"{HERE}: nmll is ",
+    ),
     "a rate that was not searched": (
         lambda run: row(run)["hyper"].update(learning_rate=0.03),
         f"{HERE}: learning_rate is 0.03, and from 0.01 to 0.02 in the spec",
     ),
-    "no hyper-parameter": (lambda run: row(run)["hyper"].clear(), f"{HERE}: prior_precision is nan, and from 0.1 to 1"),
+    "no hyper-parameter": (
+        lambda run: row(run)["hyper"].clear(),
+        f"{HERE}: prior_precision is nan, and from 0.1 to 1",
+    ),
     "a version": (
         lambda run: run["cells"][0]["versions"].update(engine=7),
         "diabetes/lr: its fits are not of the spec",
     ),
-    "a failure": (lambda run: row(run).update(status="failed"), f"{HERE}: it failed, and has scores"),
-    "a missing split": (lambda run: run["cells"][0]["rows"].pop(), "diabetes/lr: split 1 is missing"),
+    "a failure": (
+        lambda run: row(run).update(status="failed"),
+        f"{HERE}: it failed, and has scores",
+    ),
+    "a missing split": (
+        lambda run: run["cells"][0]["rows"].pop(),
+        "diabetes/lr: split 1 is missing",
+    ),
     "a split twice": (lambda run: row(run).update(split=0), "diabetes/lr: split 0 comes twice"),
-    "more splits": (lambda run: run["cells"][0]["rows"].append({**row(run), "split": 2}), "split 2 is not in the spec"),
+    "more splits": (
+        lambda run: run["cells"][0]["rows"].append({**row(run), "split": 2}),
+        "split 2 is not in the spec",
+    ),
     "a missing cell": (lambda run: run["cells"].pop(1), "diabetes/bad is missing"),
-    "other data": (lambda run: run["cells"][0].update(data="0" * 64), "diabetes/lr: its data are not ours"),
-    "another seed": (lambda run: spec(run).update(seed=1), "diabetes/lr: its fits are not of the spec of the bundle"),
-    "a metric from outside": (lambda run: spec(run)["metrics"].append("os:system"), "'os:system' is not a part of bdl"),
+    "other data": (
+        lambda run: run["cells"][0].update(data="0" * 64),
+        "diabetes/lr: its data are not ours",
+    ),
+    "another seed": (
+        lambda run: spec(run).update(seed=1),
+        "diabetes/lr: its fits are not of the spec of the bundle",
+    ),
+    "a metric from outside": (
+        lambda run: spec(run)["metrics"].append("os:system"),
+        "'os:system' is not a part of bdl",
+    ),
     "a likelihood from outside": (
         lambda run: spec(run)["entries"]["guest"].update(likelihood={"name": "mine.py:Mine"}),
         "'mine.py:Mine' is not a part of bdl-bench",
@@ -237,10 +297,19 @@ def test_rows_that_do_not_follow_are_refused(forged, members, change, message):
 
 
 PREDICTIONS = {
-    "rows of another split": (lambda own: own.update(rows=own["rows"].flip(0)), "of other rows than the split tests"),
-    "too few": (lambda own: own.update(outputs=own["outputs"][:, :3].clone()), "outputs has shape"),
+    "rows of another split": (
+        lambda own: own.update(rows=own["rows"].flip(0)),
+        "of other rows than the split tests",
+    ),
+    "too few": (
+        lambda own: own.update(outputs=own["outputs"][:, :3].clone()),
+        "outputs has shape",
+    ),
     "not finite": (lambda own: own["outputs"][0, 0].fill_(torch.nan), "not finite"),
-    "other names": (lambda own: own.update(logits=own.pop("outputs")), "fields logits, rows, which no answer has"),
+    "other names": (
+        lambda own: own.update(logits=own.pop("outputs")),
+        "fields logits, rows, which no answer has",
+    ),
 }
 
 
@@ -254,7 +323,10 @@ def test_predictions_that_do_not_fit_are_refused(forged, members, change, messag
 
 @pytest.mark.parametrize("byte", [0, 3])
 def test_a_byte_of_a_prediction_that_was_changed_is_noticed(forged, members, byte):
-    """The first or last of a number of four in the middle; the forger has computed the digest again."""
+    """The first or last of a number of four in the middle.
+
+    The forger has computed the digest again.
+    """
     content = bytearray(members[FIRST])
     content[-(len(load(members[FIRST])["rows"]) * 8) - 400 + byte] ^= 64
     with pytest.raises(InputError, match=f"{HERE}: .* by its predictions|{HERE}: .*not finite"):
@@ -268,15 +340,23 @@ def test_bytes_that_are_not_those_of_the_manifest_are_noticed(place, tmp_path):
             content = bytearray(old.read(name))
             content[-1] ^= name == FIRST
             new.writestr(name, bytes(content))
-    with pytest.raises(InputError, match=f"{HERE}: {FIRST} has changed: its SHA-256 is not that of manifest.json"):
+    with pytest.raises(
+        InputError, match=f"{HERE}: {FIRST} has changed: its SHA-256 is not that of manifest.json"
+    ):
         verify(path)
 
 
 def test_swapped_additional_and_missing_files_are_refused(forged, members):
     other = "predictions/0-0.safetensors"
     for changes, message in (
-        ({other: members[FIRST], FIRST: members[other]}, "diabetes/lr, split 0: its predictions are of other rows"),
-        ({"predictions/9-9.safetensors": members[FIRST]}, r"predictions/9-9\.safetensors belongs to no row"),
+        (
+            {other: members[FIRST], FIRST: members[other]},
+            "diabetes/lr, split 0: its predictions are of other rows",
+        ),
+        (
+            {"predictions/9-9.safetensors": members[FIRST]},
+            r"predictions/9-9\.safetensors belongs to no row",
+        ),
         ({FIRST: None}, f"{HERE}: {FIRST} is missing"),
     ):
         with pytest.raises(InputError, match=message):
@@ -289,15 +369,29 @@ def refused(result, *fragments):
     assert all(fragment in err for fragment in fragments), err
 
 
-def test_the_commands_tell_what_was_verified_and_refuse_in_one_line(place, forged, members, tmp_path, invoke):
-    code, out, _ = invoke("submit", place / "spec.yaml", "--results", place / "results", "--output", tmp_path / "a.zip")
+def test_the_commands_tell_what_was_verified_and_refuse_in_one_line(
+    place, forged, members, tmp_path, invoke
+):
+    code, out, _ = invoke(
+        "submit",
+        place / "spec.yaml",
+        "--results",
+        place / "results",
+        "--output",
+        tmp_path / "a.zip",
+    )
     assert (code, "8" not in out.split(":")[1], "bdl-bench verify" in out) == (0, True, True)
-    assert (tmp_path / "a.zip").read_bytes() == (place / "made.zip").read_bytes(), "equal content is equal bytes"
+    assert (tmp_path / "a.zip").read_bytes() == (place / "made.zip").read_bytes(), (
+        "equal content is equal bytes"
+    )
     code, out, _ = invoke("verify", tmp_path / "a.zip")
     assert code == 0
     assert re.search(r"diabetes/guest \* .* 2 .* 0 .* nmll, rmse, joint_nll .* runtime", out)
     assert "self-reported, too: seconds" in out
-    refused(invoke("verify", forged(changed(members, ROWS["a score"][0]))), "forged.zip: diabetes/lr, split 1: rmse is")
+    refused(
+        invoke("verify", forged(changed(members, ROWS["a score"][0]))),
+        "forged.zip: diabetes/lr, split 1: rmse is",
+    )
     (tmp_path / "cut.zip").write_bytes((place / "made.zip").read_bytes()[:-30])
     refused(invoke("verify", tmp_path / "cut.zip"), "cut.zip", "no zip file, or damaged")
     with ZipFile(tmp_path / "other.zip", "w") as file:
@@ -306,7 +400,9 @@ def test_the_commands_tell_what_was_verified_and_refuse_in_one_line(place, forge
     refused(invoke("verify", tmp_path / "none.zip"), "none.zip", "No such file")
 
 
-def test_a_run_without_a_store_or_with_fits_to_come_is_refused_with_what_to_do(place, tmp_path, invoke):
+def test_a_run_without_a_store_or_with_fits_to_come_is_refused_with_what_to_do(
+    place, tmp_path, invoke
+):
     path, results = place / "spec.yaml", tmp_path / "results"
     words = ("submit", path, "--results", results)
     refused(invoke(*words), "no results in", "bdl-bench run")
@@ -315,7 +411,9 @@ def test_a_run_without_a_store_or_with_fits_to_come_is_refused_with_what_to_do(p
         store.execute("DELETE FROM fits WHERE entry = 'lr' AND split = 1 AND stage = 'final'")
     refused(invoke(*words), "diabetes/lr has no fit of split 1 yet; go on with: bdl-bench run")
     (results / "tiny/store.sqlite").unlink()
-    refused(invoke(*words), "published rows alone, without posteriors; they come with: bdl-bench run")
+    refused(
+        invoke(*words), "published rows alone, without posteriors; they come with: bdl-bench run"
+    )
 
 
 def committed(folder, *names):
@@ -323,7 +421,9 @@ def committed(folder, *names):
 
     def git(*words):
         own = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-        return subprocess.run(["git", "-C", folder, *own, *words], check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["git", "-C", folder, *own, *words], check=True, capture_output=True, text=True
+        ).stdout
 
     if not (folder / ".git").exists():
         git("init", "-q")
@@ -346,15 +446,26 @@ FILE = SPEC.replace("FOLDER/", "/home/of/another/")
 """The spec as a file of the repository: folders of absolute paths are not in a bundle."""
 REGISTERED = {
     "as it was run": (FILE, True),
-    "other words": (FILE.replace("A tiny benchmark", "Tiny").replace("trials: 2", "trials: 2  # few"), True),
-    "other defaults": (FILE.replace("evaluation: {samples: 5}", "evaluation: {samples: 5}\nseed: 0"), True),
+    "other words": (
+        FILE.replace("A tiny benchmark", "Tiny").replace("trials: 2", "trials: 2  # few"),
+        True,
+    ),
+    "other defaults": (
+        FILE.replace("evaluation: {samples: 5}", "evaluation: {samples: 5}\nseed: 0"),
+        True,
+    ),
     "with a profile": (FILE + "profiles: {more: {splits: 3}}", True),
     "another search": (FILE.replace("high: 0.02", "high: 0.03"), False),
-    "another order of the search": (re.sub(r"( +prior_precision: .*\n)( +learning_rate: .*\n)", r"\2\1", FILE), False),
+    "another order of the search": (
+        re.sub(r"( +prior_precision: .*\n)( +learning_rate: .*\n)", r"\2\1", FILE),
+        False,
+    ),
     "other scores": (FILE.replace("metrics: [nmll, rmse, ", "metrics: [nmll, "), False),
     "another search of a guest": (FILE.replace("size: [1, 2]", "size: [1]"), False),
     "a guest with training": (
-        FILE.replace("    search: {sampler: grid", "    training: {epochs: 2}\n    search: {sampler: grid"),
+        FILE.replace(
+            "    search: {sampler: grid", "    training: {epochs: 2}\n    search: {sampler: grid"
+        ),
         False,
     ),
     "another guest": (FILE.replace("mine.py:Own", "mine.py:Other"), False),
@@ -367,10 +478,14 @@ REGISTERED = {
 def test_a_spec_that_was_committed_before_the_bundle_is_pre_registered(repository, text, found):
     (repository / "tiny.yaml").write_text(text, "utf-8")
     commit = committed(repository, "tiny.yaml")
-    expected = (commit, "") if found else (None, "no commit before it has a tiny.yaml with its spec")
+    expected = (
+        (commit, "") if found else (None, "no commit before it has a tiny.yaml with its spec")
+    )
     (repository / "tiny.yaml").write_text("name: later", "utf-8")
     committed(repository, "tiny.yaml")
-    assert registered(repository / "submissions/made.zip") == expected, "the next commit may add the bundle"
+    assert registered(repository / "submissions/made.zip") == expected, (
+        "the next commit may add the bundle"
+    )
     committed(repository)
     assert registered(repository / "submissions/made.zip") == expected
 
@@ -385,12 +500,18 @@ def test_a_spec_that_comes_with_the_bundle_or_after_it_is_not(repository, first)
 
 
 def test_a_run_under_a_profile_is_of_the_spec_with_it(place, forged, members, repository):
-    path = forged(changed(members, lambda run: run["made"]["spec"].update(profile="brief", seed=3)))
+    path = forged(
+        changed(members, lambda run: run["made"]["spec"].update(profile="brief", seed=3))
+    )
     shutil.move(path, repository / "submissions/made.zip")
     for seed in (4, 3):
-        (repository / "tiny.yaml").write_text(f"{FILE}profiles: {{brief: {{seed: {seed}}}}}", "utf-8")
+        (repository / "tiny.yaml").write_text(
+            f"{FILE}profiles: {{brief: {{seed: {seed}}}}}", "utf-8"
+        )
         commit = committed(repository, "tiny.yaml")
-        assert registered(repository / "submissions/made.zip").commit == (commit if seed == 3 else None)
+        assert registered(repository / "submissions/made.zip").commit == (
+            commit if seed == 3 else None
+        )
 
 
 def test_without_a_history_nothing_is_pre_registered(place, repository, tmp_path_factory, invoke):
@@ -400,7 +521,9 @@ def test_without_a_history_nothing_is_pre_registered(place, repository, tmp_path
     committed(repository)
     clone = tmp_path_factory.mktemp("clone") / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth", "1", repository.as_uri(), clone], check=True)
-    code, out, _ = invoke("verify", repository / "submissions/made.zip", clone / "submissions/made.zip")
+    code, out, _ = invoke(
+        "verify", repository / "submissions/made.zip", clone / "submissions/made.zip"
+    )
     assert code == 0
     assert f"made.zip: pre-registered, its spec is in commit {commit[:12]}\n" in out
     assert "made.zip: not pre-registered: this clone is shallow: git fetch --unshallow\n" in out

@@ -27,7 +27,10 @@ def autoregressive(phi: float, dim: int, seed: int = 0, length: int = LENGTH) ->
 def draws(theta: np.ndarray) -> Draws:
     """Chains with the statistics of a sampler that did nothing wrong."""
     shape = theta.shape[:2]
-    energy, origin = np.random.default_rng(99).standard_normal(shape), Origin("none", 1, 0, {"numpy": "2"}, 0.5)
+    energy, origin = (
+        np.random.default_rng(99).standard_normal(shape),
+        Origin("none", 1, 0, {"numpy": "2"}, 0.5),
+    )
     return Draws(theta, np.zeros(shape, bool), energy, np.full(shape, 3), origin)
 
 
@@ -56,7 +59,10 @@ def test_other_content_is_no_certificate(content):
 
 
 def test_r_hat_matches_its_definition():
-    """Vehtari et al. (2021): the larger split R-hat of rank-normalised draws and of folded ones."""
+    """Vehtari et al.
+
+    (2021): the larger split R-hat of rank-normalised draws and of folded ones.
+    """
     theta = autoregressive(0.5, 3)
     theta[2, :, 1] *= 1.3
     theta[0, :, 2] += 0.2
@@ -67,12 +73,17 @@ def test_r_hat_matches_its_definition():
         within = halves.var(1, ddof=1).mean()
         return np.sqrt(1 - 2 / LENGTH + halves.mean(1).var(ddof=1) / within)
 
-    expected = [max(split_r_hat(x), split_r_hat(abs(x - np.median(x)))) for x in np.moveaxis(theta, 2, 0)]
+    expected = [
+        max(split_r_hat(x), split_r_hat(abs(x - np.median(x)))) for x in np.moveaxis(theta, 2, 0)
+    ]
     np.testing.assert_allclose(certify(draws(theta)).r_hat, expected, rtol=1e-6)
 
 
 def test_bulk_ess_of_autoregressive_chains():
-    """n (1 - phi) / (1 + phi); one estimate scatters by up to 15 %, the mean of 20 coordinates by 3.4 %."""
+    """n (1 - phi) / (1 + phi).
+
+    One estimate scatters by up to 15 %, the mean of 20 coordinates by 3.4 %.
+    """
     estimates = np.array(certify(draws(autoregressive(0.5, 20))).bulk_ess)
     standard_error, expected = estimates.std(ddof=1) / np.sqrt(20), CHAINS * LENGTH / 3
     assert standard_error < 0.034 * expected
@@ -124,18 +135,25 @@ def test_what_is_wrong_breaks_its_rules_where_it_is(good, spoil, rules, position
 def test_the_first_failure_is_named(good):
     diverging(good)
     slow_energy(good)
-    with pytest.raises(InputError, match=r"rule 4 \(divergences == 0\) fails at chain 3: 2 \(and 1 more\)") as caught:
+    with pytest.raises(
+        InputError, match=r"rule 4 \(divergences == 0\) fails at chain 3: 2 \(and 1 more\)"
+    ) as caught:
         certify(good).admit()
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("number", "passes", "fails"), [(1, 1.0099, 1.01), (2, 1000, 999.9), (3, 1000, 999.9), (4, 0, 1), (5, 0.2001, 0.2)]
+    ("number", "passes", "fails"),
+    [(1, 1.0099, 1.01), (2, 1000, 999.9), (3, 1000, 999.9), (4, 0, 1), (5, 0.2001, 0.2)],
 )
 def test_limits(good, number, passes, fails):
     certificate, rule = certify(good), RULES[number - 1]
     assert rule.number == number
-    for value, expected in ((passes, set()), (fails, {(number, 1)}), (float("nan"), {(number, 1)})):
+    for value, expected in (
+        (passes, set()),
+        (fails, {(number, 1)}),
+        (float("nan"), {(number, 1)}),
+    ):
         values = list(getattr(certificate, rule.statistic))
         values[1] = value
         assert broken(replace(certificate, **{rule.statistic: tuple(values)})) == expected
@@ -144,10 +162,13 @@ def test_limits(good, number, passes, fails):
 def test_monte_carlo_errors_of_autoregressive_chains():
     """Draws are correlated by phi^k, their products by phi^2k.
 
-    Each error has a relative standard error of 1/sqrt(2 * 99) = 7.1 %; batches of 80 draws bias it by under 2 %.
+    Each error has a relative standard error of 1/sqrt(2 * 99) = 7.1 %; batches of 80 draws bias it
+    by under 2 %.
     """
     dim, n, phi = 24, CHAINS * LENGTH, 0.6
-    mixing = np.tril(np.random.default_rng(3).standard_normal((dim, dim)) / np.sqrt(dim)) + np.eye(dim)
+    mixing = np.tril(np.random.default_rng(3).standard_normal((dim, dim)) / np.sqrt(dim)) + np.eye(
+        dim
+    )
     errors = monte_carlo_errors(7 + autoregressive(phi, dim) @ mixing.T)
     truth = mixing @ mixing.T
     variance = truth.diagonal()

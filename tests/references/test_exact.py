@@ -39,7 +39,8 @@ def log_joint(theta, x, alpha):
 def test_moments_of_two_dependent_coordinates():
     """z = A g for independent log-gamma g: skewed, and correlated by A diag(trigamma) A^T.
 
-    Cut off 30 nats below the peak, in a tail e^(a z), moments lack about 30^2 e^-30 = 1e-10 at most.
+    Cut off 30 nats below the peak, in a tail e^(a z), moments lack about 30^2 e^-30 = 1e-10 at
+    most.
     """
     mixing = torch.tensor([[1.0, 0.4], [-0.3, 0.8]], dtype=torch.float64)
     inverse, shapes = torch.linalg.inv(mixing), torch.tensor([1.5, 4.0], dtype=torch.float64)
@@ -57,7 +58,9 @@ def test_moments_of_two_dependent_coordinates():
 @pytest.mark.parametrize(("centres", "mean", "variance"), [((20, 20), 20, 1), ((0, 6), 3, 10)])
 def test_a_grid_in_the_wrong_place_is_widened_and_a_second_mode_counts(centres, mean, variance):
     """Of equal parts of N(a, 1) and N(b, 1)."""
-    laws = [Normal(torch.tensor(centre).double(), torch.tensor(1.0).double()) for centre in centres]
+    laws = [
+        Normal(torch.tensor(centre).double(), torch.tensor(1.0).double()) for centre in centres
+    ]
     found = moments(lambda z: torch.logaddexp(*(law.log_prob(z.squeeze(-1)) for law in laws)), 1)
     assert [*map(float, found)] == pytest.approx([mean, variance], abs=1e-11)
 
@@ -70,7 +73,10 @@ def test_a_grid_of_one_parameter_against_adaptive_quadrature():
         def integrand(t):
             return (t - centre) ** power * math.exp(log_joint(np.array([t]), x, alpha))
 
-        return sum(quad(integrand, a, b, epsabs=0, epsrel=1e-12, limit=200)[0] for a, b in ((-30, 5), (5, 120)))
+        return sum(
+            quad(integrand, a, b, epsabs=0, epsrel=1e-12, limit=200)[0]
+            for a, b in ((-30, 5), (5, 120))
+        )
 
     mean = integral(1) / integral(0)
     assert float(truth.mean) == pytest.approx(mean, rel=1e-10)
@@ -78,7 +84,10 @@ def test_a_grid_of_one_parameter_against_adaptive_quadrature():
 
 
 def test_a_grid_for_a_strongly_skewed_posterior():
-    """Separable data and a weak prior: the mean is far from the mode. By sums along the axes of the parameters."""
+    """Separable data and a weak prior: the mean is far from the mode.
+
+    By sums along the axes of the parameters.
+    """
     truth = GridReference().fit(LOGISTIC, FEW_X, FEW_Y, tensors_of({"prior_precision": 0.01}))
     mode, _ = laplace(truth.log_density, torch.zeros(2, dtype=torch.float64))
     assert float((truth.mean[0] - mode[0]) / truth.covariance[0, 0].sqrt()) > 0.8
@@ -87,7 +96,9 @@ def test_a_grid_for_a_strongly_skewed_posterior():
     density = log_joint(theta, FEW_X, 0.01)
     weights = np.exp(density - density.max())
     np.testing.assert_allclose(truth.mean, weights @ theta / weights.sum(), rtol=1e-9)
-    np.testing.assert_allclose(truth.covariance, np.cov(theta.T, aweights=weights, ddof=0), rtol=1e-8)
+    np.testing.assert_allclose(
+        truth.covariance, np.cov(theta.T, aweights=weights, ddof=0), rtol=1e-8
+    )
     some = np.random.default_rng(2).standard_normal((7, 2)) * 4
     ours = truth.log_density(torch.from_numpy(some)).numpy()
     np.testing.assert_allclose(np.diff(ours), np.diff(log_joint(some, FEW_X, 0.01)), rtol=1e-12)
@@ -139,17 +150,22 @@ def test_bayesian_ridge_is_scikit_learns_with_the_papers_names(data):
     assert truth.hyper == {"prior_precision": alpha, "noise_precision": beta}
     assert beta == pytest.approx(1 / 0.3**2, rel=0.5)
     assert truth.mean.tolist() == [*ridge.coef_, ridge.intercept_]
-    # sigma_ is (beta X_c' X_c + alpha I)^-1: the covariance that the penalised weights have when x is centred
+    # sigma_ is (beta X_c' X_c + alpha I)^-1: the covariance that the penalised weights have when x
+    # is centred
     closed = torch.linalg.inv(beta * x.T @ x + alpha * torch.eye(3, dtype=torch.float64))
     torch.testing.assert_close(truth.covariance, closed, rtol=1e-9, atol=1e-12)
 
 
 def test_a_penalised_bias_shrinks_by_what_the_formula_says(data):
     """With centred inputs the bias is N beta / (N beta + alpha) of the mean target."""
-    free, shrunk = (BayesianRidgeReference(bias).fit(RIDGE, *data, {}) for bias in ("unpenalised", "penalised"))
+    free, shrunk = (
+        BayesianRidgeReference(bias).fit(RIDGE, *data, {}) for bias in ("unpenalised", "penalised")
+    )
     alpha, beta = (free.hyper[name] for name in ("prior_precision", "noise_precision"))
     assert shrunk.hyper == free.hyper
-    assert float(shrunk.mean[3] / free.mean[3]) == pytest.approx(40 * beta / (40 * beta + alpha), rel=1e-10)
+    assert float(shrunk.mean[3] / free.mean[3]) == pytest.approx(
+        40 * beta / (40 * beta + alpha), rel=1e-10
+    )
     torch.testing.assert_close(shrunk.mean[:3], free.mean[:3])
     torch.testing.assert_close(shrunk.covariance[:3, :3], free.covariance)
 
@@ -161,11 +177,23 @@ def test_constant_targets_are_refused(data):
 
 REFUSED = {
     "conjugate": (Problem(Linear(), Bernoulli(), 3), "no closed form"),
-    "bayesian-ridge": (Problem(Linear(bias=False), Gaussian(), 3), "give the linear model its bias"),
+    "bayesian-ridge": (
+        Problem(Linear(bias=False), Gaussian(), 3),
+        "give the linear model its bias",
+    ),
     "grid": (Problem(Linear(), Bernoulli(), 2), "room for two parameters: the model has 3"),
-    "exact-gaussian": (Problem(Mlp(), Bernoulli(), 3), "^reference exact-gaussian needs a linear model"),
-    "nuts": (Problem(Linear(), Categorical(), 3), "nuts samples linear models with a gaussian or bernoulli likeli"),
-    "network-mcmc": (Problem(Mlp(), Gaussian(), 3, prior=StudentTPrior()), "models with a gaussian prior"),
+    "exact-gaussian": (
+        Problem(Mlp(), Bernoulli(), 3),
+        "^reference exact-gaussian needs a linear model",
+    ),
+    "nuts": (
+        Problem(Linear(), Categorical(), 3),
+        "nuts samples linear models with a gaussian or bernoulli likeli",
+    ),
+    "network-mcmc": (
+        Problem(Mlp(), Gaussian(), 3, prior=StudentTPrior()),
+        "models with a gaussian prior",
+    ),
 }
 
 
@@ -194,4 +222,6 @@ def test_precisions_are_those_of_the_thesis(dataset, printed):
         pytest.skip(str(error))
     (cell,) = cells_of(load_benchmark("uci-linear-posterior").select([dataset], ["vifa"]))
     found = truth(cell, 0).hyper
-    assert tuple(round(found[name], 4) for name in ("prior_precision", "noise_precision")) == printed
+    assert (
+        tuple(round(found[name], 4) for name in ("prior_precision", "noise_precision")) == printed
+    )

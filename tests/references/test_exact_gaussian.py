@@ -12,12 +12,20 @@ from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references import exact
-from bdl.references.exact import LIMITS, ConjugateReference, ExactGaussianReference, OptimumCertificate, certify_optimum
+from bdl.references.exact import (
+    LIMITS,
+    ConjugateReference,
+    ExactGaussianReference,
+    OptimumCertificate,
+    certify_optimum,
+)
 
 RNG = np.random.default_rng(0)
 ROWS, DIM = 50, 3
 X = torch.from_numpy(RNG.standard_normal((ROWS, DIM)))
-Y = torch.from_numpy((RNG.random(ROWS) < 1 / (1 + np.exp(-X.numpy() @ [1, -2, 0.5]))).astype(float))
+Y = torch.from_numpy(
+    (RNG.random(ROWS) < 1 / (1 + np.exp(-X.numpy() @ [1, -2, 0.5]))).astype(float)
+)
 PROBLEM = Problem(Linear(), Bernoulli(), DIM, prior=GaussianPrior(1e-5))
 HYPER = tensors_of({"prior_precision": 0.1})
 
@@ -37,14 +45,21 @@ def test_the_optimum_keeps_every_limit(q):
 
 def test_a_known_optimum():
     """With Gaussian targets it is the posterior, and the negative ELBO is minus the log-evidence."""
-    problem, hyper = Problem(Linear(), Gaussian(), DIM), HYPER | tensors_of({"noise_precision": 2.0})
+    problem, hyper = (
+        Problem(Linear(), Gaussian(), DIM),
+        HYPER | tensors_of({"noise_precision": 2.0}),
+    )
     y = X @ torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64) + 0.3
-    found, known = (own.fit(problem, X, y, hyper) for own in (ExactGaussianReference(), ConjugateReference()))
+    found, known = (
+        own.fit(problem, X, y, hyper) for own in (ExactGaussianReference(), ConjugateReference())
+    )
     torch.testing.assert_close(found.mean, known.mean, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(found.covariance, known.covariance, rtol=1e-10, atol=1e-12)
     design = problem.model.design(X)
     covariance = 10 * design @ design.T + 0.5 * torch.eye(ROWS).double()
-    evidence = torch.distributions.MultivariateNormal(torch.zeros(ROWS).double(), covariance).log_prob(y)
+    evidence = torch.distributions.MultivariateNormal(
+        torch.zeros(ROWS).double(), covariance
+    ).log_prob(y)
     found = certify_optimum(problem, ExactGaussian().fit(problem, X, y, hyper), X, y, hyper)
     assert found.neg_elbo == pytest.approx(-float(evidence), rel=1e-10)
 
@@ -54,14 +69,19 @@ def test_a_known_optimum():
     [
         (lambda q: q._replace(loc=q.loc + 1e-6), "gradient"),
         (lambda q: q._replace(scale_tril=q.scale_tril * (1 + 1e-6)), "gradient"),
-        (lambda q: q._replace(loc=q.sample(torch.full((DIM + 1,), 1e-6).double())), "mean_identity"),
+        (
+            lambda q: q._replace(loc=q.sample(torch.full((DIM + 1,), 1e-6).double())),
+            "mean_identity",
+        ),
         (lambda q: q._replace(scale_tril=q.scale_tril * (1 + 1e-6)), "covariance_identity"),
     ],
 )
 def test_a_millionth_beside_the_optimum_is_refused(q, change, broken):
     certificate = certify_optimum(PROBLEM, change(q), X, Y, HYPER)
     assert 10 * LIMITS[broken] < getattr(certificate, broken) < 1e-4
-    with pytest.raises(InputError, match=r"^reference exact-gaussian refused: gradient is .* above 1e-08; raise"):
+    with pytest.raises(
+        InputError, match=r"^reference exact-gaussian refused: gradient is .* above 1e-08; raise"
+    ):
         certificate.admit()
 
 
@@ -95,10 +115,19 @@ def test_a_coarse_rule_shows_in_the_certificate(q, monkeypatch):
 def test_the_same_fit_is_made_once(monkeypatch):
     """Whoever asks, with equal content; other labels or precisions are other fits."""
     fits, fit = [], ExactGaussian.fit
-    monkeypatch.setattr(ExactGaussian, "fit", lambda self, *given: fits.append(1) or fit(self, *given))
+    monkeypatch.setattr(
+        ExactGaussian, "fit", lambda self, *given: fits.append(1) or fit(self, *given)
+    )
     exact._OPTIMA.clear()
-    copy = Problem(Linear(), Bernoulli(), DIM, prior=GaussianPrior(1e-5)), X.clone(), Y.clone(), dict(HYPER)
-    first, again = (ExactGaussianReference().fit(*given).mean for given in ((PROBLEM, X, Y, HYPER), copy))
+    copy = (
+        Problem(Linear(), Bernoulli(), DIM, prior=GaussianPrior(1e-5)),
+        X.clone(),
+        Y.clone(),
+        dict(HYPER),
+    )
+    first, again = (
+        ExactGaussianReference().fit(*given).mean for given in ((PROBLEM, X, Y, HYPER), copy)
+    )
     assert len(fits) == 1
     assert torch.equal(first, again)
     for given in (

@@ -61,11 +61,15 @@ def test_the_model_is_the_stated_one(kind, dim):
     model = build(given)
     assert [variable.name for variable in model.free_RVs] == [TERM]
     shape = model.initial_point()[TERM].shape
-    log_density, gradient = (compiled(mode="FAST_COMPILE") for compiled in (model.compile_logp, model.compile_dlogp))
+    log_density, gradient = (
+        compiled(mode="FAST_COMPILE") for compiled in (model.compile_logp, model.compile_dlogp)
+    )
     points = np.random.default_rng(1).standard_normal((3, dim)) * np.array([[0.1], [1.0], [200.0]])
     values, slopes = zip(*(log_joint(given, point) for point in points), strict=True)
     named = [{TERM: point.reshape(shape)} for point in points]
-    np.testing.assert_allclose(np.diff([log_density(at) for at in named]), np.diff(values), rtol=1e-10)
+    np.testing.assert_allclose(
+        np.diff([log_density(at) for at in named]), np.diff(values), rtol=1e-10
+    )
     np.testing.assert_allclose([gradient(at) for at in named], slopes, rtol=1e-9, atol=1e-9)
 
 
@@ -96,8 +100,9 @@ def test_gaussian_posterior_is_the_conjugate_one_and_nothing_forks(sampler, monk
     assert origin.sampler == sampler
     assert {"bambi", sampler, "arviz-stats", "python"} <= set(origin.versions)
     assert_moments(drawn, BETA * covariance @ given.x.T @ given.y, covariance)
-    # The Hamiltonian is potential plus kinetic energy, each 3/2 above its floor on average: half a chi-squared
-    # of 6 degrees. The standard error of the mean is under 0.06, and the least of 8000 is 0.1 above the floor.
+    # The Hamiltonian is potential plus kinetic energy, each 3/2 above its floor on average: half a
+    # chi-squared of 6 degrees. The standard error of the mean is under 0.06, and the least of 8000
+    # is 0.1 above the floor.
     assert drawn.energy.mean() - drawn.energy.min() == pytest.approx(3 - 0.1, abs=0.3)
 
 
@@ -109,8 +114,13 @@ def test_logistic_posterior_is_that_of_a_grid():
     given = Regression(given.x, given.y, np.full(2, 0.01))
     drawn = sample(given, Settings(draws=4000, tune=1000, sampler="nutpie"))
     certify(drawn).admit()
-    problem, hyper = Problem(Linear(bias=False), Bernoulli(), 2), {"prior_precision": torch.tensor(0.01).double()}
-    truth = GridReference().fit(problem, torch.from_numpy(given.x), torch.from_numpy(given.y), hyper)
+    problem, hyper = (
+        Problem(Linear(bias=False), Bernoulli(), 2),
+        {"prior_precision": torch.tensor(0.01).double()},
+    )
+    truth = GridReference().fit(
+        problem, torch.from_numpy(given.x), torch.from_numpy(given.y), hyper
+    )
     assert_moments(drawn, truth.mean.numpy(), truth.covariance.numpy())
 
 
@@ -120,7 +130,9 @@ def test_samplers_agree_on_breast_cancer():
     """Means and covariance entries, 65 scores: one beyond 5.5, t with 99 degrees of freedom, has a chance of 2e-5."""
     for package in ("bambi", "nutpie"):
         pytest.importorskip(package)
-    (cell,) = plan(load_benchmark("logistic-posterior").select(["breast_cancer"], ["vifa"]), splits=(0,))
+    (cell,) = plan(
+        load_benchmark("logistic-posterior").select(["breast_cancer"], ["vifa"]), splits=(0,)
+    )
     given, found, lower = truths.recipe(cell, 0).regression, [], np.tril_indices(10)
     for sampler in ("nutpie", "pymc"):
         drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
@@ -153,9 +165,17 @@ def test_a_spawned_worker_gives_the_same_draws():
 def test_a_data_tree_is_read(dim):
     """Its axes are not in the order of chains and draws."""
     xarray, rng = pytest.importorskip("xarray"), np.random.default_rng(0)
-    theta, energy, steps = rng.standard_normal((5, 2, *dim)), rng.standard_normal((5, 2)), np.arange(10).reshape(5, 2)
+    theta, energy, steps = (
+        rng.standard_normal((5, 2, *dim)),
+        rng.standard_normal((5, 2)),
+        np.arange(10).reshape(5, 2),
+    )
     axes = "draw", "chain"
-    statistics = {"diverging": (axes, steps == 3), "energy": (axes, energy), "n_steps": (axes, steps.astype(np.uint64))}
+    statistics = {
+        "diverging": (axes, steps == 3),
+        "energy": (axes, energy),
+        "n_steps": (axes, steps.astype(np.uint64)),
+    }
     given = {
         "posterior": xarray.Dataset({TERM: (axes + ("dim",) * len(dim), theta)}),
         "sample_stats": xarray.Dataset(statistics),
@@ -185,7 +205,10 @@ HYPER = {"prior_precision": torch.tensor(0.5, dtype=torch.float64)}
 
 
 def test_a_recipe_holds_what_the_problem_says():
-    """A bias is a column of ones with a prior of its own; the noise is that of Gaussian targets."""
+    """A bias is a column of ones with a prior of its own.
+
+    The noise is that of Gaussian targets.
+    """
     problem = Problem(Linear(), Gaussian(), 3, prior=GaussianPrior(1e-5))
     noise = {"noise_precision": torch.tensor(2.0).double()}
     found = NutsReference(draws=200, seed=3).recipe(problem, X, LABELS, HYPER | noise)
@@ -206,7 +229,12 @@ def test_the_truth_has_the_moments_of_all_chains(monkeypatch):
 
 
 def recipe(**changes) -> LinearRecipe:
-    given = {"x": X[:, :2].numpy(), "y": LABELS.numpy(), "prior_precision": np.ones(2), "noise_precision": None}
+    given = {
+        "x": X[:, :2].numpy(),
+        "y": LABELS.numpy(),
+        "prior_precision": np.ones(2),
+        "noise_precision": None,
+    }
     given |= changes
     settings = given.pop("settings", Settings(draws=1000))
     return LinearRecipe(Regression(**given), settings)
@@ -217,7 +245,13 @@ def draws(seed: int, apart: float = 0.0) -> Draws:
     rng = np.random.default_rng(seed)
     theta = rng.standard_normal((4, 1000, 2)) + apart * np.arange(4)[:, None, None]
     none = np.zeros((4, 1000), dtype=bool)
-    return Draws(theta, none, rng.standard_normal((4, 1000)), none.astype(int), Origin("fake", 1, 0, {}, 1.5))
+    return Draws(
+        theta,
+        none,
+        rng.standard_normal((4, 1000)),
+        none.astype(int),
+        Origin("fake", 1, 0, {}, 1.5),
+    )
 
 
 @pytest.fixture
@@ -226,13 +260,17 @@ def calls(tmp_path, monkeypatch):
     pytest.importorskip("arviz_stats")
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
     made = []
-    monkeypatch.setattr(nuts, "sample", lambda regression, settings: made.append(regression) or draws(len(made)))
+    monkeypatch.setattr(
+        nuts, "sample", lambda regression, settings: made.append(regression) or draws(len(made))
+    )
     return made
 
 
 def test_kept_draws_are_found_by_later_versions():
     """A new key would sample all references again."""
-    one = LinearRecipe(Regression(np.eye(2), np.array([0.0, 1.0]), np.ones(2), 0.5), Settings(draws=1000))
+    one = LinearRecipe(
+        Regression(np.eye(2), np.array([0.0, 1.0]), np.ones(2), 0.5), Settings(draws=1000)
+    )
     assert one.key == "6e925be2b7e100a8350140818786da8ceb9ce02d7bb1944f5fde18414f5a73d1"
 
 
@@ -295,7 +333,9 @@ def test_changed_files_are_refused(calls, which, change):
     path = files(recipe())[which]
     path.write_bytes(change(path.read_bytes()))
     os.utime(path, ns=(1, 1))  # a change within the resolution of the counters is seen as well
-    with pytest.raises(InputError, match=r"corrupt reference .*; delete it, and it is sampled again") as caught:
+    with pytest.raises(
+        InputError, match=r"corrupt reference .*; delete it, and it is sampled again"
+    ) as caught:
         obtain(recipe())
     assert "\n" not in str(caught.value)
     assert state(recipe()) == "corrupt"
@@ -304,7 +344,9 @@ def test_changed_files_are_refused(calls, which, change):
 
 def test_a_refused_reference_is_not_kept(calls, monkeypatch):
     monkeypatch.setattr(nuts, "sample", lambda regression, settings: draws(0, apart=1.0))
-    with pytest.raises(InputError, match=r"reference refused: rule 1 \(r_hat < 1.01\) fails at coordinate 0"):
+    with pytest.raises(
+        InputError, match=r"reference refused: rule 1 \(r_hat < 1.01\) fails at coordinate 0"
+    ):
         obtain(recipe())
     assert state(recipe()) == "missing"
 

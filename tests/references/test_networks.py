@@ -43,16 +43,23 @@ MODELS = [Mlp((4,), "relu"), Mlp((4,), "tanh"), Mlp((4, 3), "relu"), Linear()]
 @pytest.mark.parametrize("model", MODELS)
 def test_value_and_gradient_are_those_of_the_problem(model, likelihood):
     """Up to a constant, at points of any size; biases have a prior of their own."""
-    problem, x = Problem(model, likelihood, 3, prior=GaussianPrior(0.1)), torch.from_numpy(RNG.normal(size=(12, 3)))
+    problem, x = (
+        Problem(model, likelihood, 3, prior=GaussianPrior(0.1)),
+        torch.from_numpy(RNG.normal(size=(12, 3))),
+    )
     given = x, (x[:, 0] > 0).double()
     slope = chains.slope(problem, *given, HYPER)
-    points = torch.from_numpy(RNG.normal(size=(3, problem.dim))) * torch.tensor([[0.1], [1.0], [9.0]])
+    points = torch.from_numpy(RNG.normal(size=(3, problem.dim))) * torch.tensor(
+        [[0.1], [1.0], [9.0]]
+    )
 
     def exact(one):
         return log_joint(one[None], problem, whole(*given), HYPER)[0]
 
     values, gradients = zip(*(slope(point.numpy()) for point in points), strict=True)
-    np.testing.assert_allclose(np.diff(values), np.diff([exact(point) for point in points]), rtol=1e-10)
+    np.testing.assert_allclose(
+        np.diff(values), np.diff([exact(point) for point in points]), rtol=1e-10
+    )
     expected = torch.stack([torch.func.grad(exact)(point) for point in points])
     np.testing.assert_allclose(gradients, expected, rtol=1e-9, atol=1e-9)
 
@@ -69,10 +76,16 @@ def test_density_of_precisions_is_that_of_automatic_differentiation(model):
         targets = torch.distributions.Normal(f, beta.rsqrt()).log_prob(Y).sum()
         weights = torch.distributions.Normal(0.0, alpha.rsqrt()).log_prob(theta).sum()
         centres, widths = torch.tensor(list(LAWS.values()), dtype=torch.float64).T
-        return targets + weights + torch.distributions.Normal(centres, widths).log_prob(at[problem.dim :]).sum()
+        return (
+            targets
+            + weights
+            + torch.distributions.Normal(centres, widths).log_prob(at[problem.dim :]).sum()
+        )
 
     value, gradient = given(phi)
-    np.testing.assert_allclose(gradient, torch.func.grad(exact)(torch.tensor(phi)), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        gradient, torch.func.grad(exact)(torch.tensor(phi)), rtol=1e-9, atol=1e-9
+    )
     difference = float(exact(torch.tensor(phi)) - exact(torch.tensor(other)))
     assert value - given(other)[0] == pytest.approx(difference, rel=1e-9)
 
@@ -110,7 +123,8 @@ def sampled(problem: Problem, hyper=HYPER, tune=300, **settings) -> Draws:
 def test_a_network_of_one_unit_has_the_moments_of_quadrature():
     """f = v tanh(w x + b) + c: v and c are Gaussian given w and b, over which a grid sums.
 
-    Steps are small: with the default's one of eight seeds has a chain that diverges and stays where it is.
+    Steps are small: with the default's one of eight seeds has a chain that diverges and stays
+    where it is.
     """
     axis = np.linspace(-6, 6, 241)
     w, b = (part.ravel() for part in np.meshgrid(axis, axis, indexing="ij"))
@@ -152,11 +166,16 @@ def drawn(*centres: np.ndarray) -> Draws:
     rng, shape = np.random.default_rng(1), (4, 500)
     theta = np.stack(centres)[:, None] + 0.05 * rng.normal(size=(*shape, BENT.dim))
     none = np.zeros(shape, bool)
-    return Draws(theta, none, rng.normal(size=shape), none.astype(int), Origin("none", 1, 0, {}, 0.0))
+    return Draws(
+        theta, none, rng.normal(size=shape), none.astype(int), Origin("none", 1, 0, {}, 0.0)
+    )
 
 
 def broken(given: Draws, problem: Problem = BENT, hyper=HYPER) -> set[str]:
-    return {failure.rule.statistic for failure in certify_functions(problem, given, AT, TARGETS, hyper).failures()}
+    return {
+        failure.rule.statistic
+        for failure in certify_functions(problem, given, AT, TARGETS, hyper).failures()
+    }
 
 
 def test_rules_are_broken_by_what_they_are_for():
@@ -171,7 +190,10 @@ def test_rules_are_broken_by_what_they_are_for():
 
 def test_steps_that_are_too_large_break_a_rule():
     """Steps that three of ten proposals survive, on a narrow posterior: most trajectories diverge."""
-    problem, hyper = Problem(Mlp((8,)), Gaussian(), 1), HYPER | {"noise_precision": torch.tensor(1000.0).double()}
+    problem, hyper = (
+        Problem(Mlp((8,)), Gaussian(), 1),
+        HYPER | {"noise_precision": torch.tensor(1000.0).double()},
+    )
     given = sampled(problem, hyper, tune=100, draws=100, target_accept=0.3)
     assert broken(given, problem, hyper) >= {"divergences", "r_hat", "bulk_ess"}
     assert given.diverging.mean(1).max() > 0.3
@@ -181,7 +203,11 @@ def test_chains_that_stay_in_one_mode_break_a_rule():
     """A unit bends at the left point or at the right one, and never goes from the one to the other."""
     x, y = torch.tensor([[-1.0], [0.0], [1.0]]).double(), torch.tensor([1.0, 0.0, 1.0]).double()
     hyper = HYPER | {"noise_precision": torch.tensor(400.0).double()}
-    given = run(slope(BENT, x, y, hyper), [LEFT, LEFT, RIGHT, RIGHT], ChainSettings(draws=600, tune=300, chains=4))
+    given = run(
+        slope(BENT, x, y, hyper),
+        [LEFT, LEFT, RIGHT, RIGHT],
+        ChainSettings(draws=600, tune=300, chains=4),
+    )
     assert broken(given, hyper=hyper) >= {"r_hat", "agreement"}
 
 
@@ -200,8 +226,13 @@ def test_a_chain_that_never_moves_is_not_judged():
 
 def test_what_breaks_a_rule_is_kept_and_named_but_no_truth(tmp_path, monkeypatch):
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
-    given, reference = (NETWORK, X, Y, HYPER), NetworkMcmc(draws=100, tune=20, chains=4, max_depth=2)
-    with pytest.raises(InputError, match=r"^reference refused: rule 1 \(r_hat < 1.01\) .*--uncertified$"):
+    given, reference = (
+        (NETWORK, X, Y, HYPER),
+        NetworkMcmc(draws=100, tune=20, chains=4, max_depth=2),
+    )
+    with pytest.raises(
+        InputError, match=r"^reference refused: rule 1 \(r_hat < 1.01\) .*--uncertified$"
+    ):
         reference.fit(*given, AT, TARGETS)
     recipe = reference.recipe(*given, AT, TARGETS)
     info = json.loads(files(recipe)[1].read_text())
@@ -233,16 +264,21 @@ def test_predictions_are_those_of_each_network_with_its_noise():
     fit = SampledNetworks(theta, precision, torch.tensor([3]), torch.tensor(0), torch.zeros(9))
     answer = ask(fit, X, None, 1, 0)
     for s in range(5):
-        np.testing.assert_allclose(answer.mean[s], NETWORK.model(theta[s].double(), X, 1).squeeze(-1))
+        np.testing.assert_allclose(
+            answer.mean[s], NETWORK.model(theta[s].double(), X, 1).squeeze(-1)
+        )
         np.testing.assert_allclose(answer.variance[s], torch.full((15,), 1 / precision[s]))
 
 
 @pytest.mark.parametrize(
-    ("r_hat", "text"), [(1.001, "certified"), (1.2, "breaks rules 1"), (float("nan"), "breaks rules 1")]
+    ("r_hat", "text"),
+    [(1.001, "certified"), (1.2, "breaks rules 1"), (float("nan"), "breaks rules 1")],
 )
 def test_rows_say_what_the_certificate_says(r_hat, text):
     worst = torch.tensor([r_hat, 500, 500, 0.05, 0.05, 0.1, 0, 0.5, 2], dtype=torch.float64)
-    fit = SampledNetworks(torch.zeros(1, NETWORK.dim), torch.ones(1), torch.tensor([3]), torch.tensor(0), worst)
+    fit = SampledNetworks(
+        torch.zeros(1, NETWORK.dim), torch.ones(1), torch.tensor([3]), torch.tensor(0), worst
+    )
     assert kept(fit) == {"kept": "a predictive", "certificate": text}
 
 
@@ -255,7 +291,9 @@ def test_one_unit_without_slope_agrees_with_quadrature():
     assert fit.worst[0] < 1.01  # R-hat; a weight that the data say nothing of may diverge
     logs = fit.noise_precision.log().numpy()
     mean, sd = posterior_of_log_noise(y)
-    assert logs.mean() == pytest.approx(mean, abs=5 * sd / math.sqrt(400))  # an effective sample size of 400 or more
+    assert logs.mean() == pytest.approx(
+        mean, abs=5 * sd / math.sqrt(400)
+    )  # an effective sample size of 400 or more
     assert logs.std() == pytest.approx(sd, rel=0.15)
 
 
@@ -279,7 +317,9 @@ def posterior_of_log_noise(y: np.ndarray) -> tuple[float, float]:
 
 @pytest.mark.slow  # compiles the density and the sampler
 def test_too_short_chains_say_which_rules_they_break():
-    fit = NetworkNuts(draws=100, tune=30, kept=10).fit(Train(X.numpy(), Y.numpy(), NETWORK), {}, seed=1)
+    fit = NetworkNuts(draws=100, tune=30, kept=10).fit(
+        Train(X.numpy(), Y.numpy(), NETWORK), {}, seed=1
+    )
     assert fit.theta.shape == (40, NETWORK.dim)
     assert fit.certificate.startswith("breaks rules ")
 
@@ -291,8 +331,16 @@ def test_too_short_chains_say_which_rules_they_break():
         (NetworkMcmc(draws=50), NETWORK, "100 draws"),
         (NetworkNuts(chains=3), NETWORK, "even number"),
         (NetworkNuts(), Problem(Linear(), Gaussian(), 2), "use the model 'mlp'"),
-        (NetworkNuts(), Problem(Mlp((4, 3)), Gaussian(), 2), "samples one hidden layer of relu or tanh"),
-        (NetworkNuts(), replace(NETWORK, prior=GaussianPrior(bias_precision=1.0)), "without bias_precision"),
+        (
+            NetworkNuts(),
+            Problem(Mlp((4, 3)), Gaussian(), 2),
+            "samples one hidden layer of relu or tanh",
+        ),
+        (
+            NetworkNuts(),
+            replace(NETWORK, prior=GaussianPrior(bias_precision=1.0)),
+            "without bias_precision",
+        ),
     ],
 )
 def test_what_cannot_be_sampled_is_told(given, problem, reason):

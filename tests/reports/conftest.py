@@ -21,7 +21,10 @@ def changed(base, **changes):
 
 
 VIFA = make_tables(
-    "vifa2023", "uci_nn_predictions", ["Table 1", "Table 11"], {"vifa-lr": "vifa_lr", "vifa-nn": "vifa_nn"}
+    "vifa2023",
+    "uci_nn_predictions",
+    ["Table 1", "Table 11"],
+    {"vifa-lr": "vifa_lr", "vifa-nn": "vifa_nn"},
 )
 """Those of the VIFA paper that print the neural-network predictions."""
 
@@ -32,7 +35,10 @@ def make_note(text, dataset=None, entry=None, metric=None, statistic=None, verdi
 
 
 def make_benchmark(sweep={}, **changes):
-    """A benchmark; by default the one of the VIFA paper on two datasets. `sweep` has JSON texts by path."""
+    """A benchmark; by default the one of the VIFA paper on two datasets.
+
+    `sweep` has JSON texts by path.
+    """
     defaults = {
         "name": "uci-nn",
         "title": "UCI neural networks",
@@ -46,8 +52,14 @@ def make_benchmark(sweep={}, **changes):
         "notes": [],
     }
     content = defaults | changes
-    content = {"pairs": list(product(content["datasets"], content["entries"])), "axes": tuple(sweep)} | content
-    points = [SimpleNamespace(texts=dict(zip(sweep, texts, strict=True))) for texts in product(*sweep.values())]
+    content = {
+        "pairs": list(product(content["datasets"], content["entries"])),
+        "axes": tuple(sweep),
+    } | content
+    points = [
+        SimpleNamespace(texts=dict(zip(sweep, texts, strict=True)))
+        for texts in product(*sweep.values())
+    ]
     cells = [
         (dataset, entry, point)
         for dataset in content["datasets"]
@@ -78,7 +90,11 @@ def shuffled(*rows):
 def of(cells, metric="nmll", statistic="mean", **place):
     """The cells of a metric and a statistic, and of what else is given."""
     wanted = {"metric": metric, "statistic": statistic} | place
-    return [cell for cell in cells if all(getattr(cell, name) == value for name, value in wanted.items())]
+    return [
+        cell
+        for cell in cells
+        if all(getattr(cell, name) == value for name, value in wanted.items())
+    ]
 
 
 def titles(figure):
@@ -107,11 +123,18 @@ def scores():
 
 @pytest.fixture
 def swept(scores):
-    """Two widths on energy and yacht: at the second the other entry is worse; on yacht the baseline failed there."""
+    """Two widths on energy and yacht: at the second the other entry is worse.
+
+    On yacht the baseline failed there.
+    """
     base, other = scores
-    benchmark = make_benchmark({"model.hidden": ["[20]", "[50]"]}, baseline="vifa-lr", metrics=["nmll"])
+    benchmark = make_benchmark(
+        {"model.hidden": ["[20]", "[50]"]}, baseline="vifa-lr", metrics=["nmll"]
+    )
     rows = [
-        make_trials(dataset, entry, values, ["failed" if gone else "ok"] * 20).assign(**{"model.hidden": text})
+        make_trials(dataset, entry, values, ["failed" if gone else "ok"] * 20).assign(
+            **{"model.hidden": text}
+        )
         for dataset in ("energy", "yacht")
         for text, ours in (("[20]", other), ("[50]", 2 * base - other))
         for entry, values in (("vifa-lr", base + len(dataset)), ("vifa-nn", ours + len(dataset)))

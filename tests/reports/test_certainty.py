@@ -21,9 +21,16 @@ from .conftest import make_benchmark, make_trials, titles
 
 def cells_of(datasets, scores, metrics):
     """Benchmark and cells of entries with means by metric."""
-    benchmark = make_benchmark(datasets=datasets, entries=dict.fromkeys(scores), metrics=metrics, papers=[])
+    benchmark = make_benchmark(
+        datasets=datasets, entries=dict.fromkeys(scores), metrics=metrics, papers=[]
+    )
     rows = [
-        make_trials(dataset, entry, [1.0, 1.0], **{name: [mean - 0.01, mean + 0.01] for name, mean in own.items()})
+        make_trials(
+            dataset,
+            entry,
+            [1.0, 1.0],
+            **{name: [mean - 0.01, mean + 0.01] for name, mean in own.items()},
+        )
         for dataset in datasets
         for entry, own in scores.items()
     ]
@@ -57,14 +64,18 @@ def test_scores_of_the_most_certain_rows_are_drawn_along_the_share_for_each_orde
         ("accuracy", 0.5, "disagreement"): 0.97,
         ("f1", 0.5, "entropy"): 0.9,
     }
-    metrics = [Label(f"{name}_{kept}_{by}", name, {"kept": kept, "by": by}) for name, kept, by in scores]
+    metrics = [
+        Label(f"{name}_{kept}_{by}", name, {"kept": kept, "by": by}) for name, kept, by in scores
+    ]
     metrics[0] = Label("accuracy", "accuracy", metrics[0].settings)
     by_metric = dict(zip(map(str, metrics), scores.values(), strict=True))
     drawings = selective_drawings(*cells_of(["eyes"], {"vifa": by_metric}, metrics))
     assert list(drawings) == ["selective-accuracy"]
     figure = drawings["selective-accuracy"]()
     assert titles(figure) == ["eyes, by entropy", "eyes, by disagreement"]
-    by_entropy, by_disagreement = (panel.containers[0].lines[0].get_xydata() for panel in figure.axes)
+    by_entropy, by_disagreement = (
+        panel.containers[0].lines[0].get_xydata() for panel in figure.axes
+    )
     np.testing.assert_allclose(by_entropy, [[0.5, 0.99], [0.8, 0.9], [1, 0.8]])
     np.testing.assert_allclose(by_disagreement, [[0.5, 0.97], [1, 0.8]])
 
@@ -75,7 +86,9 @@ BENCHMARK = make_benchmark(datasets=["eyes"], entries={"vifa": {}, "adam": {}}, 
 def fit(p, labels, entry="vifa", risks=None):
     """Predictions with probabilities `p` of class 1."""
     p = np.asarray(p, dtype=float)
-    orders = dict.fromkeys(("entropy", "disagreement"), np.linspace(0, 0.3, len(p)) if risks is None else risks)
+    orders = dict.fromkeys(
+        ("entropy", "disagreement"), np.linspace(0, 0.3, len(p)) if risks is None else risks
+    )
     return Labelled("eyes", entry, np.stack([1 - p, p], 1), np.asarray(labels), orders)
 
 
@@ -83,7 +96,13 @@ def test_a_sensitivity_costs_what_lies_above_its_threshold():
     """Of ten positive rows the eighth, ninth and tenth have 2, 4 and 10 of ten negative ones above them."""
     positive = [0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.93, 0.7, 0.5, 0.05]
     negative = [0.8, 0.75, 0.6, 0.55, 0.4, 0.3, 0.2, 0.15, 0.1, 0.06]
-    share = dict(zip(SENSITIVITIES.round(3), referred(fit([*positive, *negative], [1] * 10 + [0] * 10)), strict=True))
+    share = dict(
+        zip(
+            SENSITIVITIES.round(3),
+            referred(fit([*positive, *negative], [1] * 10 + [0] * 10)),
+            strict=True,
+        )
+    )
     assert share[0.8] == (8 + 2) / 20
     assert share[0.805] == share[0.9] == (9 + 4) / 20
     assert share[0.905] == share[1.0] == 1.0

@@ -17,8 +17,16 @@ NN, LR = {"entry": "vifa-nn"}, {"entry": "vifa-lr"}
 
 def judge(*rows, overlap={}, sweep={}, **changes):
     """Judge by rows the claim that vifa-nn has less NMLL than vifa-lr, changed."""
-    content = {"text": "Less", "source": "a paper", "metric": "nmll", "less": NN, "than": LR} | changes
-    return judged_claims(make_benchmark(sweep, claims=[Claim.model_validate(content)]), pd.concat(rows), overlap)
+    content = {
+        "text": "Less",
+        "source": "a paper",
+        "metric": "nmll",
+        "less": NN,
+        "than": LR,
+    } | changes
+    return judged_claims(
+        make_benchmark(sweep, claims=[Claim.model_validate(content)]), pd.concat(rows), overlap
+    )
 
 
 def on_yacht(less, than, *status):
@@ -26,32 +34,50 @@ def on_yacht(less, than, *status):
 
 
 def test_known_answer(scores):
-    """The interval of less - times x than is that of the paired t-test; data sets without both sides are left out."""
+    """The interval of less - times x than is that of the paired t-test.
+
+    Data sets without both sides are left out.
+    """
     base, other = scores
-    (found,) = judge(make_trials("energy", "vifa-nn", other), make_trials("energy", "vifa-lr", base), times=0.5)
+    (found,) = judge(
+        make_trials("energy", "vifa-nn", other), make_trials("energy", "vifa-lr", base), times=0.5
+    )
     (only,) = found.findings
     interval = ttest_rel(other, 0.5 * base).confidence_interval(0.95)
     assert (only.difference.dataset, only.difference.n) == ("energy", 20)
-    np.testing.assert_allclose((only.difference.low, only.difference.high), (interval.low, interval.high), rtol=1e-12)
+    np.testing.assert_allclose(
+        (only.difference.low, only.difference.high), (interval.low, interval.high), rtol=1e-12
+    )
     np.testing.assert_allclose((only.less, only.than), (other.mean(), base.mean()), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("shift", "verdict"), [(-1.0, "confirmed"), (1.0, "contradicted"), (0.0, "not shown")])
+@pytest.mark.parametrize(
+    ("shift", "verdict"), [(-1.0, "confirmed"), (1.0, "contradicted"), (0.0, "not shown")]
+)
 def test_what_the_interval_says(shift, verdict):
     noise = np.random.default_rng(1).normal(size=20)
     (found,) = judge(*on_yacht(shift * 5 + noise - noise.mean(), np.zeros(20)))
     assert found.verdict == verdict
     (section,) = claim_sections(SimpleNamespace(name="b"), [found])
     assert f"b: Less (a paper): {verdict}. NMLL" in section.title
-    assert section.columns[1:4] == [("vifa-nn", "right"), ("vifa-lr", "right"), ("Difference", "right")]
+    assert section.columns[1:4] == [
+        ("vifa-nn", "right"),
+        ("vifa-lr", "right"),
+        ("Difference", "right"),
+    ]
 
 
 def test_shared_rows_widen_the_interval():
-    """Differences -3, -2, -1, -2: mean -2, deviation 0.8165; t(3) = 3.18245, 1.299 apart and 2.905 with halves."""
+    """Differences -3, -2, -1, -2: mean -2, deviation 0.8165.
+
+    t(3) = 3.18245, 1.299 apart and 2.905 with halves.
+    """
     rows = on_yacht([-3.0, -2.0, -1.0, -2.0], [0.0] * 4)
     (apart,), (halves,) = judge(*rows), judge(*rows, overlap={"yacht": 1.0})
     assert (apart.verdict, halves.verdict) == ("confirmed", "not shown")
-    assert halves.findings[0].difference.half == pytest.approx(3.18245 * (2 / 3 * 1.25) ** 0.5, abs=1e-4)
+    assert halves.findings[0].difference.half == pytest.approx(
+        3.18245 * (2 / 3 * 1.25) ** 0.5, abs=1e-4
+    )
 
 
 def test_a_side_that_failed_gains_nothing():
@@ -74,13 +100,18 @@ def test_the_sides_of_one_entry_at_two_points():
     """Of two axes one is named; the other has its value on both sides, a finding each."""
     sweep = {"training.batch_size": ["10", "20"], "model.hidden": ["[2]", "[50]"]}
     rows = [
-        make_trials("yacht", "vifa-nn", values).assign(**{"training.batch_size": batch, "model.hidden": hidden})
+        make_trials("yacht", "vifa-nn", values).assign(
+            **{"training.batch_size": batch, "model.hidden": hidden}
+        )
         for batch, values in (("10", np.arange(5) * 0.1), ("20", np.arange(5) * 0.2 + 5))
         for hidden in ("[2]", "[50]")
     ]
     less, than = (NN | {"at": {"training.batch_size": size}} for size in (10, 20))
     (found,) = judge(*rows, sweep=sweep, less=less, than=than)
-    assert [dict(each.difference.point)["model.hidden"] for each in found.findings] == ["[2]", "[50]"]
+    assert [dict(each.difference.point)["model.hidden"] for each in found.findings] == [
+        "[2]",
+        "[50]",
+    ]
     assert [each["model.hidden"] for each in found.records] == ["[2]", "[50]"]
     assert found.verdict == "confirmed"
     (section,) = claim_sections(SimpleNamespace(name="b"), [found])

@@ -14,7 +14,16 @@ from bdl.reports.layout import sections
 from bdl.reports.statistics import median_se
 from bdl.reports.verdicts import FEW, NO_SPREAD, NOT_SHOWN, SURVIVORS
 
-from .conftest import VIFA, changed, columns, make_benchmark, make_note, make_tables, make_trials, of
+from .conftest import (
+    VIFA,
+    changed,
+    columns,
+    make_benchmark,
+    make_note,
+    make_tables,
+    make_trials,
+    of,
+)
 
 LOWER = MetricInfo("Loss", "nats", "lower", "predictive")
 HIGHER = MetricInfo("Accuracy", "1", "higher", "predictive")
@@ -33,18 +42,39 @@ def on_energy(nmll, *status, metric="nmll", statistic="mean", **metrics):
 
 
 def test_mean_and_median_are_those_of_numpy_and_scipy_and_held_against_what_is_printed():
-    """The printed mean is rounded by 0.005 at most; a median is printed without a standard error, for which is ours."""
+    """The printed mean is rounded by 0.005 at most.
+
+    A median is printed without a standard error, for which is ours.
+    """
     values = np.random.default_rng(0).normal(2.6, 0.1, 20)
     mean, median = on_energy(values), on_energy(values, statistic="median")
-    assert (mean.ours, mean.ours_se) == pytest.approx((values.mean(), stats.sem(values)), rel=1e-14)
-    assert (median.ours, median.ours_se) == pytest.approx((np.median(values), median_se(values)), rel=1e-14)
-    assert (mean.paper, mean.paper_se, mean.paper_source, mean.margin) == (2.53, 0.02, "vifa2023 Table 1", 0.05)
-    assert (median.paper, median.paper_se, median.paper_source) == (2.54, None, "vifa2023 Table 11")
+    assert (mean.ours, mean.ours_se) == pytest.approx(
+        (values.mean(), stats.sem(values)), rel=1e-14
+    )
+    assert (median.ours, median.ours_se) == pytest.approx(
+        (np.median(values), median_se(values)), rel=1e-14
+    )
+    assert (mean.paper, mean.paper_se, mean.paper_source, mean.margin) == (
+        2.53,
+        0.02,
+        "vifa2023 Table 1",
+        0.05,
+    )
+    assert (median.paper, median.paper_se, median.paper_source) == (
+        2.54,
+        None,
+        "vifa2023 Table 11",
+    )
     se = np.hypot(stats.sem(values), 0.02)
     assert mean.z == pytest.approx((values.mean() - 2.53 - 0.005) / se)
-    ends = [values.mean() - 2.53 + side * (stats.t.ppf(0.975, mean.df) * se + 0.005) for side in (-1, 1)]
+    ends = [
+        values.mean() - 2.53 + side * (stats.t.ppf(0.975, mean.df) * se + 0.005)
+        for side in (-1, 1)
+    ]
     assert (mean.low, mean.high) == pytest.approx(ends)
-    assert median.z == pytest.approx((np.median(values) - 2.54 - 0.005) / (median.ours_se * np.sqrt(2)))
+    assert median.z == pytest.approx(
+        (np.median(values) - 2.54 - 0.005) / (median.ours_se * np.sqrt(2))
+    )
     assert median.df == pytest.approx(19)
 
 
@@ -59,13 +89,26 @@ def test_failed_trials_are_left_out_and_counted():
 
 def test_one_trial_has_the_spread_of_the_paper_and_says_so():
     mean, median = on_energy([2.7]), on_energy([2.7], statistic="median")
-    assert (mean.ours_se, mean.df, mean.verdict, mean.note) == (None, pytest.approx(19), NOT_SHOWN, FEW)
-    assert (median.z, median.p, median.verdict, median.note) == (None, None, "undecided", NO_SPREAD)
+    assert (mean.ours_se, mean.df, mean.verdict, mean.note) == (
+        None,
+        pytest.approx(19),
+        NOT_SHOWN,
+        FEW,
+    )
+    assert (median.z, median.p, median.verdict, median.note) == (
+        None,
+        None,
+        "undecided",
+        NO_SPREAD,
+    )
     assert on_energy([2.7], metric="runtime").note is None
 
 
 def test_failures_are_counted_as_worst_beside_the_mean():
-    """Median of 2.5, 2.6, 2.7 and a failure is halfway between the last two; half or more failed leave none."""
+    """Median of 2.5, 2.6, 2.7 and a failure is halfway between the last two.
+
+    Half or more failed leave none.
+    """
     trials = [2.5, 2.6, 2.7, np.nan], ["ok", "ok", "ok", "failed"]
     for statistic in ("mean", "median"):
         cell = on_energy(*trials, statistic=statistic)
@@ -81,14 +124,24 @@ def test_failures_are_counted_as_worst_beside_the_mean():
 
 def test_values_beyond_the_range_of_floats_leave_no_nan():
     cells = compare(make_benchmark(), make_trials("energy", "vifa-nn", [1e308, -1e308, 1.0]))
-    numbers = [number for cell in cells for number in (cell.ours, cell.ours_se, cell.z) if number is not None]
+    numbers = [
+        number
+        for cell in cells
+        for number in (cell.ours, cell.ours_se, cell.z)
+        if number is not None
+    ]
     assert np.isfinite(numbers).all()
 
 
 def test_what_no_paper_prints_and_durations():
     cells = compare(make_benchmark(datasets=["wine"]), make_trials("wine", "vifa-nn", [2.5, 2.6]))
     (cell,) = of(cells, method="vifa-nn")
-    assert (cell.paper, cell.paper_source, cell.z, cell.verdict) == (None, None, None, "no paper value")
+    assert (cell.paper, cell.paper_source, cell.z, cell.verdict) == (
+        None,
+        None,
+        None,
+        "no paper value",
+    )
     cell = on_energy([2.5, 2.6], runtime=[0.4, 0.6], metric="runtime")
     assert (cell.ours, cell.paper, cell.z, cell.verdict) == (0.5, 22.59, None, "45x faster")
 
@@ -97,10 +150,17 @@ def test_cells_come_in_the_order_of_the_benchmark_where_entries_run():
     """Without a row nothing is run; durations have no median."""
     pairs = [("energy", "vifa-lr"), ("yacht", "vifa-lr"), ("yacht", "vifa-nn")]
     cells = compare(make_benchmark(pairs=pairs), pd.DataFrame())
-    scores = [(metric, statistic) for metric in ("nmll", "rmse") for statistic in ("mean", "median")]
-    found = [(c.benchmark, c.dataset, c.method, c.metric, c.statistic, c.verdict, c.n_trials) for c in cells]
+    scores = [
+        (metric, statistic) for metric in ("nmll", "rmse") for statistic in ("mean", "median")
+    ]
+    found = [
+        (c.benchmark, c.dataset, c.method, c.metric, c.statistic, c.verdict, c.n_trials)
+        for c in cells
+    ]
     expected = [*scores, ("runtime", "mean")]
-    assert found == [("uci-nn", *pair, *score, "not run", 0) for pair in pairs for score in expected]
+    assert found == [
+        ("uci-nn", *pair, *score, "not run", 0) for pair in pairs for score in expected
+    ]
 
 
 def test_notes_reach_the_cells_they_name():
@@ -117,16 +177,31 @@ def test_unknown_metric():
 
 
 def test_z_takes_the_error_of_a_sampled_truth_twice_and_leaves_out_one_that_each_trial_has_by_itself():
-    """Once for our truth and once for the paper's; over trials, which share the truth, it does not shrink.
+    """Once for our truth and once for the paper's.
 
-    Without a floor the truth is not sampled: the Monte-Carlo error of a score is in the spread of the trials.
+    Over trials, which share the truth, it does not shrink.
+
+    Without a floor the truth is not sampled: the Monte-Carlo error of a score is in the spread of
+    the trials.
     """
     tables = make_tables("vifa2023", "vifa_posterior_logistic_uci", ["Table 10"], {"vifa": "vifa"})
-    benchmark = make_benchmark(datasets=["a1a"], entries={"vifa": None}, metrics=["rel_cov_dist"], papers=[tables])
-    values = {"rel_cov_dist": [0.40, 0.41, 0.42], "rel_cov_dist_mcse": [0.01] * 3, "rel_cov_dist_floor": [0.05] * 3}
+    benchmark = make_benchmark(
+        datasets=["a1a"], entries={"vifa": None}, metrics=["rel_cov_dist"], papers=[tables]
+    )
+    values = {
+        "rel_cov_dist": [0.40, 0.41, 0.42],
+        "rel_cov_dist_mcse": [0.01] * 3,
+        "rel_cov_dist_floor": [0.05] * 3,
+    }
     cell, _ = compare(benchmark, make_trials("a1a", "vifa", [1.0] * 3, **values))
-    assert (cell.mc_se, cell.floor, cell.note) == (pytest.approx(0.01), pytest.approx(0.05), SAMPLED_TRUTH)
-    assert cell.z == pytest.approx((0.41 - 0.3882 - 0.00005) / np.sqrt(0.01**2 / 3 + 0.01**2 + 2 * 0.01**2))
+    assert (cell.mc_se, cell.floor, cell.note) == (
+        pytest.approx(0.01),
+        pytest.approx(0.05),
+        SAMPLED_TRUTH,
+    )
+    assert cell.z == pytest.approx(
+        (0.41 - 0.3882 - 0.00005) / np.sqrt(0.01**2 / 3 + 0.01**2 + 2 * 0.01**2)
+    )
     plain, noisy = on_energy([2.5, 2.6, 2.7]), on_energy([2.5, 2.6, 2.7], nmll_mcse=[0.5] * 3)
     assert (noisy.mc_se, noisy.floor, noisy.z) == (0.5, None, plain.z)
 
@@ -135,17 +210,30 @@ def test_z_takes_the_error_of_a_sampled_truth_twice_and_leaves_out_one_that_each
 def of_one_split(monkeypatch):
     """Three splits of three entries, one of them not in the paper, and a metric that is neither better nor worse."""
     monkeypatch.setattr(sys.modules[compare.__module__], "info", lambda name: BIAS)
-    values = {"exact": [0.0, 24.0812, 50.0], "slang-1": [10.02, 11.0, 10.02], "ours": [1.0, 2.0, 3.0]}
+    values = {
+        "exact": [0.0, 24.0812, 50.0],
+        "slang-1": [10.02, 11.0, 10.02],
+        "ours": [1.0, 2.0, 3.0],
+    }
     entries = dict.fromkeys(values)
-    benchmark = make_benchmark(datasets=["australian"], entries=entries, metrics=["nmll"], papers=[FIGURE_7D])
-    return benchmark, pd.concat([make_trials("australian", name, found) for name, found in values.items()])
+    benchmark = make_benchmark(
+        datasets=["australian"], entries=entries, metrics=["nmll"], papers=[FIGURE_7D]
+    )
+    return benchmark, pd.concat(
+        [make_trials("australian", name, found) for name, found in values.items()]
+    )
 
 
 def test_a_number_of_one_split_is_held_against_ours_of_that_split(of_one_split):
-    """Figure 7d of the SLANG paper prints 24.08 and 10.02; the means over our splits are far from the one."""
+    """Figure 7d of the SLANG paper prints 24.08 and 10.02.
+
+    The means over our splits are far from the one.
+    """
     benchmark, rows = of_one_split
     cells = compare(benchmark, rows)
-    found = [(c.method, c.statistic, c.ours, c.ours_se, c.n_trials, c.paper, c.verdict) for c in cells]
+    found = [
+        (c.method, c.statistic, c.ours, c.ours_se, c.n_trials, c.paper, c.verdict) for c in cells
+    ]
     assert found == [
         ("exact", "mean", 24.0812, None, 1, 24.08, "match"),
         ("slang-1", "mean", 11.0, None, 1, 10.02, "undecided"),
@@ -155,7 +243,9 @@ def test_a_number_of_one_split_is_held_against_ours_of_that_split(of_one_split):
     assert [cell.note for cell in cells] == [*[f"{alone}\n{NO_SPREAD}"] * 2, alone]
     assert {cell.verdict for cell in compare(benchmark, rows[rows["split"] != 1])} == {"not run"}
     failed = rows.assign(status=rows["split"].map({0: "ok", 1: "failed", 2: "ok"}))
-    assert {(cell.verdict, cell.n_failed) for cell in compare(benchmark, failed)} == {("failed", 1)}
+    assert {(cell.verdict, cell.n_failed) for cell in compare(benchmark, failed)} == {
+        ("failed", 1)
+    }
 
 
 def test_statistics_and_numbers_of_one_split_stand_in_one_table(of_one_split):
@@ -164,16 +254,29 @@ def test_statistics_and_numbers_of_one_split_stand_in_one_table(of_one_split):
     over_splits = changed(FIGURE_7D, methods={"slang-1": "slang L=1"}, split=None)
     benchmark.papers = [changed(FIGURE_7D, methods={"exact": "full_exact"}), over_splits]
     cells = of(compare(benchmark, rows))
-    assert [(cell.ours, cell.n_trials) for cell in cells] == [(24.0812, 1), (pytest.approx(31.04 / 3), 3), (2.0, 3)]
+    assert [(cell.ours, cell.n_trials) for cell in cells] == [
+        (24.0812, 1),
+        (pytest.approx(31.04 / 3), 3),
+        (2.0, 3),
+    ]
     assert cells[1].verdict == NOT_SHOWN, "one run, within our spread over splits"
 
 
 def test_a_printed_maximum_stands_beside_the_largest_value():
-    """It has no standard error, so that other digits decide nothing; failed fits count among the failed alone."""
+    """It has no standard error, so that other digits decide nothing.
+
+    Failed fits count among the failed alone.
+    """
     benchmark = make_benchmark(
-        papers=[VIFA, changed(VIFA, tables=["Section 4.2.1 (prose)"], methods={"vifa-nn": "slang"})]
+        papers=[
+            VIFA,
+            changed(VIFA, tables=["Section 4.2.1 (prose)"], methods={"vifa-nn": "slang"}),
+        ]
     )
-    cells = compare(benchmark, make_trials("energy", "vifa-nn", [2.0, 9e8, 5.0, 9e9], ["ok", "ok", "ok", "failed"]))
+    cells = compare(
+        benchmark,
+        make_trials("energy", "vifa-nn", [2.0, 9e8, 5.0, 9e9], ["ok", "ok", "ok", "failed"]),
+    )
     nmll, rmse = (cell for cell in cells if cell.statistic == "max")
     assert [(cell.dataset, cell.method) for cell in (nmll, rmse)] == [("energy", "vifa-nn")] * 2
     assert (nmll.ours, nmll.ours_se, nmll.paper, nmll.verdict) == (9e8, None, 4.04e8, "undecided")
@@ -181,11 +284,19 @@ def test_a_printed_maximum_stands_beside_the_largest_value():
     section, *_ = sections(cells)
     row = section.rows[1]
     place = columns(section).index("Largest")
-    assert [text.rstrip("¹²³⁴⁵⁶⁷⁸⁹ ") for text in row[place : place + 3]] == ["9.000e8", "4.04e8", "undecided"]
+    assert [text.rstrip("¹²³⁴⁵⁶⁷⁸⁹ ") for text in row[place : place + 3]] == [
+        "9.000e8",
+        "4.04e8",
+        "undecided",
+    ]
 
 
 def test_certified_fits_are_counted_and_broken_rules_named():
     assert certified(pd.DataFrame({"certificate": [None, None]})) == []
-    assert certified(pd.DataFrame({"certificate": ["certified", None]})) == ["certified: 1 of 1 splits"]
-    (line,) = certified(pd.DataFrame({"certificate": ["breaks rules 7", "breaks rules 1, 7", "certified"]}))
+    assert certified(pd.DataFrame({"certificate": ["certified", None]})) == [
+        "certified: 1 of 1 splits"
+    ]
+    (line,) = certified(
+        pd.DataFrame({"certificate": ["breaks rules 7", "breaks rules 1, 7", "certified"]})
+    )
     assert line == "certified: 1 of 3 splits; others break rules 1, 7 for chains of networks"

@@ -15,7 +15,12 @@ from .conftest import changed, legend, make_benchmark, make_tables, shuffled, te
 
 CHECKPOINTS = (100, 200, 10_000)
 SCORES = {"rel_cov_dist": 1.0, "scaled_w2": 0.1}
-METHODS = {"online-sga": "online-sga", "em": "online-em", "batch-svd": "batch-fa", "ppca": "batch-fa"}
+METHODS = {
+    "online-sga": "online-sga",
+    "em": "online-em",
+    "batch-svd": "batch-fa",
+    "ppca": "batch-fa",
+}
 THESIS = make_tables(
     "brownlie2022", "online_fa_synthetic", ["Table B.1", "Table B.2"],
     {"online-sga": "online_sga_fa", "em": "online_em_fa", "batch-svd": "batch_svd_fa"},
@@ -24,17 +29,30 @@ THESIS = make_tables(
 
 
 def entries_of(methods):
-    return {name: SimpleNamespace(method=SimpleNamespace(name=method)) for name, method in methods.items()}
+    return {
+        name: SimpleNamespace(method=SimpleNamespace(name=method))
+        for name, method in methods.items()
+    }
 
 
 def streams(**changes):
     """A benchmark of streams, by default on two data sets, of which the thesis has the first."""
-    defaults = {"name": "streams", "datasets": ["small", "large"], "entries": entries_of(METHODS), "papers": [THESIS]}
-    return make_benchmark(**defaults | {"metrics": ["rel_cov_dist", "scaled_w2", "runtime"]} | changes)
+    defaults = {
+        "name": "streams",
+        "datasets": ["small", "large"],
+        "entries": entries_of(METHODS),
+        "papers": [THESIS],
+    }
+    return make_benchmark(
+        **defaults | {"metrics": ["rel_cov_dist", "scaled_w2", "runtime"]} | changes
+    )
 
 
 def points(dataset, entry, values, axis="observations", at=CHECKPOINTS, scores=SCORES, **swept):
-    """One row a score from values of shape (splits, counts); the 2-Wasserstein distance is a tenth of them."""
+    """One row a score from values of shape (splits, counts).
+
+    The 2-Wasserstein distance is a tenth of them.
+    """
     rows = [
         (split, axis, place, metric, value * factor)
         for split, row in enumerate(np.asarray(values, dtype=float))
@@ -53,9 +71,14 @@ def values():
 
 @pytest.fixture
 def rows(values):
-    """Every entry on small; on large one entry, whose streams are cut, and one that gave no finite score."""
+    """Every entry on small.
+
+    On large one entry, whose streams are cut, and one that gave no finite score.
+    """
     parts = [points("small", entry, values * scale) for scale, entry in enumerate(METHODS, 1)]
-    return pd.concat([*parts, points("large", "em", values[:, :2]), points("large", "ppca", values * np.nan)])
+    return pd.concat(
+        [*parts, points("large", "em", values[:, :2]), points("large", "ppca", values * np.nan)]
+    )
 
 
 def draw(benchmark, rows, metric="rel_cov_dist"):
@@ -69,8 +92,12 @@ def lines_of(panel):
 
 def test_known_answer(values):
     """Mean and standard error at every checkpoint in numerical order, whatever the order of rows."""
-    found = curves(streams(), shuffled(points("small", "em", values), points("small", "ppca", 2 * values)))
-    expected = [("small", entry, metric, "observations") for metric in SCORES for entry in ("em", "ppca")]
+    found = curves(
+        streams(), shuffled(points("small", "em", values), points("small", "ppca", 2 * values))
+    )
+    expected = [
+        ("small", entry, metric, "observations") for metric in SCORES for entry in ("em", "ppca")
+    ]
     assert [curve[:4] for curve in found] == expected
     for curve, factor in zip(found, (1, 2, 0.1, 0.2), strict=True):
         np.testing.assert_array_equal(curve.places, CHECKPOINTS)
@@ -100,17 +127,25 @@ def test_a_single_split_has_no_standard_error(values):
 def test_what_is_drawn(rows):
     """Nothing of an entry that is missing or failed, and nothing beyond the end of a stream that was cut."""
     found, figure = draw(streams(), rows)
-    assert [curve[:2] for curve in found] == [*(("small", entry) for entry in METHODS), ("large", "em")]
+    assert [curve[:2] for curve in found] == [
+        *(("small", entry) for entry in METHODS),
+        ("large", "em"),
+    ]
     assert titles(figure) == ["small", "large"]
     lines = [line for panel in figure.axes for line in lines_of(panel)]
-    bands = [band for panel in figure.axes for band in panel.collections if len(band.get_paths()[0]) > 4]
+    bands = [
+        band for panel in figure.axes for band in panel.collections if len(band.get_paths()[0]) > 4
+    ]
     for curve, line, band in zip(found, lines, bands, strict=True):
         np.testing.assert_array_equal(line.get_xydata().T, (curve.places, curve.mean))
         box = band.get_paths()[0].get_extents()
         ends = (curve.mean - curve.se).min(), (curve.mean + curve.se).max()
         np.testing.assert_allclose((box.y0, box.y1), ends, rtol=1e-12)
         assert same_color(band.get_facecolor()[0, :3], line.get_color())
-    dashes = {look: mpl.lines.Line2D([], [], linestyle=look)._unscaled_dash_pattern for look in (ONLINE, BATCH)}
+    dashes = {
+        look: mpl.lines.Line2D([], [], linestyle=look)._unscaled_dash_pattern
+        for look in (ONLINE, BATCH)
+    }
     looks = [ONLINE, ONLINE, BATCH, BATCH, ONLINE]
     assert [line._unscaled_dash_pattern for line in lines] == [dashes[look] for look in looks]
     assert {(panel.get_xscale(), panel.get_yscale()) for panel in figure.axes} == {("log", "log")}
@@ -128,7 +163,9 @@ def test_printed_values_stand_beside_the_last_checkpoint(rows):
     np.testing.assert_allclose(np.diff(ends)[:, 0] / 2, [0.0004, 0.0006, 0.0009], rtol=1e-9)
     places = [bar.lines[0].get_xdata()[0] for bar in small.containers]
     assert 10_000 < places[0] < places[1] < places[2] < 25_000
-    assert [bar.lines[0].get_color() for bar in small.containers] == [line.get_color() for line in small.lines[:3]]
+    assert [bar.lines[0].get_color() for bar in small.containers] == [
+        line.get_color() for line in small.lines[:3]
+    ]
     assert large.containers == []
     for papers in ([], [changed(THESIS, split=0)]):
         _, unprinted = draw(streams(papers=papers), rows, "scaled_w2")
@@ -138,7 +175,10 @@ def test_printed_values_stand_beside_the_last_checkpoint(rows):
 def test_panels_follow_each_other_downwards(values):
     """Five, in three lines; the lowest of each column says what its axis is."""
     names = ["a", "b", "c", "d", "e"]
-    _, figure = draw(streams(datasets=names, papers=[]), pd.concat([points(name, "em", values) for name in names]))
+    _, figure = draw(
+        streams(datasets=names, papers=[]),
+        pd.concat([points(name, "em", values) for name in names]),
+    )
     places = {panel.get_title(loc="left"): panel.get_subplotspec() for panel in figure.axes}
     where = {name: (at.rowspan.start, at.colspan.start) for name, at in places.items()}
     assert where == {"a": (0, 0), "b": (1, 0), "c": (2, 0), "d": (0, 1), "e": (1, 1)}
@@ -150,7 +190,9 @@ def test_panels_follow_each_other_downwards(values):
 @pytest.fixture
 def learning():
     """Two fitted entries that were looked at while they learned, and eight splits of falling scores."""
-    benchmark = make_benchmark(entries=entries_of({"vifa-lr": "vifa-lr", "vifa-nn": "vifa-nn"}), metrics=["nmll"])
+    benchmark = make_benchmark(
+        entries=entries_of({"vifa-lr": "vifa-lr", "vifa-nn": "vifa-nn"}), metrics=["nmll"]
+    )
     return benchmark, 2 + np.random.default_rng(1).exponential(size=(8, 5))
 
 
@@ -164,7 +206,9 @@ def test_epochs_have_linear_axes_that_each_data_set_has_for_itself(learning):
     ]
     _, figure = draw(benchmark, pd.concat(parts), "nmll")
     energy, yacht = figure.axes
-    assert {(panel.get_xscale(), panel.get_yscale()) for panel in figure.axes} == {("linear", "linear")}
+    assert {(panel.get_xscale(), panel.get_yscale()) for panel in figure.axes} == {
+        ("linear", "linear")
+    }
     assert {panel.get_xlabel() for panel in figure.axes} == {"epochs"}
     assert energy.get_ylim()[1] < 8 < 15 < yacht.get_ylim()[1]
     assert all(tick == int(tick) for tick in energy.get_xticks())
@@ -178,7 +222,10 @@ def test_epochs_have_linear_axes_that_each_data_set_has_for_itself(learning):
 def test_units_that_differ_have_figures_of_their_own(learning):
     benchmark, values = learning
     units = {"vifa-lr": "epochs", "vifa-nn": "updates"}
-    parts = [points("energy", entry, values, axis, scores={"nmll": 1.0}) for entry, axis in units.items()]
+    parts = [
+        points("energy", entry, values, axis, scores={"nmll": 1.0})
+        for entry, axis in units.items()
+    ]
     drawings = curve_drawings(benchmark, curves(benchmark, pd.concat(parts)))
     assert list(drawings) == ["nmll-curve-epochs", "nmll-curve-updates"]
 
@@ -186,9 +233,18 @@ def test_units_that_differ_have_figures_of_their_own(learning):
 def test_a_sweep_has_a_curve_and_a_panel_at_each_point(learning):
     """Nothing printed stands beside them: the papers' numbers are those of one setting."""
     plain, values = learning
-    benchmark = make_benchmark({"model.hidden": ["[50]", "[100]"]}, entries=plain.entries, metrics=["nmll"])
+    benchmark = make_benchmark(
+        {"model.hidden": ["[50]", "[100]"]}, entries=plain.entries, metrics=["nmll"]
+    )
     parts = [
-        points("energy", "vifa-nn", values * factor, "epochs", scores={"nmll": 1.0}, **{"model.hidden": text})
+        points(
+            "energy",
+            "vifa-nn",
+            values * factor,
+            "epochs",
+            scores={"nmll": 1.0},
+            **{"model.hidden": text},
+        )
         for text, factor in (("[100]", 3), ("[50]", 1))
     ]
     found, figure = draw(benchmark, pd.concat(parts), "nmll")
@@ -216,7 +272,8 @@ def test_training_rows_are_dotted_below_new_rows(values):
     scores = {"test_error_pct": 1.0, "training_error_pct": 0.01}
     benchmark = streams(metrics=[*scores], papers=[], datasets=["small"])
     rows = [
-        points("small", entry, values * scale, "epochs", scores=scores) for entry, scale in (("em", 1), ("ppca", 2))
+        points("small", entry, values * scale, "epochs", scores=scores)
+        for entry, scale in (("em", 1), ("ppca", 2))
     ]
     figures = curve_drawings(benchmark, curves(benchmark, pd.concat(rows)))
     figure = figures["test_error_pct-curve"]()

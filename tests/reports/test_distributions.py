@@ -25,7 +25,10 @@ REPEATS = [2.0, 3.0, 5.0, 9.0, 2.5]
 
 
 def test_five_repeats_make_a_box_with_quartiles_and_the_printed_mean():
-    """Six repeats of one entry, one of which failed, and four of the other; splits and sweeps have none."""
+    """Six repeats of one entry, one of which failed, and four of the other.
+
+    Splits and sweeps have none.
+    """
     benchmark = make_benchmark(preparation=Preparation(split="first"), datasets=["energy"])
     own = make_trials("energy", "vifa-lr", [*REPEATS, 99.0], ["ok"] * 5 + ["failed"])
     rows = pd.concat([own, make_trials("energy", "vifa-nn", [1.0, 2.0, 3.0, 4.0])])
@@ -82,7 +85,10 @@ def test_the_envelope_holds_uniform_ranks_as_often_as_it_says():
 
 
 def test_ranks_are_gathered_by_quantity_and_drawn():
-    metrics = [MetricName.read({"name": "truth_rank", "of": of, "index": 0}) for of in ("parameter", "function")]
+    metrics = [
+        MetricName.read({"name": "truth_rank", "of": of, "index": 0})
+        for of in ("parameter", "function")
+    ]
     benchmark = make_benchmark(datasets=["energy"], metrics=metrics)
     values = np.arange(300.0) % 100
     rows = make_trials("energy", "vifa-lr", values, ["ok"] * 299 + ["failed"])
@@ -91,9 +97,14 @@ def test_ranks_are_gathered_by_quantity_and_drawn():
     places = [("vifa-lr", "parameter 0", 299), ("vifa-lr", "function 0", 299)]
     assert [(one.entry, one.quantity, one.ranks.size) for one in found] == places
     assert not found[0].beyond.any()
-    assert found[1].beyond.tolist() == [False] + [True] * 19, "too many in the second bar, none in those above"
+    assert found[1].beyond.tolist() == [False] + [True] * 19, (
+        "too many in the second bar, none in those above"
+    )
     assert found[0].draws == TruthRank().draws
     figure = truth_rank_drawings(benchmark, found)["sbc-energy"]()
     assert titles(figure) == ["vifa-lr", "vifa-lr"]
-    assert [sum(bar.get_height() for bar in panel.patches[1:]) for panel in figure.axes] == [299, 299]
+    assert [sum(bar.get_height() for bar in panel.patches[1:]) for panel in figure.axes] == [
+        299,
+        299,
+    ]
     assert truth_ranks(changed(benchmark, axes=("model.hidden",)), pd.DataFrame()) == []

@@ -21,7 +21,9 @@ from bdl.reports.figures import KINDS, Shown, draw_figures, drawings_of, drawn, 
 from .conftest import make_benchmark, make_trials, texts
 
 
-def test_files_do_not_depend_on_time_or_the_users_settings_and_leave_these_alone(tmp_path, monkeypatch):
+def test_files_do_not_depend_on_time_or_the_users_settings_and_leave_these_alone(
+    tmp_path, monkeypatch
+):
     benchmark = make_benchmark(metrics=["nmll"])
     shown = Shown(benchmark, compare(benchmark, make_trials("energy", "vifa-lr", [2.5, 2.6])))
     first = draw_figures(shown, tmp_path / "new")
@@ -30,7 +32,9 @@ def test_files_do_not_depend_on_time_or_the_users_settings_and_leave_these_alone
         assert picture.width == pytest.approx(200 * (2 * 2.6 + 0.4), abs=1)
     assert first[1].read_bytes().startswith(b"%PDF")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
-    with mpl.rc_context({"font.size": 30, "axes.grid": True, "lines.linewidth": 9, "savefig.bbox": "tight"}):
+    with mpl.rc_context(
+        {"font.size": 30, "axes.grid": True, "lines.linewidth": 9, "savefig.bbox": "tight"}
+    ):
         before = dict(mpl.rcParams)
         second = draw_figures(shown, tmp_path / "again")
         assert dict(mpl.rcParams) == before
@@ -115,7 +119,9 @@ def test_long_titles_are_broken_and_every_figure_has_the_remark(title):
     remark = "Not the protocol: 1 of 20 splits (0); entries.vifa-lr.training.epochs=2; entries.vifa-nn.training.rate=3."
     plain, remarked = drawn(lambda: titled(title)), drawn(lambda: titled(title), remark)
     assert plain.get_suptitle() == title
-    assert remarked.get_suptitle().split("\n") == [line for line in (*title.split("\n"), remark) if line]
+    assert remarked.get_suptitle().split("\n") == [
+        line for line in (*title.split("\n"), remark) if line
+    ]
     first, *lines = title_of(plain)
     assert first == title.split("\n")[0]
     assert bool(lines) == ("word" in title)
@@ -124,7 +130,9 @@ def test_long_titles_are_broken_and_every_figure_has_the_remark(title):
 
 def test_a_long_remark_is_cut_and_panels_keep_their_size():
     """Of a figure with one panel of one row, the smallest there is."""
-    benchmark = make_benchmark(datasets=["energy"], entries={"vifa-lr": {}}, metrics=["nmll"], papers=[])
+    benchmark = make_benchmark(
+        datasets=["energy"], entries={"vifa-lr": {}}, metrics=["nmll"], papers=[]
+    )
     cells = compare(benchmark, make_trials("energy", "vifa-lr", np.arange(3.0)))
     draw = drawings_of(Shown(benchmark, cells))["nmll"]
     remark = f"Not the protocol: {'; '.join(f'a.field.{i}={i}' for i in range(200))}."
@@ -185,7 +193,10 @@ def test_positive_values_that_span_much_are_logarithmic(panel, values, bars, sca
 
 
 def test_a_line_that_goes_astray_does_not_flatten_the_others(panel):
-    """Its name and its largest value stand on the panel; its first values are among the others'."""
+    """Its name and its largest value stand on the panel.
+
+    Its first values are among the others'.
+    """
     lines = {"a": [1.0, 2.0], "b": [1.5, 3.0], "astray": [1.0, -4e17, np.nan]}
     assert fit(panel, "y", lines) == {"astray": -4e17}
     assert panel.get_ylim() == pytest.approx((1 - 0.16, 3 + 0.16))
@@ -193,7 +204,9 @@ def test_a_line_that_goes_astray_does_not_flatten_the_others(panel):
     assert fit(panel, "y", {"a": [np.nan]}) == {}
 
 
-@pytest.mark.parametrize(("scale", "ends"), [("linear", [-1e9, 1.5, 4.0]), ("log", [-1.0, 1.5, 4.0])])
+@pytest.mark.parametrize(
+    ("scale", "ends"), [("linear", [-1e9, 1.5, 4.0]), ("log", [-1.0, 1.5, 4.0])]
+)
 def test_bars_are_seen_whole_unless_they_stretch_the_axis(panel, scale, ends):
     fit(panel, "x", {"a": [2.0, 3.0]}, ends, scale=scale)
     low, high = panel.get_xlim()
@@ -201,7 +214,9 @@ def test_bars_are_seen_whole_unless_they_stretch_the_axis(panel, scale, ends):
     assert 4.0 < high < 5.0
 
 
-@pytest.mark.parametrize(("last", "label"), [(90, "30"), (100, "10"), (1e6, "$\\mathdefault{10^{4}}$")])
+@pytest.mark.parametrize(
+    ("last", "label"), [(90, "30"), (100, "10"), (1e6, "$\\mathdefault{10^{4}}$")]
+)
 def test_labels_are_numbers_where_they_are_few(panel, last, label):
     panel.set(yscale="log", ylim=(1, last))
     label_logs(panel.yaxis, last)

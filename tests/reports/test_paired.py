@@ -7,7 +7,14 @@ from scipy.stats import ttest_rel
 
 from bdl.metrics import MetricInfo
 from bdl.reports import paired
-from bdl.reports.paired import PairedDifference, change_sections, changes, moved, moved_section, paired_differences
+from bdl.reports.paired import (
+    PairedDifference,
+    change_sections,
+    changes,
+    moved,
+    moved_section,
+    paired_differences,
+)
 
 from .conftest import make_paired, make_trials, shuffled
 
@@ -18,7 +25,9 @@ def against(base, other, overlap={}, **changes):
         rows if isinstance(rows, pd.DataFrame) else make_trials("energy", name, rows)
         for name, rows in (("vifa-lr", base), ("vifa-nn", other))
     )
-    (found,) = paired_differences(make_paired(metrics=["nmll"], **changes), shuffled(base, other), overlap)
+    (found,) = paired_differences(
+        make_paired(metrics=["nmll"], **changes), shuffled(base, other), overlap
+    )
     return found
 
 
@@ -28,13 +37,18 @@ def test_known_answer(scores):
     found = against(base, other)
     interval = ttest_rel(other, base).confidence_interval(0.95)
     assert found[:4] == ("energy", "vifa-nn", "nmll", 20)
-    np.testing.assert_allclose(found[4:7], [np.mean(other - base), interval.low, interval.high], rtol=1e-12)
+    np.testing.assert_allclose(
+        found[4:7], [np.mean(other - base), interval.low, interval.high], rtol=1e-12
+    )
     rows = pd.concat([make_trials("energy", name, base) for name in ("vifa-lr", "vifa-nn")])
     assert paired_differences(make_paired(baseline=None), rows, {}) == []
 
 
 def test_only_splits_that_both_finished_are_paired(scores):
-    """Failed: 3 of the baseline, 5 of the other; not finite: 7; missing: 0 of the baseline, 19 of the other."""
+    """Failed: 3 of the baseline, 5 of the other; not finite: 7.
+
+    Missing: 0 of the baseline, 19 of the other.
+    """
     base, other = (values.copy() for values in scores)
     other[7] = np.inf
     first, second = (
@@ -49,15 +63,22 @@ def test_only_splits_that_both_finished_are_paired(scores):
 
 
 def test_splits_that_overlap_have_the_variance_of_nadeau_and_bengio():
-    """By hand: differences -1, 0, 1, 2 have mean 0.5 and variance 5/3; 31 test rows to 277 for training.
+    """By hand: differences -1, 0, 1, 2 have mean 0.5 and variance 5/3.
 
-    Standard error sqrt((1/4 + 31/277) 5/3) = 0.77665, t with 3 degrees of freedom 3.18245: 0.5 ± 2.47165.
+    31 test rows to 277 for training.
+
+    Standard error sqrt((1/4 + 31/277) 5/3) = 0.77665, t with 3 degrees of freedom 3.18245: 0.5 ±
+    2.47165.
     """
     scores = [1.0] * 4, [0.0, 1.0, 2.0, 3.0]
     found = against(*scores, {"energy": 31 / 277})
-    assert (found.mean, found.low, found.high) == pytest.approx((0.5, 0.5 - 2.47165, 0.5 + 2.47165), abs=1e-5)
+    assert (found.mean, found.low, found.high) == pytest.approx(
+        (0.5, 0.5 - 2.47165, 0.5 + 2.47165), abs=1e-5
+    )
     apart = against(*scores, {"yacht": 31 / 277})
-    assert apart.half == pytest.approx(3.18245 * (5 / 3 / 4) ** 0.5, abs=1e-5), "of another data set"
+    assert apart.half == pytest.approx(3.18245 * (5 / 3 / 4) ** 0.5, abs=1e-5), (
+        "of another data set"
+    )
 
 
 def test_fewer_than_two_pairs_give_no_interval():
@@ -73,9 +94,15 @@ def test_order_and_what_is_left_out():
     """No durations, no baseline against itself, and no data set on which the baseline does not run."""
     entries = ["swag", "vifa-lr", "vifa-nn"]
     pairs = [("energy", entry) for entry in entries] + [("yacht", "vifa-nn")]
-    benchmark = make_paired(datasets=["energy", "yacht"], entries=dict.fromkeys(entries), pairs=pairs)
-    found = paired_differences(benchmark, pd.concat([make_trials(*pair, [1.0, 2.0]) for pair in pairs]), {})
-    expected = [(metric, "energy", entry) for metric in ("nmll", "rmse") for entry in ("swag", "vifa-nn")]
+    benchmark = make_paired(
+        datasets=["energy", "yacht"], entries=dict.fromkeys(entries), pairs=pairs
+    )
+    found = paired_differences(
+        benchmark, pd.concat([make_trials(*pair, [1.0, 2.0]) for pair in pairs]), {}
+    )
+    expected = [
+        (metric, "energy", entry) for metric in ("nmll", "rmse") for entry in ("swag", "vifa-nn")
+    ]
     assert [(each.metric, each.dataset, each.entry) for each in found] == expected
 
 
@@ -97,7 +124,9 @@ def test_order_and_what_is_left_out():
     ],
 )
 def test_verdicts(monkeypatch, direction, low, high, failures, verdict):
-    monkeypatch.setattr(paired, "info", lambda label: MetricInfo("Score", "points", direction, "predictive"))
+    monkeypatch.setattr(
+        paired, "info", lambda label: MetricInfo("Score", "points", direction, "predictive")
+    )
     found = PairedDifference("d", "e", "score", 5, (low + high) / 2, low, high)
     assert found._replace(**failures).verdict == verdict
 
@@ -128,7 +157,9 @@ def test_known_answer_of_a_change(scores):
     later = base - 0.1 + 0.01 * np.arange(20)
     found = change(base, later)
     interval, own = ttest_rel(later, base).confidence_interval(0.95), found.difference
-    np.testing.assert_allclose([own.mean, own.low, own.high], [-0.005, interval.low, interval.high], rtol=1e-9)
+    np.testing.assert_allclose(
+        [own.mean, own.low, own.high], [-0.005, interval.low, interval.high], rtol=1e-9
+    )
     assert (own.n, found.verdict) == (20, "undecided")
     wider = change(base, later, {"energy": 1 / 9}).difference
     assert wider.half / own.half == pytest.approx((1 + 20 / 9) ** 0.5), "Nadeau and Bengio"
@@ -141,7 +172,10 @@ def test_known_answer_of_a_change(scores):
         (lambda values: values - 1, "better"),
         (lambda values: values + 1, "worse"),
         (lambda values: values[:10] - 1, "better"),
-        (lambda values: values[:10], "undecided"),  # the same where both have splits, but not the same splits
+        (
+            lambda values: values[:10],
+            "undecided",
+        ),  # the same where both have splits, but not the same splits
         (lambda values: np.where(np.arange(20), values - 1, np.inf), "undecided"),  # one failed
     ],
 )
@@ -160,16 +194,26 @@ def test_cells_of_one_run_alone():
 
 
 def test_points_of_a_sweep_are_cells():
-    rows = pd.concat([make_trials("energy", "vifa-lr", [1.0, 2.0]).assign(width=text) for text in ("[20]", "[50]")])
+    rows = pd.concat(
+        [
+            make_trials("energy", "vifa-lr", [1.0, 2.0]).assign(width=text)
+            for text in ("[20]", "[50]")
+        ]
+    )
     other = rows.assign(nmll=rows.nmll.where(rows.width == "[20]", rows.nmll + 1))
     found = changes(rows, other, ["nmll"], ["width"], {})
-    assert [(c.difference.point, c.same) for c in found] == [({"width": "[20]"}, True), ({"width": "[50]"}, False)]
+    assert [(c.difference.point, c.same) for c in found] == [
+        ({"width": "[20]"}, True),
+        ({"width": "[50]"}, False),
+    ]
 
 
 def test_hyper_parameters_that_moved():
     """Rates of three shared splits are 1, 2, 3 and 1, 4, 6: two differ, and the medians are 2 and 4."""
     first, second = (
-        make_trials("energy", "vifa-lr", [1.0] * len(rates)).assign(hyper_learning_rate=rates, hyper_same=0.5)
+        make_trials("energy", "vifa-lr", [1.0] * len(rates)).assign(
+            hyper_learning_rate=rates, hyper_same=0.5
+        )
         for rates in ([1.0, 2.0, 3.0], [1.0, 4.0, 6.0, 9.0])
     )
     (found,) = moved(first, second, ())

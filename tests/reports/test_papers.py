@@ -21,21 +21,40 @@ def texts(value):
 
 
 def test_every_value_of_the_vifa_tables_is_found():
-    """Four data sets, three methods; mean and median of NMLL and RMSE, and the mean of durations."""
+    """Four data sets, three methods.
+
+    Mean and median of NMLL and RMSE, and the mean of durations.
+    """
     entries = {"vifa_lr": "a", "vifa_nn": "b", "slang": "c"}
-    values = paper_values([changed(VIFA, methods={entry: method for method, entry in entries.items()})])
+    values = paper_values(
+        [changed(VIFA, methods={entry: method for method, entry in entries.items()})]
+    )
     rows = [row for row in load_paper("vifa2023") if row["table"] in VIFA.tables]
     assert len(values) == len(rows) == 60
     for row in rows:
         value = values[row["dataset"], entries[row["method"]], row["metric"], row["statistic"]]
-        assert (*texts(value), value.source) == (row["value"], row["stderr"] or None, f"vifa2023 {row['table']}")
+        assert (*texts(value), value.source) == (
+            row["value"],
+            row["stderr"] or None,
+            f"vifa2023 {row['table']}",
+        )
 
 
 def test_vifa_means_transcribed_by_hand():
     values = paper_values([VIFA])
     nmll = {
-        "vifa-lr": {"energy": "2.57 0.02", "boston": "3.07 0.12", "concrete": "3.77 0.02", "yacht": "3.65 0.04"},
-        "vifa-nn": {"energy": "2.53 0.02", "boston": "2.66 0.06", "concrete": "3.34 0.01", "yacht": "2.36 0.06"},
+        "vifa-lr": {
+            "energy": "2.57 0.02",
+            "boston": "3.07 0.12",
+            "concrete": "3.77 0.02",
+            "yacht": "3.65 0.04",
+        },
+        "vifa-nn": {
+            "energy": "2.53 0.02",
+            "boston": "2.66 0.06",
+            "concrete": "3.34 0.01",
+            "yacht": "2.36 0.06",
+        },
     }
     for entry, by_dataset in nmll.items():
         for dataset, both in by_dataset.items():
@@ -46,9 +65,23 @@ def test_vifa_means_transcribed_by_hand():
 
 def test_every_statistic_says_of_how_many_it_is():
     """But for counts, which are not of several runs, and where 20 predictions are of one network."""
-    rows = [row for paper in PAPERS for row in load_paper(paper) if row["statistic"] in ("mean", "median")]
-    assert {_count(row) for row in rows if row["paper"] != "mata2018" and "runtime" not in row["metric"]} == {5, 10, 20}
-    assert {_count(row) for paper in PAPERS for row in load_paper(paper) if row["statistic"] == "single"} == {1}
+    rows = [
+        row
+        for paper in PAPERS
+        for row in load_paper(paper)
+        if row["statistic"] in ("mean", "median")
+    ]
+    assert {
+        _count(row)
+        for row in rows
+        if row["paper"] != "mata2018" and "runtime" not in row["metric"]
+    } == {5, 10, 20}
+    assert {
+        _count(row)
+        for paper in PAPERS
+        for row in load_paper(paper)
+        if row["statistic"] == "single"
+    } == {1}
 
 
 def test_the_first_listed_table_wins():
@@ -62,7 +95,10 @@ def test_a_metric_of_another_name_and_opposite_sign():
     """Table 2 of the SLANG paper prints log-likelihoods."""
     values = paper_values([changed(SLANG, metrics={"joint_nll": "-test_ll"})])
     assert {key[2] for key in values} == {"joint_nll"}, "rmse is not listed"
-    found = {key: texts(values[*key, "joint_nll", "mean"]) for key in (("boston", "bbb"), ("naval", "slang-1"))}
+    found = {
+        key: texts(values[*key, "joint_nll", "mean"])
+        for key in (("boston", "bbb"), ("naval", "slang-1"))
+    }
     assert found == {("boston", "bbb"): ("2.66", "0.06"), ("naval", "slang-1"): ("-4.76", "0.00")}
     assert values["boston", "bbb", "joint_nll", "mean"].value == 2.66
     assert len(values) == 8 * 2, "data sets and methods of Table 2"
@@ -71,9 +107,16 @@ def test_a_metric_of_another_name_and_opposite_sign():
 def test_one_table_may_be_listed_twice_and_a_metric_stand_for_two_of_ours():
     """The paper's test_ll is the joint density for some methods, and that of each row for others."""
     first = changed(SLANG, metrics={"joint_nll": "-test_ll"})
-    second = changed(SLANG, methods={"mc-dropout": "mc_dropout"}, metrics={"nmll": "-test_ll", "rmse": "rmse"})
+    second = changed(
+        SLANG, methods={"mc-dropout": "mc_dropout"}, metrics={"nmll": "-test_ll", "rmse": "rmse"}
+    )
     values = paper_values([first, second])
-    found = {("slang-1", "joint_nll"), ("bbb", "joint_nll"), ("mc-dropout", "nmll"), ("mc-dropout", "rmse")}
+    found = {
+        ("slang-1", "joint_nll"),
+        ("bbb", "joint_nll"),
+        ("mc-dropout", "nmll"),
+        ("mc-dropout", "rmse"),
+    }
     assert {key[1:3] for key in values} == found
     assert texts(values["boston", "mc-dropout", "nmll", "mean"]) == ("2.46", "0.06")
     both = paper_values([changed(SLANG, metrics={"nmll": "-test_ll", "joint_nll": "-test_ll"})])
@@ -117,16 +160,31 @@ def test_a_printed_standard_deviation_is_not_taken_for_a_standard_error():
     ("listed", "message"),
     [
         (changed(VIFA, paper="vifa2032"), "unknown paper 'vifa2032': did you mean vifa2023"),
-        (changed(VIFA, task="uci_nn"), "unknown task of vifa2023 'uci_nn': did you mean uci_nn_predictions"),
-        (changed(VIFA, metrics={"joint_nll": "-test_ll"}), "unknown metric .* 'test_ll': known: nmll, rmse, runtime"),
-        (changed(VIFA, tables=["Table 99"]), "unknown table of vifa2023 uci_nn_predictions 'Table 99'"),
-        (changed(VIFA, methods={"a": "vifa_rl"}), "unknown method of vifa2023 uci_nn_predictions 'vifa_rl': did you"),
+        (
+            changed(VIFA, task="uci_nn"),
+            "unknown task of vifa2023 'uci_nn': did you mean uci_nn_predictions",
+        ),
+        (
+            changed(VIFA, metrics={"joint_nll": "-test_ll"}),
+            "unknown metric .* 'test_ll': known: nmll, rmse, runtime",
+        ),
+        (
+            changed(VIFA, tables=["Table 99"]),
+            "unknown table of vifa2023 uci_nn_predictions 'Table 99'",
+        ),
+        (
+            changed(VIFA, methods={"a": "vifa_rl"}),
+            "unknown method of vifa2023 uci_nn_predictions 'vifa_rl': did you",
+        ),
         (
             changed(SLANG_LOGISTIC, methods={"slang": "slang"}),
             "Table 1 prints several numbers for australian slang neg",
         ),
         (changed(THESIS, methods={"k": "vifa"}), "which differ in their settings"),
-        (changed(THESIS, methods={"k": "vifa latent_dim=3"}), "unknown method .* 'vifa latent_dim=3'"),
+        (
+            changed(THESIS, methods={"k": "vifa latent_dim=3"}),
+            "unknown method .* 'vifa latent_dim=3'",
+        ),
     ],
 )
 def test_wrong_names_and_several_numbers_for_one_place_are_told(listed, message):
@@ -142,14 +200,24 @@ def test_every_shipped_number_is_a_number(paper):
 
 
 def test_a_setting_chooses_among_the_numbers_of_a_method():
-    values = paper_values([changed(THESIS, methods={"k1": "vifa latent_dim=1", "k2": "vifa latent_dim=2"})])
-    found = {entry: values["synthetic", entry, "rel_cov_dist", "mean"].value.text for entry in ("k1", "k2")}
+    values = paper_values(
+        [changed(THESIS, methods={"k1": "vifa latent_dim=1", "k2": "vifa latent_dim=2"})]
+    )
+    found = {
+        entry: values["synthetic", entry, "rel_cov_dist", "mean"].value.text
+        for entry in ("k1", "k2")
+    }
     assert found == {"k1": "0.0983", "k2": "0.1053"}
 
 
 def test_a_single_run_stands_under_the_mean_and_values_of_one_split_say_so():
-    """Figure 7d of the SLANG paper prints the bias on the first split; Table 1 prints means over twenty."""
-    tables = changed(THESIS, tables=["Table B.3"], task="vifa_posterior_linear_uci", methods={"vifa": "vifa"})
+    """Figure 7d of the SLANG paper prints the bias on the first split.
+
+    Table 1 prints means over twenty.
+    """
+    tables = changed(
+        THESIS, tables=["Table B.3"], task="vifa_posterior_linear_uci", methods={"vifa": "vifa"}
+    )
     value = paper_values([tables])["boston", "vifa", "rel_mean_dist", "mean"]
     assert (*texts(value), value.n, value.split) == ("0.0262", None, 1, None)
     methods = {"mf-exact": "mf_exact", "slang-10": "slang L=10"}
@@ -166,7 +234,11 @@ def test_a_single_run_stands_under_the_mean_and_values_of_one_split_say_so():
 def test_a_data_set_of_ours_may_stand_for_one_of_theirs_with_any_setting():
     """What SLANG's paper prints of a data set, under the name of ours: ranks are settings of its methods."""
     methods = {"slang-1": "slang L=1", "slang-10": "slang L=10"}
-    place = {"tables": ["Table 7"], "datasets": {"usps_3v5_smoothed": "usps_3v5"}, "metrics": {"sym_kl": "sym_kl"}}
+    place = {
+        "tables": ["Table 7"],
+        "datasets": {"usps_3v5_smoothed": "usps_3v5"},
+        "metrics": {"sym_kl": "sym_kl"},
+    }
     found = paper_values([changed(SLANG_LOGISTIC, methods=methods, **place)])
     assert {key: value.value.text for key, value in found.items()} == {
         ("usps_3v5_smoothed", "slang-1", "sym_kl", "mean"): "14.924",
@@ -190,14 +262,21 @@ def compared(name, paper=None):
     metrics = {str(metric) for metric in benchmark.metrics}
     rows = (benchmark.datasets, benchmark.entries, metrics)
     return {
-        key: value for key, value in found.items() if all(name in known for name, known in zip(key, rows, strict=False))
+        key: value
+        for key, value in found.items()
+        if all(name in known for name, known in zip(key, rows, strict=False))
     }
 
 
 @pytest.mark.parametrize(
     ("name", "count", "place", "value"),
     [
-        ("blindness-detection", 42, ("aptos2019", "vifa", "accuracy_0.8_disagreement", "mean"), 0.975),
+        (
+            "blindness-detection",
+            42,
+            ("aptos2019", "vifa", "accuracy_0.8_disagreement", "mean"),
+            0.975,
+        ),
         ("mnist-slang", 7, ("mnist", "slang-32", "test_error_pct", "mean"), 1.73),
     ],
 )
@@ -210,4 +289,7 @@ def test_all_46_printed_values_of_the_thesis_on_noisy_optimisers_are_compared_ea
     printed = Counter(f"mata2018 {row['table']}" for row in load_paper("mata2018"))
     assert printed.total() == 46
     names = [name for name, path in shipped().items() if "mata2018" in path.read_text("utf-8")]
-    assert Counter(value.source for name in names for value in compared(name, "mata2018").values()) == printed
+    assert (
+        Counter(value.source for name in names for value in compared(name, "mata2018").values())
+        == printed
+    )

@@ -16,13 +16,26 @@ from bdl.reports.planes import (
     joint_drawings,
     plane_figure,
 )
-from bdl.reports.posteriors import DEVIATIONS, REACH, CredibleBand, Gaussians, band_drawings, by_truth, moments_figure
+from bdl.reports.posteriors import (
+    DEVIATIONS,
+    REACH,
+    CredibleBand,
+    Gaussians,
+    band_drawings,
+    by_truth,
+    moments_figure,
+)
 
 from .conftest import make_benchmark, titles
 
-CENTRE, COVARIANCE = np.array([1.0, -2.0, 3.0]), np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.5]])
+CENTRE, COVARIANCE = (
+    np.array([1.0, -2.0, 3.0]),
+    np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.5]]),
+)
 PAIR = Gaussians("energy", "vifa", CENTRE, COVARIANCE, CENTRE + 0.1, 2 * COVARIANCE[:2, :2])
-PLANE = Gaussians("synthetic", "vifa", CENTRE[:2] + 1, COVARIANCE[:2, :2], CENTRE[:2], 4 * COVARIANCE[:2, :2])
+PLANE = Gaussians(
+    "synthetic", "vifa", CENTRE[:2] + 1, COVARIANCE[:2, :2], CENTRE[:2], 4 * COVARIANCE[:2, :2]
+)
 NAMES = ["mf", "slang-1", "slang-5", "exact"]
 LOOKS = {name: {"color": "black", "marker": "o", "linestyle": "-"} for name in [*NAMES, "vifa"]}
 
@@ -52,7 +65,12 @@ def test_few_entries_have_figures_of_their_own_and_those_with_the_same_truth_are
 
 def test_entries_with_another_truth_have_a_figure_of_their_own():
     """Four entries share a truth, two others another one, and one has a truth to itself."""
-    given = [*pairs(3), *pairs(3, names=["a", "b"], truth=1), *pairs(3, names=["c"], truth=2), *pairs(3, "a1a")]
+    given = [
+        *pairs(3),
+        *pairs(3, names=["a", "b"], truth=1),
+        *pairs(3, names=["c"], truth=2),
+        *pairs(3, "a1a"),
+    ]
     found = [(name, [pair.entry for pair in group]) for name, group in by_truth(given)]
     assert found == [("usps", NAMES), ("usps-2", ["a", "b"]), ("a1a", NAMES)]
 
@@ -70,7 +88,9 @@ def test_panels_hold_the_numbers():
     assert heights(variances) == [pair.covariance.diagonal().tolist() for pair in group]
     assert [panel.get_title("left") for panel in maps] == ["truth", *NAMES]
     images = [panel.images[0] for panel in maps]
-    for image, values in zip(images, [group[0].true_covariance, *(pair.covariance for pair in group)], strict=True):
+    for image, values in zip(
+        images, [group[0].true_covariance, *(pair.covariance for pair in group)], strict=True
+    ):
         assert image.get_array()[0, 1] == values[0, 1]
         assert image.get_array().mask.diagonal().all()
     assert len({image.get_clim() for image in images}) == 1
@@ -83,10 +103,15 @@ def test_a_truth_of_fewer_covariances_is_all_that_is_shown():
     means, variances, truth, ours, _ = moments_figure([PAIR], LOOKS).axes
     assert heights(means) == [PAIR.mean.tolist()]
     assert heights(variances) == [[2, 1]]
-    assert variances.patches[0].get_data().values.tolist() == [4, 2], "the truth knows two of the three variances"
+    assert variances.patches[0].get_data().values.tolist() == [4, 2], (
+        "the truth knows two of the three variances"
+    )
     images = [panel.images[0] for panel in (truth, ours)]
     assert images[0].get_clim() == images[1].get_clim() == (-1, 1)
-    assert [(image.get_array().shape, image.get_array()[0, 1]) for image in images] == [((2, 2), 1), ((2, 2), 0.5)]
+    assert [(image.get_array().shape, image.get_array()[0, 1]) for image in images] == [
+        ((2, 2), 1),
+        ((2, 2), 0.5),
+    ]
     one = PAIR._replace(true_mean=CENTRE[:1], true_covariance=COVARIANCE[:1, :1])
     assert len(moments_figure([one], LOOKS).axes) == 2, "one parameter has no covariances"
 
@@ -120,12 +145,17 @@ def filled(panel):
 
 
 def test_shades_and_ellipses_of_a_plane():
-    """The darkest band of a Gaussian is an ellipse where the density is 0.9 of its peak; half a pixel is 0.02 sd."""
+    """The darkest band of a Gaussian is an ellipse where the density is 0.9 of its peak.
+
+    Half a pixel is 0.02 sd.
+    """
     truth, ours, bar, both = plane_figure(PLANE).axes
     moments = (PLANE.true_mean, PLANE.true_covariance), (PLANE.mean, PLANE.covariance)
     ellipses = [(*own, radius) for own in moments for radius in (1, 2)]
     for line, (mean, covariance, radius) in zip(both.lines, ellipses, strict=True):
-        np.testing.assert_allclose(deviations(line.get_xydata(), mean, covariance), radius, rtol=1e-9)
+        np.testing.assert_allclose(
+            deviations(line.get_xydata(), mean, covariance), radius, rtol=1e-9
+        )
     assert [line.get_color() for line in both.lines] == [PAPER["color"]] * 2 + [OURS["color"]] * 2
     assert len({(panel.get_xlim(), panel.get_ylim()) for panel in (truth, ours, both)}) == 1
     assert bar.get_ylim() == (0, 1)
@@ -133,18 +163,25 @@ def test_shades_and_ellipses_of_a_plane():
     for panel, (mean, covariance) in zip((truth, ours), moments, strict=True):
         found, paths = filled(panel)
         assert found.levels.tolist() == LEVELS.tolist()
-        np.testing.assert_allclose(deviations(paths[-1][:-1], mean, covariance), np.sqrt(-2 * np.log(0.9)), atol=0.02)
+        np.testing.assert_allclose(
+            deviations(paths[-1][:-1], mean, covariance), np.sqrt(-2 * np.log(0.9)), atol=0.02
+        )
         assert (low <= mean - 3 * np.sqrt(covariance.diagonal())).all()
         assert (high >= mean + 3 * np.sqrt(covariance.diagonal())).all()
 
 
 def test_a_truth_that_is_not_gaussian_is_drawn_as_it_is():
-    """A ring: outlines at radii 2 +- 1/4 and 2 +- 1/2, where 8 (r - 2)^2 is 1/2 and 2; a fifth of a pixel is 0.01."""
+    """A ring: outlines at radii 2 +- 1/4 and 2 +- 1/2, where 8 (r - 2)^2 is 1/2 and 2.
+
+    A fifth of a pixel is 0.01.
+    """
 
     def ring(theta):
         return 1000 - 8 * (np.linalg.norm(theta, axis=-1) - 2) ** 2
 
-    own = Gaussians("synthetic", "vifa", np.zeros(2), np.eye(2), np.zeros(2), 2.5 * np.eye(2), ring)
+    own = Gaussians(
+        "synthetic", "vifa", np.zeros(2), np.eye(2), np.zeros(2), 2.5 * np.eye(2), ring
+    )
     truth, _, _, both = plane_figure(own).axes
     (outlines,) = both.collections
     assert to_hex(outlines.get_edgecolor()[0]) == PAPER["color"]
@@ -165,12 +202,22 @@ def test_a_degenerate_approximation_is_drawn():
 
 PATH = np.array([[1.0, -2.0], [9.0, -1.0], [2.0, -3.0]])
 OF_PATH = Gaussians(
-    "synthetic", "sgd", PATH.mean(0), np.eye(2), CENTRE[:2], np.diag([4.0, 0.25]), None, np.array([-3.0, 0.0]), PATH
+    "synthetic",
+    "sgd",
+    PATH.mean(0),
+    np.eye(2),
+    CENTRE[:2],
+    np.diag([4.0, 0.25]),
+    None,
+    np.array([-3.0, 0.0]),
+    PATH,
 )
 
 
 def test_a_figure_for_each_data_set_of_entries_that_keep_vectors():
-    cube = Gaussians("synthetic", "cube", CENTRE, COVARIANCE, CENTRE, COVARIANCE, path=np.ones((2, 3)))
+    cube = Gaussians(
+        "synthetic", "cube", CENTRE, COVARIANCE, CENTRE, COVARIANCE, path=np.ones((2, 3))
+    )
     others = [OF_PATH._replace(entry="none", path=None), cube, OF_PATH._replace(dataset="plane")]
     drawings = iterate_drawings([OF_PATH, OF_PATH._replace(entry="more"), *others])
     assert list(drawings) == ["iterates-synthetic", "iterates-plane"]
@@ -178,7 +225,10 @@ def test_a_figure_for_each_data_set_of_entries_that_keep_vectors():
 
 
 def test_iterates_lie_over_ellipses_of_the_truth():
-    """The vectors, the one before them and their mean; contours reach their number of deviations along an axis."""
+    """The vectors, the one before them and their mean.
+
+    Contours reach their number of deviations along an axis.
+    """
     (panel,) = iterate_drawings([OF_PATH])["iterates-synthetic"]().axes
     for look, points in ((ITERATES, PATH), (START, [[-3, 0]]), (MEAN, [PATH.mean(0)])):
         (line,) = (one for one in panel.lines if one.get_marker() == look["marker"])
@@ -207,7 +257,8 @@ def band(entry, sd, dataset="cubic"):
 
 def test_credible_bands_hold_the_numbers():
     drawings = band_drawings(
-        make_benchmark(), [band("slang-1", 5.0), band("bbb", 2.0), band("bbb", 2.0, "cubic_outlier")]
+        make_benchmark(),
+        [band("slang-1", 5.0), band("bbb", 2.0), band("bbb", 2.0, "cubic_outlier")],
     )
     assert list(drawings) == ["bands-cubic", "bands-cubic_outlier"]
     figure = drawings["bands-cubic"]()

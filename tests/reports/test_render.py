@@ -35,7 +35,13 @@ def cells():
     notes = [
         make_note("For one_method | 100%.", entry="vifa-lr", dataset="yacht"),
         make_note("Timed elsewhere.", metric="runtime"),
-        make_note("Only the median.", entry="vifa-nn", dataset="energy", metric="nmll", statistic="median"),
+        make_note(
+            "Only the median.",
+            entry="vifa-nn",
+            dataset="energy",
+            metric="nmll",
+            statistic="median",
+        ),
     ]
     rows = [
         make_trials("energy", "vifa-lr", three(2.57)),
@@ -94,10 +100,14 @@ def test_json_is_valid_and_has_all_fields_and_csv_is_the_same_table(cells):
     assert text.startswith('[\n  {\n    "benchmark": "uci-nn"')
     table = list(csv.DictReader(io.StringIO(render(cells, "csv"))))
     names = [field.name for field in fields(Cell)]
-    assert [list(item) for item in objects] == [list(line) for line in table] == [names] * len(cells)
+    assert (
+        [list(item) for item in objects] == [list(line) for line in table] == [names] * len(cells)
+    )
     for item, line, cell in zip(objects, table, cells, strict=True):
         for name, value in asdict(cell).items():
-            assert item[name] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value)
+            assert item[name] == (
+                pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+            )
         assert line["ours"] == ("" if cell.ours is None else repr(cell.ours))
         assert (line["verdict"], line["n_trials"]) == (cell.verdict, str(cell.n_trials))
     lines = render([replace(cells[0], note="one\ntwo")], "csv").splitlines()
@@ -114,13 +124,17 @@ def test_no_cells_and_no_such_format(cells):
 
 def test_markdown_row(cells):
     lines = render(cells, "markdown").splitlines()
-    assert lines[0] == "**uci-nn: NMLL (nats per test point), ↓ lower is better; a match is within 0.05**"
+    assert (
+        lines[0]
+        == "**uci-nn: NMLL (nats per test point), ↓ lower is better; a match is within 0.05**"
+    )
     rmse = "**uci-nn: RMSE (target units), ↓ lower is better; a match is within 10% of the print**"
     assert rmse in lines
     median = "Median (failed as worst)"
     head = f"| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | {median} | Paper | Verdict | n (failed) |"
     assert lines[2] == head
-    # Mean: z = -0.015 / sqrt(0.01^2 + 0.02^2) = -0.67. Median of all: halfway between the second and the third of four.
+    # Mean: z = -0.015 / sqrt(0.01^2 + 0.02^2) = -0.67. Median of all: halfway between the second
+    # and the third of four.
     start = "| energy | vifa-nn¹ | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.7 | no difference shown | 2.510 (2.519) | 2.54 |"
     assert f"{start} no difference shown² | 4 (1) |" in lines
     assert lines[-1].startswith("Tests at the level of 5%: 8. Differences beyond it: 4;")
@@ -134,7 +148,9 @@ def test_half_of_the_trials_failed_leave_no_median_of_all(cells):
 
 def test_chance_is_told_of_tests_alone(cells):
     assert chance([cell for cell in cells if cell.p is None]) is None
-    beyond = [replace(cell, p=0.01) for cell in cells[:3]] + [replace(cell, p=0.5) for cell in cells[:7]]
+    beyond = [replace(cell, p=0.01) for cell in cells[:3]] + [
+        replace(cell, p=0.5) for cell in cells[:7]
+    ]
     told = "Tests at the level of 5%: 10. Differences beyond it: 3; by chance alone, if no num"
     assert chance(beyond).startswith(told)
 
@@ -144,13 +160,28 @@ def test_markdown_escapes_and_lists_each_note_once_and_has_whole_lines(cells):
     assert text.count(r"For one\_method \| 100%.") == text.count("Timed elsewhere.") == 1
     assert "**uci-nn: Runtime (minutes per split), ↓ shorter is better⁵**" in text
     for block in text.split("**")[2::2]:
-        widths = {line.replace(r"\|", "").count("|") for line in block.splitlines() if line.startswith("|")}
+        widths = {
+            line.replace(r"\|", "").count("|")
+            for line in block.splitlines()
+            if line.startswith("|")
+        }
         assert len(widths) == 1
 
 
 def test_rich_shows_everything_on_eighty_columns(cells):
     text = shown(cells)
-    words = "energy", "yacht", "vifa-lr", "vifa-nn", "failed", "not run", "45x faster", "NMLL", "RMSE", "Runtime"
+    words = (
+        "energy",
+        "yacht",
+        "vifa-lr",
+        "vifa-nn",
+        "failed",
+        "not run",
+        "45x faster",
+        "NMLL",
+        "RMSE",
+        "Runtime",
+    )
     assert [word for word in words if word not in text] == []
     assert text.count("Timed elsewhere.") == 1
     narrow = shown(cells, width=80)
@@ -167,31 +198,66 @@ def test_notes_are_marked_where_they_hold(cells):
     assert [row[1] for row in rmse.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
     assert runtime.title.endswith("⁵")
     assert [row[1] for row in runtime.rows] == ["vifa-lr", "vifa-nn", "vifa-lr³", "vifa-nn"]
-    assert columns(runtime) == ["Dataset", "Method", "Mean ± SE", "Paper ± SE", "Verdict", "n (failed)"]
+    assert columns(runtime) == [
+        "Dataset",
+        "Method",
+        "Mean ± SE",
+        "Paper ± SE",
+        "Verdict",
+        "n (failed)",
+    ]
 
 
 def test_what_a_sampled_truth_leaves_open_stands_in_columns():
-    """Distances to sampled truths on yacht, to exact ones on energy; medians without a printed one have no verdict."""
-    names = {"rel_cov_dist": [0.30, 0.32], "rel_cov_dist_mcse": [0.011, 0.013], "rel_cov_dist_floor": [0.056] * 2}
+    """Distances to sampled truths on yacht, to exact ones on energy.
+
+    Medians without a printed one have no verdict.
+    """
+    names = {
+        "rel_cov_dist": [0.30, 0.32],
+        "rel_cov_dist_mcse": [0.011, 0.013],
+        "rel_cov_dist_floor": [0.056] * 2,
+    }
     rows = [
         make_trials("yacht", "vifa-lr", [1.0, 2.0], **names),
         make_trials("energy", "vifa-lr", [1.0, 2.0], rel_cov_dist=[0.1, 0.2]),
     ]
-    cells = compare(make_benchmark(metrics=["rel_cov_dist"], entries={"vifa-lr": {}}), pd.concat(rows))
+    cells = compare(
+        make_benchmark(metrics=["rel_cov_dist"], entries={"vifa-lr": {}}), pd.concat(rows)
+    )
     (section,) = sections(cells)
-    assert columns(section) == ["Dataset", "Method", "Mean ± SE", "Median", "MC error", "Floor", "n"]
+    assert columns(section) == [
+        "Dataset",
+        "Method",
+        "Mean ± SE",
+        "Median",
+        "MC error",
+        "Floor",
+        "n",
+    ]
     assert [row[-3:] for row in section.rows] == [("", "", "2"), ("0.012", "0.056", "2")]
     assert "sqrt(d^2 - floor^2)" in shown(cells)
 
 
 def unprinted(cells):
-    return [replace(cell, paper=None, paper_se=None, z=None, p=None, verdict="no paper value") for cell in cells]
+    return [
+        replace(cell, paper=None, paper_se=None, z=None, p=None, verdict="no paper value")
+        for cell in cells
+    ]
 
 
 def test_columns_of_the_paper_are_left_out_where_it_prints_nothing(cells):
-    some, rest = ([cell for cell in cells if (cell.metric == "nmll") == own] for own in (True, False))
+    some, rest = (
+        [cell for cell in cells if (cell.metric == "nmll") == own] for own in (True, False)
+    )
     nmll, rmse, _ = sections([*unprinted(some), *rest])
-    assert columns(nmll) == ["Dataset", "Method", "Mean ± SE", "Median (failed as worst)", "n (failed)"]
+    assert columns(nmll) == [
+        "Dataset",
+        "Method",
+        "Mean ± SE",
+        "Median (failed as worst)",
+        "n (failed)",
+    ]
     assert columns(rmse)[2:6] == ["Mean ± SE", "Paper ± SE", "z", "Verdict"]
 
 
@@ -201,7 +267,9 @@ def test_a_row_without_a_printed_number_has_a_dash_and_its_notes_on_the_entry(ce
     (section,) = sections([first, replace(alone, note=None)])
     assert [row[5] for row in section.rows] == [first.verdict, UNPRINTED]
     assert json.loads(render([alone], "json"))[0]["verdict"] == "no paper value"
-    (median,) = unprinted(of(cells, statistic="median", dataset=alone.dataset, method=alone.method))
+    (median,) = unprinted(
+        of(cells, statistic="median", dataset=alone.dataset, method=alone.method)
+    )
     (noted,) = sections([replace(alone, note="why"), replace(median, note=None)])
     assert noted.rows[0][1] == "vifa-nn¹"
     (failed,) = sections([replace(alone, ours=None, verdict="failed")])
@@ -239,14 +307,20 @@ def test_withheld_verdicts_leave_the_printed_values_alone():
 
 @pytest.fixture
 def pairs():
-    """On energy the second is better, on yacht they overlap; one note is of an entry, one of a whole table."""
+    """On energy the second is better, on yacht they overlap.
+
+    One note is of an entry, one of a whole table.
+    """
     scores = {"energy": (2.57, 2.47), "yacht": (3.65, 3.60)}
     rows = [
         make_trials(dataset, entry, three(value))
         for dataset, values in scores.items()
         for entry, value in zip(("vifa-lr", "vifa-nn"), values, strict=True)
     ]
-    notes = [make_note("50 % & _more_.", entry="vifa-lr"), make_note("Timed elsewhere.", metric="runtime")]
+    notes = [
+        make_note("50 % & _more_.", entry="vifa-lr"),
+        make_note("Timed elsewhere.", metric="runtime"),
+    ]
     return compare(make_benchmark(notes=notes), pd.concat(rows))
 
 
@@ -268,16 +342,16 @@ def test_the_best_and_what_overlaps_it(pairs):
     assert best([lr, nn]) == [nn]
     assert best(of(pairs, dataset="yacht")) == of(pairs, dataset="yacht")
     assert best([lr, replace(nn, n_failed=1)]) == best([lr, replace(nn, ours=None)]) == [lr]
-    assert best([lr, replace(nn, ours=4e17, ours_se=4e17)]) == [lr], "an interval that reaches zero overlaps everything"
+    assert best([lr, replace(nn, ours=4e17, ours_se=4e17)]) == [lr], (
+        "an interval that reaches zero overlaps everything"
+    )
     assert best([replace(lr, metric="log_evidence")]) == [], "neither more nor less is better"
 
 
 def test_rows_and_columns_of_latex(pairs):
     lines = render(of(pairs), "latex").splitlines()
     assert lines[:2] == [r"\begin{table}", r"\centering"]
-    caption = (
-        r"\caption{uci-nn: NMLL (nats per test point), $\downarrow$ lower is better; a match is within 0.05. Mean $"
-    )
+    caption = r"\caption{uci-nn: NMLL (nats per test point), $\downarrow$ lower is better; a match is within 0.05. Mean $"
     assert lines[2].startswith(caption)
     assert lines[3] == r"\label{tab:uci-nn-nmll}"
     assert r"\begin{tabular}{lrr}" in lines
@@ -294,7 +368,9 @@ def test_rows_and_columns_of_latex(pairs):
     text = render(unprinted(pairs), "latex")
     assert "printed" not in text
     assert text.count(r"\toprule") == 3
-    assert re.findall(r"\\label{(.*?)}", text) == [f"tab:uci-nn-{name}" for name in ("nmll", "rmse", "runtime")]
+    assert re.findall(r"\\label{(.*?)}", text) == [
+        f"tab:uci-nn-{name}" for name in ("nmll", "rmse", "runtime")
+    ]
 
 
 def test_what_is_too_wide_goes_below():
@@ -309,9 +385,15 @@ def test_what_is_too_wide_goes_below():
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs LaTeX")
 def test_latex_compiles_within_the_width_of_the_text(pairs, tmp_path):
-    wide = [replace(c, dataset=f"{c.dataset}_{i}") for i in range(5) for c in of(pairs, dataset="energy")]
+    wide = [
+        replace(c, dataset=f"{c.dataset}_{i}")
+        for i in range(5)
+        for c in of(pairs, dataset="energy")
+    ]
     head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
     (tmp_path / "t.tex").write_text("\n".join([head, render(wide, "latex"), r"\end{document}"]))
-    done = subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        ["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout[-800:]
     assert "Overfull" not in done.stdout

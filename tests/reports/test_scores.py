@@ -16,7 +16,17 @@ from bdl.reports.paired import paired_differences
 from bdl.reports.render import render
 from bdl.reports.scores import LOOKS, paired_drawings, score_drawings
 
-from .conftest import columns, legend, make_benchmark, make_paired, make_trials, of, shuffled, texts, titles
+from .conftest import (
+    columns,
+    legend,
+    make_benchmark,
+    make_paired,
+    make_trials,
+    of,
+    shuffled,
+    texts,
+    titles,
+)
 
 WIDTHS = ["[50]", "[20]", "[100]"]
 
@@ -28,7 +38,11 @@ def draw(benchmark, cells, metric="nmll"):
 def test_what_is_drawn():
     """Everything of one entry on yacht failed."""
     entries = {"vifa-lr": [2.5, 2.7], "vifa-nn": [2.4, 2.6]}
-    rows = [make_trials(dataset, entry, own) for dataset in ("energy", "yacht") for entry, own in entries.items()]
+    rows = [
+        make_trials(dataset, entry, own)
+        for dataset in ("energy", "yacht")
+        for entry, own in entries.items()
+    ]
     benchmark = make_benchmark()
     cells = compare(benchmark, pd.concat([*rows[:3], rows[3].assign(status="failed")]))
     figure = draw(benchmark, cells)
@@ -39,19 +53,29 @@ def test_what_is_drawn():
         for style, field in ((OURS, "ours"), (PAPER, "paper")):
             marks = [line for line in panel.lines if line.get_marker() == style["marker"]]
             values = [getattr(cell, field) for cell in of(cells, dataset=dataset)]
-            assert [line.get_xdata()[0] for line in marks] == [value for value in values if value is not None]
+            assert [line.get_xdata()[0] for line in marks] == [
+                value for value in values if value is not None
+            ]
     assert texts(yacht.texts) == ["failed"]
-    assert figure.get_suptitle() == "UCI neural networks\nNMLL (nats per test point), ↓ lower is better"
+    assert (
+        figure.get_suptitle()
+        == "UCI neural networks\nNMLL (nats per test point), ↓ lower is better"
+    )
     assert legend(figure) == ["ours, mean ± SE", "paper, mean ± SE as printed"]
     assert energy.get_xscale() == "linear"
-    assert draw(benchmark, cells, "runtime").axes[0].get_xscale() == "log", "0.5 against 22 minutes"
+    assert draw(benchmark, cells, "runtime").axes[0].get_xscale() == "log", (
+        "0.5 against 22 minutes"
+    )
 
 
 def test_entries_have_no_place_where_they_do_not_run():
     """Without a printed number marks are on the line of their name."""
     pairs = [("energy", "vifa-lr"), ("yacht", "vifa-lr"), ("yacht", "vifa-nn")]
     benchmark = make_benchmark(pairs=pairs, papers=[])
-    figure = draw(benchmark, compare(benchmark, pd.concat([make_trials(*pair, [2.5, 2.6]) for pair in pairs])))
+    figure = draw(
+        benchmark,
+        compare(benchmark, pd.concat([make_trials(*pair, [2.5, 2.6]) for pair in pairs])),
+    )
     energy, yacht = figure.axes
     assert texts(energy.get_yticklabels()) == ["vifa-lr"]
     assert texts(yacht.get_yticklabels()) == ["vifa-lr", "vifa-nn"]
@@ -62,7 +86,12 @@ def test_entries_have_no_place_where_they_do_not_run():
 
 def test_one_entry_does_not_stretch_the_axis():
     """The mean of ours is 4e17 where three others are below 3: an arrow, its number, and no mark."""
-    rows = pd.concat([make_trials("energy", "vifa-lr", [2.4, 2.6]), make_trials("energy", "vifa-nn", [4e17, 4e17])])
+    rows = pd.concat(
+        [
+            make_trials("energy", "vifa-lr", [2.4, 2.6]),
+            make_trials("energy", "vifa-nn", [4e17, 4e17]),
+        ]
+    )
     benchmark = make_benchmark(datasets=["energy"])
     (panel,) = draw(benchmark, compare(benchmark, rows)).axes
     assert panel.get_xscale() == "linear"
@@ -73,12 +102,25 @@ def test_one_entry_does_not_stretch_the_axis():
 
 @pytest.fixture
 def blown(scores):
-    """Differences and figure: one entry blows up on one split of energy; yacht has 18 of 20 pairs, boston none."""
+    """Differences and figure: one entry blows up on one split of energy.
+
+    Yacht has 18 of 20 pairs, boston none.
+    """
     base, better = scores
-    values = {"vifa-lr": base, "better": better, "worse": 2 * base - better, "gone": np.where(np.arange(20), base, 1e6)}
+    values = {
+        "vifa-lr": base,
+        "better": better,
+        "worse": 2 * base - better,
+        "gone": np.where(np.arange(20), base, 1e6),
+    }
     rows = [make_trials("energy", entry, found) for entry, found in values.items()]
-    rows += [make_trials("yacht", entry, found[: 20 if entry == "better" else 18]) for entry, found in values.items()]
-    benchmark = make_paired(datasets=["energy", "yacht", "boston"], entries=dict.fromkeys(values), metrics=["nmll"])
+    rows += [
+        make_trials("yacht", entry, found[: 20 if entry == "better" else 18])
+        for entry, found in values.items()
+    ]
+    benchmark = make_paired(
+        datasets=["energy", "yacht", "boston"], entries=dict.fromkeys(values), metrics=["nmll"]
+    )
     rows = pd.concat([part if i != 7 else part[part["nmll"] < 1e6] for i, part in enumerate(rows)])
     found = paired_differences(benchmark, rows, {})
     return found, paired_drawings(benchmark, found)["nmll-paired"]
@@ -92,7 +134,9 @@ def test_differences_are_drawn_by_their_verdicts(blown):
     assert texts(energy.get_yticklabels()) == ["better", "worse", "gone"]
     for panel, dataset in ((energy, "energy"), (yacht, "yacht")):
         here = [each for each in found if each.dataset == dataset and each.mean < 1e4]
-        assert [container.lines[0].get_xdata()[0] for container in panel.containers] == [each.mean for each in here]
+        assert [container.lines[0].get_xdata()[0] for container in panel.containers] == [
+            each.mean for each in here
+        ]
         for container, each in zip(panel.containers, here, strict=True):
             assert same_color(container.lines[0].get_color(), LOOKS[each.verdict]["color"])
             ends = container.lines[2][0].get_segments()[0][:, 0]
@@ -100,7 +144,9 @@ def test_differences_are_drawn_by_their_verdicts(blown):
     better, worse, gone = found[:3]
     assert [each.verdict for each in found[:3]] == ["better", "worse", "undecided"]
     assert texts(yacht.texts) == ["n = 18", "n = 18", "n = 17"]
-    assert figure.get_suptitle().endswith("↓ lower is better\nmean difference from vifa-lr over 20 splits")
+    assert figure.get_suptitle().endswith(
+        "↓ lower is better\nmean difference from vifa-lr over 20 splits"
+    )
     assert legend(figure) == [
         "left: better than vifa-lr",
         "undecided: 95 % interval holds 0, a fit failed, or n < 3",
@@ -115,7 +161,9 @@ def test_differences_are_drawn_by_their_verdicts(blown):
 
 
 def test_higher_is_better_turns_the_sides_round(monkeypatch, blown):
-    monkeypatch.setattr(scores, "info", lambda label: MetricInfo("Score", "points", "higher", "predictive"))
+    monkeypatch.setattr(
+        scores, "info", lambda label: MetricInfo("Score", "points", "higher", "predictive")
+    )
     left, _, right = legend(blown[1]())
     assert (left, right) == ("left: worse than vifa-lr", "right: better than vifa-lr")
 
@@ -131,7 +179,9 @@ def test_differences_of_a_sweep_run_along_its_axis(swept):
     figure = paired_drawings(benchmark, found)["nmll-paired"]()
     energy, yacht = figure.axes
     (line,) = energy.containers
-    np.testing.assert_array_equal(line.lines[0].get_xydata(), [[20, found[0].mean], [50, found[1].mean]])
+    np.testing.assert_array_equal(
+        line.lines[0].get_xydata(), [[20, found[0].mean], [50, found[1].mean]]
+    )
     ends = [segment[:, 1] for segment in line.lines[2][0].get_segments()]
     np.testing.assert_allclose(ends, [(each.low, each.high) for each in found[:2]], rtol=1e-12)
     assert np.isnan(yacht.containers[0].lines[0].get_ydata()[1])
@@ -139,13 +189,17 @@ def test_differences_of_a_sweep_run_along_its_axis(swept):
         assert panel.get_yscale() == "linear"
         assert panel.get_ylim()[0] < 0 < panel.get_ylim()[1]
         assert panel.lines[0].get_ydata() == [0, 0]
-    assert figure.get_suptitle().endswith("mean difference from vifa-lr over 20 splits, 95 % intervals")
+    assert figure.get_suptitle().endswith(
+        "mean difference from vifa-lr over 20 splits, 95 % intervals"
+    )
 
 
 @pytest.fixture
 def values():
     """Scores by data set, point and entry, (2, 3, 2, 8 splits)."""
-    centres = np.array([[[2.6, 2.5], [2.9, 2.7], [2.4, 2.45]], [[1.2, 1.1], [1.5, 1.3], [1.0, 0.9]]])
+    centres = np.array(
+        [[[2.6, 2.5], [2.9, 2.7], [2.4, 2.45]], [[1.2, 1.1], [1.5, 1.3], [1.0, 0.9]]]
+    )
     return centres[..., None] + np.random.default_rng(0).normal(0, 0.1, (2, 3, 2, 8))
 
 
@@ -155,7 +209,9 @@ def widths(values):
     benchmark = make_benchmark({"model.hidden": WIDTHS}, metrics=["nmll"])
     rows = [
         make_trials(dataset, entry, own).assign(**point.texts)
-        for (dataset, entry, point), own in zip(benchmark.cells, values.reshape(-1, 8), strict=True)
+        for (dataset, entry, point), own in zip(
+            benchmark.cells, values.reshape(-1, 8), strict=True
+        )
     ]
     return benchmark, compare(benchmark, shuffled(*rows))
 
@@ -163,25 +219,36 @@ def widths(values):
 def test_cells_have_the_trials_of_their_point_and_nothing_printed(widths, values):
     found = of(widths[1])
     places = [
-        (dataset, text, entry) for dataset in ("energy", "yacht") for text in WIDTHS for entry in ("vifa-lr", "vifa-nn")
+        (dataset, text, entry)
+        for dataset in ("energy", "yacht")
+        for text in WIDTHS
+        for entry in ("vifa-lr", "vifa-nn")
     ]
     assert [(cell.dataset, cell.point["model.hidden"], cell.method) for cell in found] == places
     np.testing.assert_allclose([cell.ours for cell in found], values.mean(-1).ravel(), rtol=1e-13)
-    np.testing.assert_allclose([cell.ours_se for cell in found], stats.sem(values, axis=-1).ravel(), rtol=1e-12)
-    assert {(cell.n_trials, cell.paper, cell.verdict) for cell in found} == {(8, None, "no paper value")}
+    np.testing.assert_allclose(
+        [cell.ours_se for cell in found], stats.sem(values, axis=-1).ravel(), rtol=1e-12
+    )
+    assert {(cell.n_trials, cell.paper, cell.verdict) for cell in found} == {
+        (8, None, "no paper value")
+    }
 
 
 def test_tables_have_a_column_an_axis(widths):
     _, cells = widths
     (section,) = sections(cells)
     assert columns(section)[:4] == ["Dataset", "model.hidden", "Method", "Mean ± SE"]
-    expected = [(cell.dataset, cell.point["model.hidden"].strip("[]"), cell.method) for cell in of(cells)]
+    expected = [
+        (cell.dataset, cell.point["model.hidden"].strip("[]"), cell.method) for cell in of(cells)
+    ]
     assert [row[:3] for row in section.rows] == expected
     assert section.rows[0][3] == f"{cells[0].ours:.2f} ± {cells[0].ours_se:.2f}"
     assert render(cells, "markdown").splitlines()[4].startswith("| energy | 50 | vifa-lr | ")
     assert json.loads(render(cells, "json"))[-1]["point"] == {"model.hidden": "[100]"}
     assert render(cells, "csv").splitlines()[1].endswith(',"{""model.hidden"": ""[50]""}"')
-    empty = compare(make_benchmark({"hyper.prior_precision": ["1.0"]}, metrics=["nmll"]), pd.DataFrame())
+    empty = compare(
+        make_benchmark({"hyper.prior_precision": ["1.0"]}, metrics=["nmll"]), pd.DataFrame()
+    )
     assert r"| Dataset | hyper.prior\_precision | Method |" in render(empty, "markdown")
     assert r"Method & energy prior\_precision = 1 &" in render(empty, "latex")
 
@@ -192,7 +259,10 @@ def line_of(bar):
 
 
 def test_lines_run_along_the_numbers_of_the_axis(widths):
-    """From the least value to the greatest, whatever the order of the sweep; one colour an entry."""
+    """From the least value to the greatest, whatever the order of the sweep.
+
+    One colour an entry.
+    """
     benchmark, cells = widths
     figure = draw(benchmark, cells)
     assert titles(figure) == ["energy", "yacht"]
@@ -211,11 +281,16 @@ def test_lines_run_along_the_numbers_of_the_axis(widths):
         assert ticks == {50: "50", 20: "20", 100: "100"}
         assert panel.get_xlabel() == "hidden units"
     assert legend(figure) == ["vifa-lr", "vifa-nn"]
-    assert figure.get_suptitle().endswith("NMLL (nats per test point), ↓ lower is better, mean ± SE")
+    assert figure.get_suptitle().endswith(
+        "NMLL (nats per test point), ↓ lower is better, mean ± SE"
+    )
 
 
 def along(sweep, score=lambda point: 2.0, status=lambda point: "ok", **changes):
-    """The figure and the cells of a sweep, from a function of the point; of a single axis its texts are enough."""
+    """The figure and the cells of a sweep, from a function of the point.
+
+    Of a single axis its texts are enough.
+    """
     sweep = sweep if isinstance(sweep, dict) else {"method.rank": sweep}
     benchmark = make_benchmark(sweep, **{"metrics": ["nmll"], "papers": []} | changes)
     rows = [
@@ -243,7 +318,9 @@ def test_a_second_axis_makes_panels_a_data_set_a_line_on_one_scale(second, scale
     levels = {'"float32"': 2.0, '"float64"': second}
     figure, cells = along(sweep, lambda point: levels[point["training.dtype"]])
     dtypes = ("float32", "float64")
-    assert titles(figure) == [f"{dataset}  dtype = {dtype}" for dataset in ("energy", "yacht") for dtype in dtypes]
+    assert titles(figure) == [
+        f"{dataset}  dtype = {dtype}" for dataset in ("energy", "yacht") for dtype in dtypes
+    ]
     for panel, level in zip(figure.axes, (2, second, 2, second), strict=True):
         for _, _, x, y in map(line_of, panel.containers):
             np.testing.assert_array_equal(x, [1, 2, 5])
@@ -253,7 +330,11 @@ def test_a_second_axis_makes_panels_a_data_set_a_line_on_one_scale(second, scale
     assert [panel.get_yscale() for panel in figure.axes] == [scale] * 4
     (section,) = sections(cells)
     assert columns(section)[:4] == ["Dataset", "method.rank", "training.dtype", "Method"]
-    assert [row[1:3] for row in section.rows[:5:2]] == [("1", "float32"), ("1", "float64"), ("2", "float32")]
+    assert [row[1:3] for row in section.rows[:5:2]] == [
+        ("1", "float32"),
+        ("1", "float64"),
+        ("2", "float32"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -275,15 +356,23 @@ def test_the_axis_is_logarithmic_where_that_keeps_values_apart(places, scale):
 
 def test_a_line_is_broken_where_everything_failed():
     """Not drawn on as if there were something in between."""
-    figure, _ = along(["1", "2", "3"], status=lambda point: "failed" if point["method.rank"] == "2" else "ok")
-    np.testing.assert_allclose(line_of(figure.axes[0].containers[0])[3], [2, np.nan, 2], rtol=1e-12)
+    figure, _ = along(
+        ["1", "2", "3"], status=lambda point: "failed" if point["method.rank"] == "2" else "ok"
+    )
+    np.testing.assert_allclose(
+        line_of(figure.axes[0].containers[0])[3], [2, np.nan, 2], rtol=1e-12
+    )
 
 
 def test_scores_of_training_rows_lie_below_those_of_new_rows():
     """Dotted, in the colour of their entry, and within the axis; their own figure stays."""
-    benchmark = make_benchmark({"model.hidden": WIDTHS}, metrics=["nmll", "nmll_training"], datasets=["energy"])
+    benchmark = make_benchmark(
+        {"model.hidden": WIDTHS}, metrics=["nmll", "nmll_training"], datasets=["energy"]
+    )
     rows = [
-        make_trials("energy", entry, [value, value + 0.1], nmll_training=[value / 3] * 2).assign(**point.texts)
+        make_trials("energy", entry, [value, value + 0.1], nmll_training=[value / 3] * 2).assign(
+            **point.texts
+        )
         for entry, value in (("vifa-lr", 3.0), ("vifa-nn", 6.0))
         for point in benchmark.points
     ]
@@ -294,6 +383,8 @@ def test_scores_of_training_rows_lie_below_those_of_new_rows():
     dotted = [line for line in panel.lines if line.get_linestyle() == ":" or line.is_dashed()]
     assert [list(line.get_ydata()) for line in dotted] == [[1.0] * 3, [2.0] * 3]
     solid = [bars.lines[0] for bars in panel.containers]
-    assert all(same_color(a.get_color(), b.get_color()) for a, b in zip(dotted, solid, strict=True))
+    assert all(
+        same_color(a.get_color(), b.get_color()) for a, b in zip(dotted, solid, strict=True)
+    )
     assert panel.get_ylim()[0] <= 1
     assert "dotted" not in draw(benchmark, cells, "nmll_training").get_suptitle()

@@ -11,7 +11,13 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.reports import compare
-from bdl.reports.standings import cost_drawings, distance_drawings, rank_drawings, rank_section, ranks
+from bdl.reports.standings import (
+    cost_drawings,
+    distance_drawings,
+    rank_drawings,
+    rank_section,
+    ranks,
+)
 
 from .conftest import legend, make_benchmark, make_paired, make_trials, texts, titles
 
@@ -22,7 +28,10 @@ def cells_of(errors, sweep={}):
     datasets, entries = [f"set{i}" for i in range(count)], dict.fromkeys("abc"[: len(errors[0])])
     benchmark = make_benchmark(sweep, datasets=datasets, entries=entries, papers=[])
     places = zip(benchmark.cells, np.ravel(errors), strict=True)
-    rows = [make_trials(dataset, entry, [value]).assign(**point.texts) for (dataset, entry, point), value in places]
+    rows = [
+        make_trials(dataset, entry, [value]).assign(**point.texts)
+        for (dataset, entry, point), value in places
+    ]
     return compare(benchmark, pd.concat(rows))
 
 
@@ -31,7 +40,11 @@ def cells_of(errors, sweep={}):
     [
         [[1.0, 2.0]] * 5,
         [[1.0, 2.0, 3.0]],
-        [[1.0, 2.0, 3.0], [1.0, 2.0, np.nan], [1.0, 2.0, np.nan]],  # two of three are on all data sets
+        [
+            [1.0, 2.0, 3.0],
+            [1.0, 2.0, np.nan],
+            [1.0, 2.0, np.nan],
+        ],  # two of three are on all data sets
     ],
 )
 def test_too_few_are_not_ranked(errors):
@@ -45,7 +58,8 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("places", "chi", "apart"), [(12, 24, [["b", "c"], ["a", "c"], ["a", "b"]]), (4, 8, [["c"], [], ["a"]])]
+    ("places", "chi", "apart"),
+    [(12, 24, [["b", "c"], ["a", "c"], ["a", "b"]]), (4, 8, [["c"], [], ["a"]])],
 )
 def test_known_answer_of_ranks(places, chi, apart):
     """Ranks 1, 2, 3 everywhere: chi^2 = 12 N / (k (k + 1)) (1 + 4 + 9 - k (k + 1)^2 / 4) = 2 N, with 2 degrees.
@@ -70,13 +84,21 @@ def test_ties_share_their_ranks():
 
 
 def test_points_of_a_sweep_are_no_data_sets(monkeypatch):
-    """Three widths on one data set rank nothing; on two data sets, the averages over the widths are ranked.
+    """Three widths on one data set rank nothing.
 
-    a is best at most widths, but b is on average: 1, 1 and 10 beside 3, 3 and 3. Over two data sets chi^2 is 2 N = 4.
+    On two data sets, the averages over the widths are ranked.
+
+    a is best at most widths, but b is on average: 1, 1 and 10 beside 3, 3 and 3. Over two data
+    sets chi^2 is 2 N = 4.
     """
-    alike = SimpleNamespace(posthoc_nemenyi_friedman=lambda ranked: pd.DataFrame(1.0, ranked.columns, ranked.columns))
+    alike = SimpleNamespace(
+        posthoc_nemenyi_friedman=lambda ranked: pd.DataFrame(1.0, ranked.columns, ranked.columns)
+    )
     monkeypatch.setitem(sys.modules, "scikit_posthocs", alike)
-    errors, sweep = [[1.0, 3.0, 9.0], [1.0, 3.0, 9.0], [10.0, 3.0, 9.0]], {"model.hidden": ["[1]", "[2]", "[3]"]}
+    errors, sweep = (
+        [[1.0, 3.0, 9.0], [1.0, 3.0, 9.0], [10.0, 3.0, 9.0]],
+        {"model.hidden": ["[1]", "[2]", "[3]"]},
+    )
     assert ranks(cells_of(errors, sweep), "nmll") is None
     found = ranks(cells_of(2 * errors, sweep), "nmll")
     assert found.places == 2
@@ -91,11 +113,19 @@ ENTRIES = ["slang-1", "slang-10", "exact"]
 def priced():
     """Benchmark and cells on two data sets; on yacht the last entry has a distance of zero."""
     rows = [
-        make_trials(dataset, entry, [1.0, 1.0], sym_kl=[0.9 * kl, 1.1 * kl], runtime=[0.9 * time, 1.1 * time])
+        make_trials(
+            dataset,
+            entry,
+            [1.0, 1.0],
+            sym_kl=[0.9 * kl, 1.1 * kl],
+            runtime=[0.9 * time, 1.1 * time],
+        )
         for dataset, last in (("energy", 2.0), ("yacht", 0.0))
         for entry, kl, time in zip(ENTRIES, (300.0, 20.0, last), (0.5, 1.0, 0.01), strict=True)
     ]
-    benchmark = make_benchmark(entries=dict.fromkeys(ENTRIES), metrics=["sym_kl", "nmll", "runtime"], papers=[])
+    benchmark = make_benchmark(
+        entries=dict.fromkeys(ENTRIES), metrics=["sym_kl", "nmll", "runtime"], papers=[]
+    )
     return benchmark, compare(benchmark, pd.concat(rows))
 
 
@@ -104,13 +134,18 @@ def marks_of(panel):
 
 
 def test_distances_stand_against_seconds(priced):
-    """Means of 300 and 20 nats after 30 and 60 seconds; standard errors are a tenth, drawn on the logarithm."""
+    """Means of 300 and 20 nats after 30 and 60 seconds.
+
+    Standard errors are a tenth, drawn on the logarithm.
+    """
     drawings = cost_drawings(*priced)
     assert list(drawings) == ["sym_kl-cost"]
     figure = drawings["sym_kl-cost"]()
     energy, yacht = figure.axes
     assert titles(figure) == ["energy", "yacht"]
-    assert {(panel.get_xscale(), panel.get_yscale()) for panel in (energy, yacht)} == {("log", "log")}
+    assert {(panel.get_xscale(), panel.get_yscale()) for panel in (energy, yacht)} == {
+        ("log", "log")
+    }
     np.testing.assert_allclose(marks_of(energy), [[30, 300], [60, 20], [0.6, 2]], rtol=1e-12)
     across, along = (bar.get_segments()[0] for bar in energy.containers[0].lines[2])
     np.testing.assert_allclose(across[:, 0], [30 * exp(-0.1), 30 * exp(0.1)], rtol=1e-12)
@@ -119,7 +154,9 @@ def test_distances_stand_against_seconds(priced):
     edge = yacht.containers[2].lines[0]
     assert edge.get_transform() == yacht.get_xaxis_transform()
     assert edge.get_xdata()[0] == pytest.approx(0.6)
-    assert 0 < edge.get_ydata()[0] < 0.1, "a distance of zero stands at the edge, by the panel's height"
+    assert 0 < edge.get_ydata()[0] < 0.1, (
+        "a distance of zero stands at the edge, by the panel's height"
+    )
     low, high = yacht.get_ylim()
     assert high > 300
     assert low > 20 / 10, "it does not stretch the axis"
@@ -127,7 +164,10 @@ def test_distances_stand_against_seconds(priced):
 
 
 def test_scores_of_predictions_stand_against_the_distance(priced):
-    """Every NMLL is 1, on a linear axis; distances are 300, 20 and 2 nats, and what has none is not drawn."""
+    """Every NMLL is 1, on a linear axis.
+
+    Distances are 300, 20 and 2 nats, and what has none is not drawn.
+    """
     energy, yacht = distance_drawings(*priced)["nmll-distance"]().axes
     assert (energy.get_xscale(), energy.get_yscale()) == ("log", "linear")
     np.testing.assert_allclose(marks_of(energy), [[300, 1], [20, 1], [2, 1]], rtol=1e-12)

@@ -1,4 +1,7 @@
-"""Standard errors against SciPy, resamples and formulas; values of a sweep as people and axes read them."""
+"""Standard errors against SciPy, resamples and formulas.
+
+Values of a sweep as people and axes read them.
+"""
 
 import math
 import tracemalloc
@@ -71,7 +74,10 @@ def test_median_se_is_the_sum_over_all_pairs(n, draw):
 
 @pytest.mark.parametrize("n", [300_000, 300_001])
 def test_median_se_of_many_values_takes_memory_in_proportion(n):
-    """A place for each pair would be 671 GiB; the standard error is that of a normal sample, sqrt(pi / 2n)."""
+    """A place for each pair would be 671 GiB.
+
+    The standard error is that of a normal sample, sqrt(pi / 2n).
+    """
     values = stats.norm.ppf((np.arange(n) + 0.5) / n)
     tracemalloc.start()
     found = median_se(values)
@@ -102,7 +108,13 @@ def test_values_of_a_sweep(text, shown, place):
 
 def test_points_and_rows_of_a_sweep():
     assert named({"model.hidden": "[50]", "method.rank": "2"}) == "hidden = 50, rank = 2"
-    rows = pd.DataFrame({"model.hidden": ["[50]", "[100]", "[50]"], "method.rank": ["2", "2", "1"], "nmll": [1, 2, 3]})
+    rows = pd.DataFrame(
+        {
+            "model.hidden": ["[50]", "[100]", "[50]"],
+            "method.rank": ["2", "2", "1"],
+            "nmll": [1, 2, 3],
+        }
+    )
     rows = rows.assign(dataset="yacht", entry="vifa")
     groups = by_cell(rows, ("model.hidden", "method.rank"))
     assert groups["yacht", "vifa", "[50]", "2"]["nmll"].tolist() == [1]

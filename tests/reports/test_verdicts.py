@@ -1,4 +1,7 @@
-"""The rules of ``docs/verdicts.md``: its examples, every border, how often they err; and the published verdicts."""
+"""The rules of ``docs/verdicts.md``: its examples, every border, how often they err.
+
+And the published verdicts.
+"""
 
 import json
 import math
@@ -11,7 +14,17 @@ from scipy import stats
 
 from bdl.metrics import METRICS, RELATIVE, MetricInfo, info
 from bdl.reports.papers import PaperValue, Printed
-from bdl.reports.verdicts import COARSE, FEW, NO_SPREAD, NOT_SHOWN, PERHAPS_SMALL, REAL, Ours, difference, judge
+from bdl.reports.verdicts import (
+    COARSE,
+    FEW,
+    NO_SPREAD,
+    NOT_SHOWN,
+    PERHAPS_SMALL,
+    REAL,
+    Ours,
+    difference,
+    judge,
+)
 
 RESULTS = Path(__file__).parents[2] / "results"
 PAGE = (Path(__file__).parents[2] / "docs/verdicts.md").read_text("utf-8")
@@ -51,13 +64,29 @@ def test_examples_of_the_page(metric, own, paper, expected, _):
 
 
 def test_every_kind_of_verdict_has_an_example():
-    assert {line[3] for line in rows("Examples")} >= {"match", NOT_SHOWN, "better", "worse", "differs", "undecided"}
+    assert {line[3] for line in rows("Examples")} >= {
+        "match",
+        NOT_SHOWN,
+        "better",
+        "worse",
+        "differs",
+        "undecided",
+    }
 
 
 def test_margins_are_those_of_the_page():
-    """Every metric with a margin of its own is listed; the others have a share of the printed number."""
-    listed = {name: float(cell[0]) for cell in rows("Margins")[:-1] for name in re.findall(r"`(\w+)`", cell[2])}
-    assert listed == {name: info(name).margin for name in METRICS.names() if info(name).margin is not None}
+    """Every metric with a margin of its own is listed.
+
+    The others have a share of the printed number.
+    """
+    listed = {
+        name: float(cell[0])
+        for cell in rows("Margins")[:-1]
+        for name in re.findall(r"`(\w+)`", cell[2])
+    }
+    assert listed == {
+        name: info(name).margin for name in METRICS.names() if info(name).margin is not None
+    }
     assert rows("Margins")[-1][0] == f"{RELATIVE:.0%}"
 
 
@@ -65,7 +94,9 @@ def test_each_pair_of_numbers_has_exactly_one_place():
     """Zero inside or not, and the interval inside the margin, beyond it or across its border."""
     rng = np.random.default_rng(0)
     found = set()
-    for value, se, t in zip(rng.normal(0, 0.06, 500), *rng.uniform(0.001, 0.03, (2, 500)), strict=True):
+    for value, se, t in zip(
+        rng.normal(0, 0.06, 500), *rng.uniform(0.001, 0.03, (2, 500)), strict=True
+    ):
         paper = PaperValue(Printed("1.0000000"), Printed(f"{t:.9f}"), "a paper", n=10)
         df = (se**2 + t**2) ** 2 / (se**4 / 19 + t**4 / 9)
         half = stats.t.ppf(0.975, df) * math.hypot(se, t)
@@ -74,7 +105,10 @@ def test_each_pair_of_numbers_has_exactly_one_place():
         elif abs(value) <= half:
             expected = NOT_SHOWN, None
         else:
-            expected = "worse" if value > 0 else "better", (PERHAPS_SMALL if abs(value) - half < 0.05 else None)
+            expected = (
+                "worse" if value > 0 else "better",
+                (PERHAPS_SMALL if abs(value) - half < 0.05 else None),
+            )
         assert told(Ours(1 + value, se, 20), paper, NATS) == expected
         found.add(expected)
     assert len(found) == 7
@@ -104,7 +138,8 @@ def test_rounding_widens_the_printed_number():
         (Ours(1.982, 0.164, 2), printed("1.55", "0.03"), NATS, ("undecided", FEW)),
         (Ours(1.381, None, 1), printed("1.20", "0.05"), NATS, (NOT_SHOWN, FEW)),
         (Ours(1.982, 0.03, 3), printed("1.55", "0.03"), NATS, ("worse", None)),
-        # No spread at all: one run each, or a printed error of 0.00 beside fewer than three splits.
+        # No spread at all: one run each, or a printed error of 0.00 beside fewer than three
+        # splits.
         (Ours(0.37656, None, 1), printed("0.3766", "0.0000", 1), NATS, ("match", NO_SPREAD)),
         (Ours(0.37649, None, 1), printed("0.3766", "0.0000", 1), NATS, ("undecided", NO_SPREAD)),
         (Ours(-1.076, 0.010, 2), printed("-1.06", "0.00"), NATS, ("undecided", NO_SPREAD)),
@@ -124,8 +159,18 @@ def test_rounding_widens_the_printed_number():
         (Ours(2.55, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, (NOT_SHOWN, None)),
         (Ours(0.60, 0.01, 18, failed=2), printed("0.500", "0.001"), BIAS, ("differs", None)),
         # A sampled truth: a1a and breast cancer of `logistic-posterior`.
-        (Ours(0.0127, 0.0002, 10, shared=0.0004), printed("0.0204", None, 1), SHARE, ("undecided", COARSE)),
-        (Ours(0.2508, 0.0080, 10, shared=0.003), printed("0.1729", None, 1), SHARE, ("worse", None)),
+        (
+            Ours(0.0127, 0.0002, 10, shared=0.0004),
+            printed("0.0204", None, 1),
+            SHARE,
+            ("undecided", COARSE),
+        ),
+        (
+            Ours(0.2508, 0.0080, 10, shared=0.003),
+            printed("0.1729", None, 1),
+            SHARE,
+            ("worse", None),
+        ),
         # Nothing to judge.
         (Ours(2.6, 0.1, 20), None, NATS, ("no paper value", None)),
         (Ours(None, None, 0, failed=3), printed("2.53"), NATS, ("failed", None)),
@@ -165,19 +210,28 @@ def test_a_print_in_error_explains_a_difference_and_nothing_else(ours, paper, ex
 
 @pytest.mark.parametrize("about", [NATS, BIAS, RUNTIME])
 def test_nothing_follows_where_ours_is_not_the_protocol(about):
-    found = judge(Ours(9.0, 0.02, 20), printed("2.53", "0.02"), about, in_error=True, protocol=False)
+    found = judge(
+        Ours(9.0, 0.02, 20), printed("2.53", "0.02"), about, in_error=True, protocol=False
+    )
     assert found == ("withheld", None, None)
     assert judge(Ours(9.0, 0.02, 20), None, about, protocol=False).verdict == "no paper value"
     assert judge(Ours(None, None, 0), printed("2.53"), about, protocol=False).verdict == "failed"
 
 
 def share(words, shift, n, ratio, count, seed):
-    """Return the share of verdicts over simulated pairs of n normal splits; shift and standard error are in margins."""
+    """Return the share of verdicts over simulated pairs of n normal splits.
+
+    Shift and standard error are in margins.
+    """
     rng = np.random.default_rng(seed)
     splits = rng.normal([[[0.05 * shift]], [[0.0]]], 0.05 * ratio * math.sqrt(n), (2, count, n))
     (ours, theirs), (s, t) = splits.mean(-1), splits.std(-1, ddof=1) / math.sqrt(n)
     found = (
-        judge(Ours(a, own, n), PaperValue(Printed(f"{b:.9f}"), Printed(f"{other:.9f}"), "a paper", n=n), NATS)
+        judge(
+            Ours(a, own, n),
+            PaperValue(Printed(f"{b:.9f}"), Printed(f"{other:.9f}"), "a paper", n=n),
+            NATS,
+        )
         for a, own, b, other in zip(*map(np.ndarray.tolist, (ours, s, theirs, t)), strict=True)
     )
     return sum(each.verdict in words for each in found) / count
@@ -216,14 +270,21 @@ def test_welch_is_that_of_scipy():
     """Unequal standard errors over 10 and 20 splits."""
     s, t, n, m = 0.03, 0.02, 10, 20
     found = difference(Ours(2.60, s, n), printed("2.53", "0.02", m))._replace(rounding=0.0)
-    expected = stats.ttest_ind_from_stats(2.60, s * math.sqrt(n), n, 2.53, t * math.sqrt(m), m, equal_var=False)
+    expected = stats.ttest_ind_from_stats(
+        2.60, s * math.sqrt(n), n, 2.53, t * math.sqrt(m), m, equal_var=False
+    )
     assert (found.z, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-12)
     assert found.df == pytest.approx(1.69e-6 / (81e-8 / 9 + 16e-8 / 19), rel=1e-12)
-    assert found.half == pytest.approx(stats.t.interval(0.95, found.df, scale=found.se)[1], rel=1e-12)
+    assert found.half == pytest.approx(
+        stats.t.interval(0.95, found.df, scale=found.se)[1], rel=1e-12
+    )
 
 
 def test_the_spread_of_ours_stands_for_that_of_the_paper():
-    """A single run is one more draw; a statistic over m splits has sd / sqrt(m). Our degrees of freedom alone."""
+    """A single run is one more draw; a statistic over m splits has sd / sqrt(m).
+
+    Our degrees of freedom alone.
+    """
     values = np.array([0.04, 0.05, 0.06, 0.07])
     ours = Ours(values.mean(), stats.sem(values), 4)
     run = difference(ours, printed("0.0468", None, 1))
@@ -231,13 +292,17 @@ def test_the_spread_of_ours_stands_for_that_of_the_paper():
     many = difference(ours, printed("0.0468", None, 16))
     assert many.se == pytest.approx(values.std(ddof=1) * math.sqrt(1 / 4 + 1 / 16), rel=1e-12)
     assert run.df == many.df == 3
-    assert difference(ours, printed("0.0468", None, None)) == run, "of an unknown number of runs: one"
+    assert difference(ours, printed("0.0468", None, None)) == run, (
+        "of an unknown number of runs: one"
+    )
 
 
 def test_the_spread_of_the_paper_stands_for_ours_below_three_splits():
     """Two splits: sd of the paper 0.02 sqrt(20), degrees of freedom 19, whatever our two happen to say."""
     found = difference(Ours(2.60, 1e-9, 2), printed("2.53", "0.02", 20))
-    assert (found.se, found.df) == pytest.approx((0.02 * math.sqrt(20) * math.sqrt(1 / 2 + 1 / 20), 19), rel=1e-12)
+    assert (found.se, found.df) == pytest.approx(
+        (0.02 * math.sqrt(20) * math.sqrt(1 / 2 + 1 / 20), 19), rel=1e-12
+    )
 
 
 def test_an_error_of_both_truths_is_known():
@@ -245,13 +310,18 @@ def test_an_error_of_both_truths_is_known():
     found = difference(Ours(0.41, 0.004, 10, shared=0.01), printed("0.38", "0.003", 10))
     own, theirs, both = 0.004**2, 0.003**2, 2 * 0.01**2
     assert found.se == pytest.approx(math.sqrt(own + theirs + both), rel=1e-12)
-    assert found.df == pytest.approx((own + theirs + both) ** 2 / (own**2 / 9 + theirs**2 / 9), rel=1e-12)
+    assert found.df == pytest.approx(
+        (own + theirs + both) ** 2 / (own**2 / 9 + theirs**2 / 9), rel=1e-12
+    )
     alone = difference(Ours(0.41, 0.0, 10, shared=0.5), printed("0.38"))
     assert alone.half - alone.rounding == pytest.approx(1.959964 * math.sqrt(0.5), rel=1e-6)
 
 
 def test_where_a_spread_is_known():
-    """Of three splits it is; a printed zero has none, nor have single runs; squares of large numbers have one."""
+    """Of three splits it is; a printed zero has none, nor have single runs.
+
+    Squares of large numbers have one.
+    """
     assert difference(Ours(1.3, 0.1, 3), printed("1.00")).df == pytest.approx(2)
     zero = difference(Ours(2.6, 0.02, 20), printed("2.53", "0.00"))
     assert (zero.se, zero.df) == (pytest.approx(0.02 * math.sqrt(2)), pytest.approx(19))
@@ -273,14 +343,16 @@ def published(name):
 def test_none_of_the_seventeen_is_better():
     """What is shorter than printed by the authors' matrix root or by their draws alone.
 
-    Twelve printed values come out of ``scripts/paper_conditions.py``; for five the number of the paper's draws would
-    have to be known.
+    Twelve printed values come out of ``scripts/paper_conditions.py``; for five the number of the
+    paper's draws would have to be known.
     """
     found = {}
     for name in ("online-fa", "logistic-posterior", "uci-linear-posterior"):
         for cell in published(name):
             if cell["p"] is not None and cell["p"] < 0.05 and cell["ours"] < cell["paper"]:
-                found.setdefault((name, cell["verdict"]), []).append((cell["dataset"], cell["metric"]))
+                found.setdefault((name, cell["verdict"]), []).append(
+                    (cell["dataset"], cell["metric"])
+                )
     assert {place: len(cells) for place, cells in found.items()} == {
         ("online-fa", "print in error"): 10,
         ("logistic-posterior", "print in error"): 1,

@@ -36,7 +36,10 @@ def update(work):
 def test_plain_loops_agree_with_the_engine(work, update):
     expected = agreement.loop_numbers(work, update)
     assert len(expected) == 9
-    assert agreement.difference(agreement.loop_numbers(work, update, together=True), expected) < agreement.TOLERANCE
+    assert (
+        agreement.difference(agreement.loop_numbers(work, update, together=True), expected)
+        < agreement.TOLERANCE
+    )
     assert agreement.difference(agreement.engine_numbers(update), expected) < agreement.TOLERANCE
 
 
@@ -47,21 +50,27 @@ def test_jax_agrees_with_the_plain_loop(work, update):
 
 
 @pytest.mark.parametrize("given", [*workload.Setting._fields, "h", "z", "rows"])
-def test_agreement_notices_a_thousandth_more_of_a_setting_and_other_noise_and_rows(work, update, given):
+def test_agreement_notices_a_thousandth_more_of_a_setting_and_other_noise_and_rows(
+    work, update, given
+):
     """Gradients are averaged over minibatches, so noise and rows are exchanged one without the other."""
     if given in workload.Setting._fields:
         setting = update.setting._replace(**{given: 1.001 * getattr(update.setting, given)})
         wrong, least = update._replace(setting=setting), 5e-5
     else:
         wrong, least = update._replace(**{given: getattr(update, given).flip(1)}), 1e-3
-    assert agreement.difference(agreement.engine_numbers(update), agreement.loop_numbers(work, wrong)) > least
+    assert (
+        agreement.difference(agreement.engine_numbers(update), agreement.loop_numbers(work, wrong))
+        > least
+    )
 
 
 def test_peers_make_as_many_updates_as_the_engine():
     """364 rows are 9 updates of 4 minibatches of 10; 4 rows are left over."""
     work = workload.make(2, hidden=5)
     first = [
-        torch.utils._pytree.tree_map(lambda leaf: leaf[0], tree) for tree in (work.initial_state(), work.settings())
+        torch.utils._pytree.tree_map(lambda leaf: leaf[0], tree)
+        for tree in (work.initial_state(), work.settings())
     ]
     x, y = work.data()
     model = agreement.LoopModel(work.method, *first, x[0], y[0], together=False)
@@ -73,14 +82,24 @@ def test_peers_make_as_many_updates_as_the_engine():
 
     rows = torch.stack([torch.from_numpy(own) for own in work.trials.rows])
     arguments = map(jax_scan.from_torch, (work.settings(), x, y, rows))
-    keys, states = jax.random.split(jax.random.key(0), 2), jax_scan.state_from_torch(work.initial_state())
-    assert jax.vmap(jax_scan.trainer(work.method, 2))(keys, states, *arguments).updates.tolist() == [18, 18]
+    keys, states = (
+        jax.random.split(jax.random.key(0), 2),
+        jax_scan.state_from_torch(work.initial_state()),
+    )
+    assert jax.vmap(jax_scan.trainer(work.method, 2))(
+        keys, states, *arguments
+    ).updates.tolist() == [18, 18]
 
 
 def test_costs_are_medians_and_ratios_medians_within_a_repeat():
-    """Ratios are 3, 2 and 0.5; the ratio of the medians would be 4 / 2. In the second case they are 3, 1 and 0.5."""
+    """Ratios are 3, 2 and 0.5; the ratio of the medians would be 4 / 2.
+
+    In the second case they are 3, 1 and 0.5.
+    """
     first, second = iter([1.0, 2.0, 10.0]), iter([3.0, 4.0, 5.0])
-    costs = compare({"a": Contender(lambda: next(first), 7.0), "b": Contender(lambda: next(second))}, 3)
+    costs = compare(
+        {"a": Contender(lambda: next(first), 7.0), "b": Contender(lambda: next(second))}, 3
+    )
     assert costs == {"a": Cost(2e6, 1e6, 1.0, 7.0), "b": Cost(4e6, 3e6, 2.0, None)}
     first, second = iter([1.0, 4.0, 10.0]), iter([3.0, 4.0, 5.0])
     other = compare({"a": Contender(lambda: next(first)), "b": Contender(lambda: next(second))}, 3)
@@ -112,7 +131,9 @@ def test_unit_of_cost_is_a_gradient(monkeypatch):
 def test_what_diverges_is_not_timed():
     work = workload.make(2, hidden=5).with_method(Swag(warmup_epochs=0))
     hyper = {**work.trials.hyper, "learning_rate": torch.tensor([1e-3, 1e9])}
-    wild = replace(work, trials=Trials(work.trials.identities, work.trials.rows, work.trials.view, hyper))
+    wild = replace(
+        work, trials=Trials(work.trials.identities, work.trials.rows, work.trials.view, hyper)
+    )
     with pytest.raises(ArithmeticError, match="1 of 2 models of Swag diverged"):
         timing.engine_epochs(wild, 2, compile=False)
 
@@ -134,13 +155,19 @@ def test_both_ways_give_the_products_of_gradients():
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "dim"), [("13-50-1", 751), ("784-100-10", 79_510), ("784-400-400-10", 478_410)])
+@pytest.mark.parametrize(
+    ("name", "dim"), [("13-50-1", 751), ("784-100-10", 79_510), ("784-400-400-10", 478_410)]
+)
 def test_single_networks_are_those_of_the_page(name, dim):
     network = bench_single.NETWORKS[name]
     for method in network.methods.values():
         work = network.workload(method)
         method.check(work.problem)
-        assert (work.problem.dim, work.cost_units, work.batch_size) == (dim, bench_single.UPDATES, network.batch_size)
+        assert (work.problem.dim, work.cost_units, work.batch_size) == (
+            dim,
+            bench_single.UPDATES,
+            network.batch_size,
+        )
     loop = bench_single.TorchLoop(network.sizes, *bench_single._data(network), network.batch_size)
     before = [part.clone() for part in loop.net.parameters()]
     loop.epoch()
@@ -151,9 +178,12 @@ def test_single_networks_are_those_of_the_page(name, dim):
 def test_the_cost_of_streams_is_scaled_to_all(monkeypatch):
     """2 us for each of 100,000 observations of 30 streams are 6 s.
 
-    Drawing takes 5, 2 and 2 s for 1000 observations of 30 streams: 100 turns of 2 s, and 3 s at first.
+    Drawing takes 5, 2 and 2 s for 1000 observations of 30 streams: 100 turns of 2 s, and 3 s at
+    first.
     """
-    assert fa_streams.scaled(Cost(2.0, 1.0, 3.0, None), 100, "online-em", 10, 30).seconds == pytest.approx(6)
+    assert fa_streams.scaled(
+        Cost(2.0, 1.0, 3.0, None), 100, "online-em", 10, 30
+    ).seconds == pytest.approx(6)
     times = iter([0, 5, 5, 7, 7, 9])
     monkeypatch.setattr(fa_streams, "ESTIMATORS", {})
     monkeypatch.setattr(fa_streams, "perf_counter", lambda: next(times))
@@ -166,25 +196,45 @@ def test_batch_fits_are_of_the_same_sample_and_measured_from_its_model():
     sample = fa_batch.sampled(STREAM)
     estimate, _ = fa_batch.whole(STREAM)
     moments, _ = fa_batch.streamed(BatchFa(solver="sklearn"), STREAM)
-    torch.testing.assert_close(estimate.loc.double(), sample.double().mean(0), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(estimate.covariance().double(), moments.covariance(), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        estimate.loc.double(), sample.double().mean(0), rtol=1e-5, atol=1e-5
+    )
+    torch.testing.assert_close(
+        estimate.covariance().double(), moments.covariance(), rtol=1e-3, atol=1e-3
+    )
     point, truth = fa_batch.point("batch-exact", STREAM), STREAM.model(0).covariance().double()
     exact = fa_batch.streamed(BatchFa(solver="exact"), STREAM)[0].covariance()
-    assert point.rel_cov_dist == pytest.approx(float((exact - truth).norm() / truth.norm()), rel=1e-9)
+    assert point.rel_cov_dist == pytest.approx(
+        float((exact - truth).norm() / truth.norm()), rel=1e-9
+    )
 
 
 def test_an_update_of_a_large_stream_needs_few_arrays():
-    """O(D K): the old F and statistics, the new ones, and little else; the start's QR decomposition needs no more."""
+    """O(D K): the old F and statistics, the new ones, and little else.
+
+    The start's QR decomposition needs no more.
+    """
     assert 4 < alone(1, fa_large.point, "online-em", 1, 500_000, 1).arrays < 7
 
 
 def test_the_planner_is_held_against_what_published_stages_took():
     """Two fits that took twice what is estimated, another entry, and one that failed before it began."""
-    cell = next(one for one in cells_of(load_benchmark("uci-regression", "quick")) if one.entry == "vifa-lr")
+    cell = next(
+        one
+        for one in cells_of(load_benchmark("uci-regression", "quick"))
+        if one.entry == "vifa-lr"
+    )
     known = updates_of(cell, "final"), width(cell, "final"), compiles(cell, "final")
     estimated = 3 * rough_seconds(cell, *known)
-    row = {"dataset": str(cell.dataset), "entry": cell.entry, "stage": "final", "seconds": 2 * estimated}
+    row = {
+        "dataset": str(cell.dataset),
+        "entry": cell.entry,
+        "stage": "final",
+        "seconds": 2 * estimated,
+    }
     row |= dict(zip(("updates", "width", "compiled"), known, strict=True))
-    (found,) = bench_planner.stages(cell, 3.0, pd.DataFrame([row, row, row | {"entry": "another", "seconds": 1e6}]))
+    (found,) = bench_planner.stages(
+        cell, 3.0, pd.DataFrame([row, row, row | {"entry": "another", "seconds": 1e6}])
+    )
     assert (found.measured, found.estimated) == pytest.approx((4 * estimated, 2 * estimated))
     assert list(bench_planner.stages(cell, 3.0, pd.DataFrame([row | {"seconds": 0.0}]))) == []

@@ -20,9 +20,13 @@ def test_the_complete_benchmark_is_one_and_says_something_in_every_field(tmp_pat
     """A field that comes into the schema is tried, or this fails."""
     monkeypatch.chdir(tmp_path)
     text = extremes.json.dumps(extremes.COMPLETE)
-    assert extremes.ending(extremes.Try("", "", text, ("run", "probe.yaml", "--dry-run")), tmp_path) == (0, "")
+    assert extremes.ending(
+        extremes.Try("", "", text, ("run", "probe.yaml", "--dry-run")), tmp_path
+    ) == (0, "")
     said = {part for path in extremes.paths(extremes.COMPLETE) for part in path}
     schema = json_schema()
-    fields = {name for own in (schema, *schema["$defs"].values()) for name in own.get("properties", ())}
+    fields = {
+        name for own in (schema, *schema["$defs"].values()) for name in own.get("properties", ())
+    }
     settings = {name.rpartition(".")[2] for name, _, _ in extremes.places()}
     assert fields - said - settings <= {"profile", "first", "log", "label"}

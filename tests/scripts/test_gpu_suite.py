@@ -14,35 +14,65 @@ def test_it_stops_in_time_and_goes_on(tmp_path, monkeypatch, capsys):
         calls.append(given)
         return {"seconds": float(len(calls)), "ratio": 1.5}
 
-    for name in ("networks", "regression", "digits", "photographs", "pass_of_networks", "pass_of_heads"):
+    for name in (
+        "networks",
+        "regression",
+        "digits",
+        "photographs",
+        "pass_of_networks",
+        "pass_of_heads",
+    ):
         monkeypatch.setattr(gpu_suite.Suite, name, measured)
     file = tmp_path / "gpu.json"
     counters = iter(range(1000))
     monkeypatch.setattr(gpu_suite, "perf_counter", lambda: float(next(counters)))
     command = ["--device", "cpu", "--tiny", "--json", str(file), "--seconds", "7"]
     assert gpu_suite.main(command) == 0
-    begun = ["engine", "uci-boston", "uci-concrete", "uci-energy", "uci-yacht", "mnist-bbb", "mnist-1"]
+    begun = [
+        "engine",
+        "uci-boston",
+        "uci-concrete",
+        "uci-energy",
+        "uci-yacht",
+        "mnist-bbb",
+        "mnist-1",
+    ]
     assert [*json.loads(file.read_text())["parts"]] == begun
     assert "the same command goes on" in capsys.readouterr().out
     gpu_suite.main([*command, "--parts", "mnist-*"])
-    assert [*json.loads(file.read_text())["parts"]] == [*begun, *(f"mnist-{rank}" for rank in (2, 4, 8, 16, 32))]
+    assert [*json.loads(file.read_text())["parts"]] == [
+        *begun,
+        *(f"mnist-{rank}" for rank in (2, 4, 8, 16, 32)),
+    ]
     gpu_suite.main(command)
     report = json.loads(file.read_text())
     assert [*report["parts"]] == [*gpu_suite.Suite("cpu", True).parts]
-    assert [part["seconds"] for part in report["parts"].values()] == [float(i) for i in range(1, 17)]
+    assert [part["seconds"] for part in report["parts"].values()] == [
+        float(i) for i in range(1, 17)
+    ]
     assert [*report["ratios"].values()] == [14 / 13, 10 / 6, 1.5, 1.5]
     assert "VIFA's minibatch of ResNet-18 to plain Adam's: 1.077" in capsys.readouterr().out
 
 
 def test_without_a_gpu_it_runs_to_its_end_on_tiny_parts(tmp_path, capsys):
     """But for a pass of whole networks, which takes half a minute: that of heads differs by what is trained alone."""
-    file, parts = tmp_path / "gpu.json", [part for part in gpu_suite.Suite("cpu", True).parts if part != "pass-resnet"]
+    file, parts = (
+        tmp_path / "gpu.json",
+        [part for part in gpu_suite.Suite("cpu", True).parts if part != "pass-resnet"],
+    )
     for pattern in ("[!p]*", "pass-heads"):
-        assert gpu_suite.main(["--device", "cpu", "--tiny", "--json", str(file), "--parts", pattern]) == 0
+        assert (
+            gpu_suite.main(["--device", "cpu", "--tiny", "--json", str(file), "--parts", pattern])
+            == 0
+        )
     report = json.loads(file.read_text())
     assert [*report["parts"]] == parts
     assert len(report["ratios"]) == 3
-    numbers = [number for part in (*report["parts"].values(), report["ratios"]) for number in part.values()]
+    numbers = [
+        number
+        for part in (*report["parts"].values(), report["ratios"])
+        for number in part.values()
+    ]
     assert all(math.isfinite(number) and number > 0 for number in numbers)
     assert "time is up" not in capsys.readouterr().out
 
@@ -51,7 +81,13 @@ def test_without_a_gpu_it_runs_to_its_end_on_tiny_parts(tmp_path, capsys):
 def test_a_pass_compares_neighbouring_turns(monkeypatch, turns):
     seconds = {"adam": [9.0, 1.0, 4.0, 1.0, 1.0], "vifa-two-stage": [9.0, 2.0, 8.0, 3.0, 2.0]}
     monkeypatch.setattr(
-        gpu_suite.Suite, "_durations", lambda self, data, problem, name, *given, every: iter(seconds[name][:turns])
+        gpu_suite.Suite,
+        "_durations",
+        lambda self, data, problem, name, *given, every: iter(seconds[name][:turns]),
     )
     found = gpu_suite.Suite("cpu", True).pass_of_heads()
-    assert found == {"adam_seconds": 1 / 12, "vifa-two-stage_seconds": {2: 2.0, 5: 2.5}[turns] / 12, "ratio": 2.0}
+    assert found == {
+        "adam_seconds": 1 / 12,
+        "vifa-two-stage_seconds": {2: 2.0, 5: 2.5}[turns] / 12,
+        "ratio": 2.0,
+    }

@@ -26,7 +26,10 @@ def guests():
         yield from (
             name
             for name, one in vars(module).items()
-            if isinstance(one, type) and issubclass(one, Guest) and not isabstract(one) and not name.startswith("_")
+            if isinstance(one, type)
+            and issubclass(one, Guest)
+            and not isabstract(one)
+            and not name.startswith("_")
         )
 
 
@@ -38,9 +41,20 @@ def test_every_method_has_one_family(method):
 
 def test_a_benchmark_stands_on_one_page_at_most():
     specs = {name: load_variant(name).benchmark for name, _ in list_benchmarks()}
-    stands = {page: {name for name in specs if board.belongs(specs[name])} for page, board in BOARDS.items()}
-    assert {"uci-regression", "uci-gap", "slang-uci", "slang-online-eig-uci", "noisy-wine-splits"} < stands["uci"]
-    assert {"uci-linear-posterior", "posterior-methods", "network-posterior"} < stands["posteriors"]
+    stands = {
+        page: {name for name in specs if board.belongs(specs[name])}
+        for page, board in BOARDS.items()
+    }
+    assert {
+        "uci-regression",
+        "uci-gap",
+        "slang-uci",
+        "slang-online-eig-uci",
+        "noisy-wine-splits",
+    } < stands["uci"]
+    assert {"uci-linear-posterior", "posterior-methods", "network-posterior"} < stands[
+        "posteriors"
+    ]
     assert {"noisy-mnist", "mnist-slang", "mnist-priors", "blindness-detection"} < stands["images"]
     assert sum(map(len, stands.values())) == len(set().union(*stands.values()))
 
@@ -82,21 +96,32 @@ def handed(tmp_path_factory):
 def test_bundles_have_rows_with_their_marks(handed):
     (run,) = handed_in(handed / "submissions", [])
     cells = {
-        cell["method"]: cell for cell in data(BOARDS["uci"], [run])["cells"] if cell["origin"] != "printed elsewhere"
+        cell["method"]: cell
+        for cell in data(BOARDS["uci"], [run])["cells"]
+        if cell["origin"] != "printed elsewhere"
     }
     table = json.loads((handed / "results/tiny/table.json").read_text("utf-8"))
     for row in table:
         score = cells[row["method"]]["scores"][row["metric"]]
-        assert score[0 if row["statistic"] == "mean" else 2] == pytest.approx(row["ours"], rel=1e-8)
-    head = subprocess.run(["git", "-C", handed, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+        assert score[0 if row["statistic"] == "mean" else 2] == pytest.approx(
+            row["ours"], rel=1e-8
+        )
+    head = subprocess.run(
+        ["git", "-C", handed, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout
     assert {cell["origin"] for cell in cells.values()} == {"self-reported"}
     assert {cell["registered"] for cell in cells.values()} == {head.strip()}
     assert [cells[name]["search"] for name in ("gp", "vifa")] == [[0, 0], [2, 3]]
     assert [cells[name]["family"] for name in ("gp", "vifa")] == ["exact, truth", "variational"]
     assert run.command == "bdl-bench run submissions/tiny.yaml"
-    assert run.files["leaderboard/rows/submissions-made.zip"] == (handed / "submissions/made.zip").read_bytes()
+    assert (
+        run.files["leaderboard/rows/submissions-made.zip"]
+        == (handed / "submissions/made.zip").read_bytes()
+    )
     assert {*run.links.values()} == {*run.files}
-    assert next(path for _, path, _ in rows_by_split(run)) == "leaderboard/rows/submissions-made.csv"
+    assert (
+        next(path for _, path, _ in rows_by_split(run)) == "leaderboard/rows/submissions-made.csv"
+    )
 
 
 def test_a_bundle_is_reproduced_by_published_rows_of_the_same_fits(handed):
@@ -106,7 +131,9 @@ def test_a_bundle_is_reproduced_by_published_rows_of_the_same_fits(handed):
         (found,) = handed_in(handed / "submissions", [ours._replace(overlap={})])
         return {*found.origins.values()}
 
-    shifted = run.found.rows.assign(nmll=run.found.rows["nmll"] + 1 + 0.01 * run.found.rows["split"])
+    shifted = run.found.rows.assign(
+        nmll=run.found.rows["nmll"] + 1 + 0.01 * run.found.rows["split"]
+    )
     assert origins(run) == {"reproduced"}
     assert origins(run._replace(found=run.found._replace(rows=shifted))) == {"self-reported"}
     fewer = run.found.rows[run.found.rows["split"] > 0]

@@ -14,7 +14,11 @@ from makespan import Simulated, recorded, simulate
     ("cells", "workers", "expected"),
     [
         ([[[3.0], [2.0]], [[4.0, 1.0]]], 1, 10.0),
-        ([[[4.0, 1.0]], [[3.0], [2.0]]], 2, 5.0),  # the chain of 3 and 2 begins at once, though it comes second
+        (
+            [[[4.0, 1.0]], [[3.0], [2.0]]],
+            2,
+            5.0,
+        ),  # the chain of 3 and 2 begins at once, though it comes second
         ([[[3.0, 1.0], [2.0]]], 2, 5.0),  # the second stage waits for the whole of the first
         ([[[1.0], [1.0], [1.0]]], 9, 3.0),
     ],
@@ -28,7 +32,10 @@ def test_makespans_by_hand(cells, workers, expected):
 
 @dataclass
 class Watched(Simulated):
-    """Notices when the clock moves on while a worker is free and a group could run; groups differ in their times."""
+    """Notices when the clock moves on while a worker is free and a group could run.
+
+    Groups differ in their times.
+    """
 
     cells: list[list[list[float]]] = field(default_factory=list)
     begun: set[float] = field(default_factory=set)
@@ -42,8 +49,12 @@ class Watched(Simulated):
         return future
 
     def collect(self, report):
-        stages = [next((own for own in map(set, cell) if own - self.over), set()) for cell in self.cells]
-        ready = set().union(*stages) - self.begun  # of the first stage of each cell that is not over
+        stages = [
+            next((own for own in map(set, cell) if own - self.over), set()) for cell in self.cells
+        ]
+        ready = (
+            set().union(*stages) - self.begun
+        )  # of the first stage of each cell that is not over
         self.idled |= self._handed and len(self._running) < self.size and bool(ready)
         super().collect(report)
 
@@ -52,16 +63,24 @@ def test_no_worker_is_idle_while_a_group_is_ready():
     moments = random.Random(0)
     for _ in range(60):
         cells = [
-            [[moments.random() for _ in range(moments.randint(1, 4))] for _ in range(moments.randint(1, 4))]
+            [
+                [moments.random() for _ in range(moments.randint(1, 4))]
+                for _ in range(moments.randint(1, 4))
+            ]
             for _ in range(moments.randint(1, 6))
         ]
         worker_pool = Watched(moments.randint(2, 5), cells=cells)
         found = simulate(cells, worker_pool)
         assert not worker_pool.idled
-        assert worker_pool.over == {seconds for stages in cells for stage in stages for seconds in stage}
-        # no order is better than the one, and none that never idles is worse than the other (Graham 1966)
+        assert worker_pool.over == {
+            seconds for stages in cells for stage in stages for seconds in stage
+        }
+        # no order is better than the one, and none that never idles is worse than the other
+        # (Graham 1966)
         least = max(found.total / worker_pool.size, found.chain)
-        assert least - 1e-9 <= found.makespan <= found.total / worker_pool.size + found.chain + 1e-9
+        assert (
+            least - 1e-9 <= found.makespan <= found.total / worker_pool.size + found.chain + 1e-9
+        )
 
 
 def test_the_watch_sees_an_idle_worker():
@@ -75,12 +94,16 @@ def rows() -> pd.DataFrame:
     """Two trials of three folds and a final fit of each of 20 splits, of the shape of slang-nn on yacht."""
     each = {"dataset": "yacht", "entry": "slang-nn"}
     search = [
-        each | {"stage": "search", "split": split, "trial": trial, "fold": fold, "seconds": 1.0 + trial}
+        each
+        | {"stage": "search", "split": split, "trial": trial, "fold": fold, "seconds": 1.0 + trial}
         for split in range(20)
         for trial in range(2)
         for fold in range(3)
     ]
-    final = [each | {"stage": "final", "split": split, "trial": 0, "fold": 0, "seconds": 0.5} for split in range(20)]
+    final = [
+        each | {"stage": "final", "split": split, "trial": 0, "fold": 0, "seconds": 0.5}
+        for split in range(20)
+    ]
     return pd.DataFrame(search + final)
 
 
@@ -94,5 +117,8 @@ def test_table_and_file(tmp_path, capsys):
     command = ["uci-regression", "--rows", str(tmp_path / "trials.parquet"), "--workers", "1", "4"]
     assert makespan.main([*command, "--json", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
-    assert [(one["workers"], one["makespan"], one["ratio"]) for one in found] == [(1, 190, 1), (4, 190, 190 / 120)]
+    assert [(one["workers"], one["makespan"], one["ratio"]) for one in found] == [
+        (1, 190, 1),
+        (4, 190, 190 / 120),
+    ]
     assert "makespan" in capsys.readouterr().out

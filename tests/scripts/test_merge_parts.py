@@ -26,7 +26,9 @@ def published(tmp_path):
     target = tmp_path / "published"
     target.mkdir()
     rows, _, made = read_frames(PUBLISHED)
-    few = rows[rows.dataset.isin(["yacht", "energy"]) & rows.entry.isin(["bbb", "slang"])].reset_index(drop=True)
+    few = rows[
+        rows.dataset.isin(["yacht", "energy"]) & rows.entry.isin(["bbb", "slang"])
+    ].reset_index(drop=True)
     few.attrs["made"] = made
     few.to_parquet(target / "trials.parquet", index=False)
     shutil.copy(PUBLISHED / "provenance.json", target)
@@ -39,13 +41,25 @@ def part(published, tmp_path):
     folder = tmp_path / "part"
     folder.mkdir()
     rows, _, made = read_frames(published)
-    own = rows[(rows.dataset == CELL[0]) & (rows.entry == CELL[1])].assign(rmse=lambda table: 2 * table.rmse)
+    own = rows[(rows.dataset == CELL[0]) & (rows.entry == CELL[1])].assign(
+        rmse=lambda table: 2 * table.rmse
+    )
     own.attrs["made"] = made
     own.to_parquet(folder / "trials.parquet", index=False)
     origin = json.loads((published / "provenance.json").read_text())
     machine = {**origin["machine"], "processor": "another"}
-    told = {"fit_hashes": {"yacht/bbb": "ours"}, "score_hashes": {"yacht/bbb": "its"}, "compiled": {"yacht/bbb": []}}
-    new = {**origin, **told, "machine": machine, "written": "2999-01-01T00:00:00+00:00", "taken_from": []}
+    told = {
+        "fit_hashes": {"yacht/bbb": "ours"},
+        "score_hashes": {"yacht/bbb": "its"},
+        "compiled": {"yacht/bbb": []},
+    }
+    new = {
+        **origin,
+        **told,
+        "machine": machine,
+        "written": "2999-01-01T00:00:00+00:00",
+        "taken_from": [],
+    }
     (folder / "provenance.json").write_text(json.dumps(new))
     return folder
 
@@ -66,7 +80,8 @@ def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(publish
     [found] = [
         row
         for row in table
-        if (row["dataset"], row["method"], row["metric"], row["statistic"]) == (*CELL, "rmse", "mean")
+        if (row["dataset"], row["method"], row["metric"], row["statistic"])
+        == (*CELL, "rmse", "mean")
     ]
     ten_digits = pytest.approx(2 * before[own & (before.stage == "final")].rmse.mean(), rel=1e-9)
     assert found["ours"] == ten_digits
@@ -74,7 +89,9 @@ def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(publish
     told = json.loads((published / "provenance.json").read_text())
     assert told["machine"]["processor"] == "another"
     others = ["energy/bbb", "energy/slang", "yacht/slang"]
-    assert told["fit_hashes"] == {name: origin["fit_hashes"][name] for name in others} | {"yacht/bbb": "ours"}
+    assert told["fit_hashes"] == {name: origin["fit_hashes"][name] for name in others} | {
+        "yacht/bbb": "ours"
+    }
     elsewhere = {name: one["machine"] for one in told["taken_from"] for name in one["cells"]}
     made = {name: one["machine"] for one in origin["taken_from"] for name in one["cells"]}
     assert elsewhere == {name: made.get(name, origin["machine"]) for name in others}
@@ -85,17 +102,29 @@ def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(publish
 def test_a_cell_of_two_machines_has_the_splits_of_each(published, part):
     """As a run with ``--published`` leaves it: some splits are imported, and the rest is made."""
     origin = json.loads((part / "provenance.json").read_text())
-    earlier = {**origin, "machine": {**origin["machine"], "processor": "a third"}, "cells": {"yacht/bbb": [0, 4, 7]}}
+    earlier = {
+        **origin,
+        "machine": {**origin["machine"], "processor": "a third"},
+        "cells": {"yacht/bbb": [0, 4, 7]},
+    }
     (part / "provenance.json").write_text(json.dumps({**origin, "taken_from": [earlier]}))
     rows, _, _ = read_frames(part)
     final = rows[rows.stage == "final"]
     assert merge_parts.main([str(published), str(part)]) == 0
     after = json.loads((published / "provenance.json").read_text())
-    [third] = [found for found in after["taken_from"] if found["machine"]["processor"] == "a third"]
+    [third] = [
+        found for found in after["taken_from"] if found["machine"]["processor"] == "a third"
+    ]
     assert third["cells"] == {"yacht/bbb": [0, 4, 7]}
-    assert third["work_minutes"] == pytest.approx(final[final.split.isin([0, 4, 7])].runtime.sum(), abs=1e-3)
-    assert after["work_minutes"] == pytest.approx(final[~final.split.isin([0, 4, 7])].runtime.sum(), abs=1e-3)
-    assert not any("yacht/bbb" in found["cells"] for found in after["taken_from"] if found is not third)
+    assert third["work_minutes"] == pytest.approx(
+        final[final.split.isin([0, 4, 7])].runtime.sum(), abs=1e-3
+    )
+    assert after["work_minutes"] == pytest.approx(
+        final[~final.split.isin([0, 4, 7])].runtime.sum(), abs=1e-3
+    )
+    assert not any(
+        "yacht/bbb" in found["cells"] for found in after["taken_from"] if found is not third
+    )
 
 
 def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path):
@@ -116,7 +145,10 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
     pd.testing.assert_frame_equal(joined.rows, anew.rows)
     assert (joined.origin["taken_from"], joined.origin["splits"]) == ([], list(range(20)))
 
-    assert merge_parts.main([str(whole), *(str(tmp_path / f"part-{number}") for number in range(3))]) == 0
+    assert (
+        merge_parts.main([str(whole), *(str(tmp_path / f"part-{number}") for number in range(3))])
+        == 0
+    )
     assert merge_parts.main([str(published), str(part)]) == 0
     pd.testing.assert_frame_equal(read_frames(whole)[0], read_frames(published)[0])
     assert (whole / "provenance.json").read_text() == (published / "provenance.json").read_text()
@@ -132,7 +164,10 @@ def test_a_part_of_other_code_with_fewer_splits_is_refused(published, part, caps
 
 
 def test_posteriors_travel_with_their_rows(published, part):
-    """Those of the cell's splits are the part's; of others they stay, and those of rows that went go with them."""
+    """Those of the cell's splits are the part's.
+
+    Of others they stay, and those of rows that went go with them.
+    """
 
     def told(folder: Path, contents: dict) -> None:
         known = json.loads((folder / "provenance.json").read_text())

@@ -25,7 +25,9 @@ class Score:
 
 def test_the_tally_is_of_enough_mutants_and_tests_kill_almost_all():
     tally = json.loads(TALLY.read_text("utf-8"))
-    assert {key: tally[key] for key in tally if key != "tried"} == mutants.summary(0, tally["tried"])
+    assert {key: tally[key] for key in tally if key != "tried"} == mutants.summary(
+        0, tally["tried"]
+    )
     assert tally["mutants"] >= 400
     assert tally["killed of those not equivalent"] >= 0.95
     assert {one["outcome"] for one in tally["tried"]} <= {"killed", "out of time", "survived"}
@@ -33,7 +35,8 @@ def test_the_tally_is_of_enough_mutants_and_tests_kill_almost_all():
 
 
 @pytest.mark.parametrize(
-    ("line", "lines"), [(2, []), (5, []), (7, []), (8, [8]), (10, [9, 10, 11]), (12, [12, 13]), (13, [12, 13])]
+    ("line", "lines"),
+    [(2, []), (5, []), (7, []), (8, [8]), (10, [9, 10, 11]), (12, [12, 13]), (13, [12, 13])],
 )
 def test_a_statement_has_lines_inside_of_functions_alone(line, lines):
     assert [*mutants.statement_of(SOURCE, line)] == lines
@@ -47,7 +50,9 @@ def test_each_mutant_changes_one_line():
         text = (mutants.ROOT / mutant.file).read_text("utf-8")
         changed = [
             number
-            for number, pair in enumerate(zip(text.splitlines(), mutant.source.splitlines(), strict=True), 1)
+            for number, pair in enumerate(
+                zip(text.splitlines(), mutant.source.splitlines(), strict=True), 1
+            )
             if pair[0] != pair[1]
         ]
         assert changed == [mutant.line]

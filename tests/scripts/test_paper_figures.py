@@ -1,4 +1,7 @@
-"""Densities of the priors against closed forms, as they are drawn, and their integrals; and the end of a curve."""
+"""Densities of the priors against closed forms, as they are drawn, and their integrals.
+
+And the end of a curve.
+"""
 
 import math
 
@@ -15,7 +18,10 @@ def horseshoe(theta, kappa):
         scale = kappa * math.exp(v)
         return 2 / math.pi**2 * (v / math.sinh(v) if v else 1) * stats.norm.pdf(size, scale=scale)
 
-    return [integrate.quad(mixed, -40, 40, (abs(value),), epsrel=1e-10, limit=400, points=[0])[0] for value in theta]
+    return [
+        integrate.quad(mixed, -40, 40, (abs(value),), epsrel=1e-10, limit=400, points=[0])[0]
+        for value in theta
+    ]
 
 
 def mixture(theta):
@@ -77,9 +83,17 @@ def test_lines_are_the_closed_forms(panels, heading):
 def test_stars_are_where_the_elbo_of_slang_is_least():
     whole, last = paper_figures.last_updates().axes
     assert last.get_xlim() == (8000, 10_000)
-    curves = {line.get_label(): line.get_xydata() for line in whole.lines if line.get_marker() != "*"}
-    stars = {line.get_label().split(",")[0]: line.get_xydata()[0] for line in whole.lines if line.get_marker() == "*"}
+    curves = {
+        line.get_label(): line.get_xydata() for line in whole.lines if line.get_marker() != "*"
+    }
+    stars = {
+        line.get_label().split(",")[0]: line.get_xydata()[0]
+        for line in whole.lines
+        if line.get_marker() == "*"
+    }
     assert stars.keys() == {"slang-1", "slang-5"}
     for entry, star in stars.items():
-        np.testing.assert_array_equal(star, min(curves[entry].tolist(), key=lambda point: point[1]))
+        np.testing.assert_array_equal(
+            star, min(curves[entry].tolist(), key=lambda point: point[1])
+        )
         assert len(curves[entry]) == 10_000

@@ -24,7 +24,10 @@ def test_verdicts_are_those_of_the_tables(tmp_path):
     rows = re.findall(r"^\| \[`([\w-]+)`\][^|]*\|[^|]*((?:\| \d+ ){7})\|$", RESULTS, re.M)
     told = {name: [int(number) for number in numbers.split("|")[1:]] for name, numbers in rows}
     counted = summary.counts(cells)
-    assert told == {name: [own.total(), *(own[group] for group in summary.GROUPS)] for name, own in counted.items()}
+    assert told == {
+        name: [own.total(), *(own[group] for group in summary.GROUPS)]
+        for name, own in counted.items()
+    }
 
 
 def test_claims_are_as_the_rows_judge_them():
@@ -43,7 +46,9 @@ def test_fields_are_those_of_the_schema():
 
 
 def test_draws_of_the_truth_that_are_zero_predict_the_mean_of_the_training_targets(monkeypatch):
-    cell = cells_of(load_variant("network-posterior", overrides=["datasets=[gap_curve]"]).chosen)[0]
+    cell = cells_of(load_variant("network-posterior", overrides=["datasets=[gap_curve]"]).chosen)[
+        0
+    ]
     theta = np.zeros((2, 3, recipe(cell, 0).problem.dim))
     monkeypatch.setattr(truth_scores, "obtain", lambda _: SimpleNamespace(theta=theta))
     split, y, noise = cell.data.split(0), cell.data.y, cell.settings.hyper["noise_precision"]

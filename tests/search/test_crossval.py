@@ -53,7 +53,9 @@ def program() -> Program:
     )
 
 
-def scored(program: Program, splits: dict, settings: dict, k: int, metric: str = "nmll") -> list[FoldScore]:
+def scored(
+    program: Program, splits: dict, settings: dict, k: int, metric: str = "nmll"
+) -> list[FoldScore]:
     return cross_validate(
         program,
         splits,
@@ -68,7 +70,9 @@ def scored(program: Program, splits: dict, settings: dict, k: int, metric: str =
 
 
 def validated(program: Program, settings: dict) -> list[FoldScore]:
-    return scored(program, {split: Split(TRAINING[split], NO_ROWS) for split in settings}, settings, 3)
+    return scored(
+        program, {split: Split(TRAINING[split], NO_ROWS) for split in settings}, settings, 3
+    )
 
 
 @pytest.fixture(scope="module")
@@ -84,24 +88,37 @@ def alone(program: Program, split: int, trial: int, fold: int) -> float:
     fitting = program.fitting(program.trials(identity, [train], [setting]))
     posterior = fitting.posterior(finished(fitting), 0)
     pairs = (20 * posterior.noise_dim + 1) // 2
-    halves = random_normals(trial_keys(identity, "predict"), torch.zeros((), dtype=torch.int32), pairs)
-    theta = posterior.sample(torch.cat(halves, 1)[0, : 20 * posterior.noise_dim].view(20, -1)).double().numpy()
+    halves = random_normals(
+        trial_keys(identity, "predict"), torch.zeros((), dtype=torch.int32), pairs
+    )
+    theta = (
+        posterior.sample(torch.cat(halves, 1)[0, : 20 * posterior.noise_dim].view(20, -1))
+        .double()
+        .numpy()
+    )
     x, y = data.x[train], data.y[train]
-    design = np.append((data.x[validation] - x.mean(0)) / x.std(0), np.ones((len(validation), 1)), axis=1)
+    design = np.append(
+        (data.x[validation] - x.mean(0)) / x.std(0), np.ones((len(validation), 1)), axis=1
+    )
     law = stats.norm(y.mean() + y.std() * theta @ design.T, setting["noise_precision"] ** -0.5)
     return np.log(20) - special.logsumexp(law.logpdf(data.y[validation]), axis=0).mean()
 
 
 def test_every_setting_is_scored_on_every_fold_as_if_it_were_alone(program, healthy):
     """Rows, identity, setting and noise precision are the trial's own: nothing is exchanged."""
-    names = [(split, trial, fold) for split in (4, 1) for trial in SETTINGS[split] for fold in range(3)]
+    names = [
+        (split, trial, fold) for split in (4, 1) for trial in SETTINGS[split] for fold in range(3)
+    ]
     assert [(score.split, score.trial, score.fold) for score in healthy] == names
-    # 31 or 32 rows make 3 or 4 minibatches of 8, 16 or 17 make 2: six epochs, two minibatches an update
+    # 31 or 32 rows make 3 or 4 minibatches of 8, 16 or 17 make 2: six epochs, two minibatches an
+    # update
     assert [score.updates for score in healthy] == [9, 9, 12] * 3 + [6] * 3
     for score in healthy:
         assert score.hyper == SETTINGS[score.split][score.trial]
         assert score.reason is None
-        assert score.score == pytest.approx(alone(program, score.split, score.trial, score.fold), rel=1e-4)
+        assert score.score == pytest.approx(
+            alone(program, score.split, score.trial, score.fold), rel=1e-4
+        )
 
 
 def test_one_fold_trains_on_the_training_rows_and_scores_validation_rows(program):
@@ -123,10 +140,15 @@ def test_one_fold_scored_by_the_posterior_needs_no_other_rows(program):
     assert found == again
     assert all(score.reason is None and score.updates == 15 for score in found)
     identity = [("b", 7, 4, 0, 0)]
-    fitting, data = program.fitting(program.trials(identity, [rows], [HYPER])), TrainingData.of(program.dataset, rows)
+    fitting, data = (
+        program.fitting(program.trials(identity, [rows], [HYPER])),
+        TrainingData.of(program.dataset, rows),
+    )
     seen = Examples(data.x, torch.from_numpy(program.dataset.y[rows]), data.y_unit, data.y_origin)
     posterior, key = fitting.posterior(finished(fitting), 0), trial_keys(identity, "predict")[0]
-    alone = NegElbo()(Evaluation(posterior, program.problem, HYPER, lambda: seen, lambda: seen, 20, key))
+    alone = NegElbo()(
+        Evaluation(posterior, program.problem, HYPER, lambda: seen, lambda: seen, 20, key)
+    )
     assert found[0].score == pytest.approx(alone[""], rel=1e-4)
 
 
@@ -139,7 +161,10 @@ def test_a_failed_setting_says_why_and_spoils_no_other(program, healthy):
             assert np.isnan(score.score)
         else:
             assert score == other
-    assert best_setting([score for score in found if score.split == 4]) in (SETTINGS[4][0], SETTINGS[4][2])
+    assert best_setting([score for score in found if score.split == 4]) in (
+        SETTINGS[4][0],
+        SETTINGS[4][2],
+    )
 
 
 def score(trial: int, fold: int, value: float, reason: str | None = None) -> FoldScore:
@@ -152,7 +177,12 @@ FAILED = [score(0, 0, -9.0), score(0, 1, nan, "non-finite metric")]
 
 @pytest.mark.parametrize(
     ("scores", "best"),
-    [([score(0, 0, 0.0), score(0, 1, 8.0), *FINISHED], 1), (FAILED + FINISHED, 1), (FAILED, None), ([], None)],
+    [
+        ([score(0, 0, 0.0), score(0, 1, 8.0), *FINISHED], 1),
+        (FAILED + FINISHED, 1),
+        (FAILED, None),
+        ([], None),
+    ],
 )
 def test_the_best_setting_has_the_lowest_mean_and_no_failed_fold(scores, best):
     expected = None if best is None else {"learning_rate": best}
@@ -166,7 +196,9 @@ def test_a_failed_fold_counts_as_the_penalty_or_as_the_worst_that_finished(penal
         failed = [score(1, 0, 3.0), score(1, 1, value, "why")]
         others = [score(0, 0, 7.0), score(0, 1, 1.0)], [score(2, 0, 6.0), score(2, 1, 6.0)]
         found = told([*others[0], *failed, *others[1]], penalty)
-        assert found == [({"learning_rate": trial}, mean) for trial, mean in enumerate((4.0, expected, 6.0))]
+        assert found == [
+            ({"learning_rate": trial}, mean) for trial, mean in enumerate((4.0, expected, 6.0))
+        ]
 
 
 def test_without_a_finished_fold_there_is_nothing_to_tell_but_the_penalty():

@@ -1,4 +1,7 @@
-"""Random settings are those of numpy's legacy generator; guided ones follow the scores, and nothing but them."""
+"""Random settings are those of numpy's legacy generator.
+
+Guided ones follow the scores, and nothing but them.
+"""
 
 from typing import NamedTuple
 
@@ -46,7 +49,9 @@ def test_random_settings_are_uniform_draws_in_the_order_of_the_space():
     assert len(proposed) == per_round(Asked(space)) == 30
     for setting in proposed:
         expected = {
-            name: np.exp(draws.uniform(np.log(low), np.log(high))) if scale == "log" else draws.uniform(low, high)
+            name: np.exp(draws.uniform(np.log(low), np.log(high)))
+            if scale == "log"
+            else draws.uniform(low, high)
             for name, (low, high, scale) in space.items()
         }
         assert list(setting) == list(space)
@@ -60,7 +65,10 @@ def test_the_first_settings_stay_what_they_are():
 
 def bowl(setting):
     """A score with its minimum, 2, at the middle of the logarithms of `PLANE`, and its maximum, 4, in the corners."""
-    parts = [np.log(setting[name] ** 2 / (low * high)) / np.log(high / low) for name, (low, high, _) in PLANE.items()]
+    parts = [
+        np.log(setting[name] ** 2 / (low * high)) / np.log(high / low)
+        for name, (low, high, _) in PLANE.items()
+    ]
     return float(2 + np.sum(np.square(parts)))
 
 
@@ -87,7 +95,11 @@ def test_a_bayesian_search_begins_with_the_settings_of_a_random_one(calm):
 
 def test_guided_settings_close_in_on_the_best(calm):
     """One of ten random draws scores below 2.001 with a chance of 10 pi 0.001 / 4 = 0.8 %."""
-    assert all(low <= setting[name] <= high for setting, _ in calm for name, (low, high, _) in PLANE.items())
+    assert all(
+        low <= setting[name] <= high
+        for setting, _ in calm
+        for name, (low, high, _) in PLANE.items()
+    )
     scores = [score for _, score in calm]
     assert min(scores[5:]) < 2 + 1e-3 < min(scores[:5])
     assert np.mean(scores[5:]) < np.mean(scores[:5])
@@ -116,22 +128,35 @@ def test_what_is_proposed_follows_from_what_is_told(calm):
 
 
 def test_failures_are_survived(calm):
-    """With no score at all the settings stay random, and new; with some, a setting without one tells nothing."""
+    """With no score at all the settings stay random, and new.
+
+    With some, a setting without one tells nothing.
+    """
     nan, one, other = float("nan"), *(setting for setting, _ in calm[:2])
     failed = searched(GUIDED._replace(trials=7), 3, lambda setting: nan)
     assert len({setting["prior_precision"] for setting, _ in failed}) == 7
     assert propose(GUIDED, 3, [*failed, (one, 2.0)]) != propose(GUIDED, 3, [*failed, (one, nan)])
-    assert propose(GUIDED, 3, [*calm[2:7], (one, nan)]) == propose(GUIDED, 3, [*calm[2:7], (other, nan)])
+    assert propose(GUIDED, 3, [*calm[2:7], (one, nan)]) == propose(
+        GUIDED, 3, [*calm[2:7], (other, nan)]
+    )
 
 
 def test_one_random_setting_and_equal_scores_are_enough():
     flat = searched(GUIDED._replace(trials=4, startup=1), 0, lambda setting: 1.0)
-    assert all(low <= setting[name] <= high for setting, _ in flat for name, (low, high, _) in PLANE.items())
+    assert all(
+        low <= setting[name] <= high
+        for setting, _ in flat
+        for name, (low, high, _) in PLANE.items()
+    )
 
 
 def test_grid_goes_through_every_combination_and_on_from_where_it_was():
-    asked = Asked({}, "grid", trials=4, grid={"dropout_rate": (0.01, 0.1), "noise_precision": (0.5, 1.0)})
+    asked = Asked(
+        {}, "grid", trials=4, grid={"dropout_rate": (0.01, 0.1), "noise_precision": (0.5, 1.0)}
+    )
     proposed = propose(asked, 3, [])
     assert per_round(asked) == 4
-    assert proposed == [{"dropout_rate": p, "noise_precision": beta} for p in (0.01, 0.1) for beta in (0.5, 1.0)]
+    assert proposed == [
+        {"dropout_rate": p, "noise_precision": beta} for p in (0.01, 0.1) for beta in (0.5, 1.0)
+    ]
     assert propose(asked, 0, [(setting, 1.0) for setting in proposed[:3]]) == proposed[3:]

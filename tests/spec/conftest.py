@@ -73,7 +73,9 @@ def load(tmp_path):
 
     def write(source, *args, **kwargs):
         path = tmp_path / "small.yaml"
-        path.write_text(source if isinstance(source, str) else yaml.safe_dump(source, sort_keys=False), "utf-8")
+        path.write_text(
+            source if isinstance(source, str) else yaml.safe_dump(source, sort_keys=False), "utf-8"
+        )
         return load_benchmark(str(path), *args, **kwargs)
 
     return write

@@ -64,7 +64,9 @@ def test_build(load, text):
 
 
 def test_settings_are_resolved():
-    component = MethodComponent.model_validate({"name": "vifa", "max_grad_norm": 3, "lr_factors": [1, 2, 3]})
+    component = MethodComponent.model_validate(
+        {"name": "vifa", "max_grad_norm": 3, "lr_factors": [1, 2, 3]}
+    )
     assert component.settings == {
         "latent_dim": 1,
         "gradients_per_update": 4,
@@ -120,17 +122,31 @@ def test_a_setting_that_is_gone_may_stand_in_stored_specs_at_its_default():
 def test_a_label_is_the_name_and_the_settings_that_are_given(given, text):
     """It is written, sent and read back with all that it knows."""
     label = DatasetName.read(given)
-    assert (label, hash(label), json.dumps({label: label})) == (text, hash(text), json.dumps({text: text}))
+    assert (label, hash(label), json.dumps({label: label})) == (
+        text,
+        hash(text),
+        json.dumps({text: text}),
+    )
     assert DatasetName.read(label) is label
-    for again in (pickle.loads(pickle.dumps(label)), DatasetName.read(json.loads(json.dumps(label.plain)))):
-        assert (again, again.name, again.settings, again.key) == (label, label.name, label.settings, label.key)
+    for again in (
+        pickle.loads(pickle.dumps(label)),
+        DatasetName.read(json.loads(json.dumps(label.plain))),
+    ):
+        assert (again, again.name, again.settings, again.key) == (
+            label,
+            label.name,
+            label.settings,
+            label.key,
+        )
 
 
 def test_a_label_knows_its_component():
     label = DatasetName.read({"name": "fa", "dim": 20, "top": 10})
     assert (label.name, label.settings["length"]) == ("fa", 100_000)
     assert label.build() == load_stream(label) == Stream(20, 10)
-    one, other = (DatasetName.read({"name": "fa", "dim": 20, "top": top, "label": "same"}) for top in (1, 2))
+    one, other = (
+        DatasetName.read({"name": "fa", "dim": 20, "top": top, "label": "same"}) for top in (1, 2)
+    )
     assert one == other
     assert one.key != other.key
 
@@ -160,11 +176,17 @@ def test_a_benchmark_refers_to_labels(load):
     benchmark = load(STREAMS)
     assert benchmark.datasets == ("fa_20_10_3", "mine", "fa_20_2.5_columns")
     assert benchmark.pairs[1:3] == (("mine", "online"), ("mine", "batch"))
-    assert [benchmark.preparation.rows_of(name) for name in benchmark.datasets] == [None, 500, None]
+    assert [benchmark.preparation.rows_of(name) for name in benchmark.datasets] == [
+        None,
+        500,
+        None,
+    ]
     assert benchmark.dataset("mine").settings["splits"] == 10
     assert benchmark.entries["batch"].on("mine").method.build().latent_dim == 3
     assert benchmark.select(["mine"]).datasets[0].settings == benchmark.dataset("mine").settings
-    assert pickle.loads(pickle.dumps(benchmark)).dataset("mine").key == benchmark.dataset("mine").key
+    assert (
+        pickle.loads(pickle.dumps(benchmark)).dataset("mine").key == benchmark.dataset("mine").key
+    )
 
 
 def test_a_profile_may_refer_to_the_labels_of_the_file(load):
@@ -193,7 +215,11 @@ def test_an_unknown_label(load, old, new, place):
 
 
 def test_metrics_with_settings(load, content):
-    content["metrics"] = ["nmll", {"name": "ece", "bins": 20}, {"name": "ece", "bins": 5, "label": "ece_few"}]
+    content["metrics"] = [
+        "nmll",
+        {"name": "ece", "bins": 20},
+        {"name": "ece", "bins": 5, "label": "ece_few"},
+    ]
     content["notes"] = [{"metric": "ece_20", "text": "about it"}]
     content["entries"]["searched"]["search"]["metric"] = {"name": "ece", "bins": 7}
     benchmark = load(content)
@@ -211,7 +237,12 @@ def test_a_metric_of_a_file_is_called_by_its_class(own):
 
 
 def test_published_labels_are_those_that_they_were():
-    names = [f"fa_{d}_{s}{end}" for end in ("", "_columns") for d in (100, 1000) for s in (10, 100, 1000)]
+    names = [
+        f"fa_{d}_{s}{end}"
+        for end in ("", "_columns")
+        for d in (100, 1000)
+        for s in (10, 100, 1000)
+    ]
     datasets = load_benchmark("online-fa").datasets
     assert list(datasets) == names
     assert [name.build().name for name in datasets] == names

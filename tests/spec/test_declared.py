@@ -1,7 +1,7 @@
 """Defaults and limits of all settings, and what metrics say of themselves: files and tables rest on them.
 
-A file leaves out what is as by default, so that a changed default changes what it says. What is meant to change is
-written to ``declared.json`` by ``python tests/spec/test_declared.py``.
+A file leaves out what is as by default, so that a changed default changes what it says. What is
+meant to change is written to ``declared.json`` by ``python tests/spec/test_declared.py``.
 """
 
 import json
@@ -19,21 +19,31 @@ from bdl.training.schedule import RATES
 
 FILE = Path(__file__).with_name("declared.json")
 STORED = json.loads(FILE.read_text("utf-8"))
-REGISTRIES = {one.kind: one for one in (METHODS, METRICS, MODELS, LIKELIHOODS, PRIORS, REFERENCES, RATES)}
-COMPONENTS = [f"{kind}:{name}" for kind, registry in REGISTRIES.items() for name in registry.builtin]
+REGISTRIES = {
+    one.kind: one for one in (METHODS, METRICS, MODELS, LIKELIHOODS, PRIORS, REFERENCES, RATES)
+}
+COMPONENTS = [
+    f"{kind}:{name}" for kind, registry in REGISTRIES.items() for name in registry.builtin
+]
 
 
 def bare(schema: Any) -> Any:
     """Leave out the words of a schema."""
     if isinstance(schema, dict):
-        return {key: bare(value) for key, value in schema.items() if key not in ("title", "description")}
+        return {
+            key: bare(value)
+            for key, value in schema.items()
+            if key not in ("title", "description")
+        }
     return [bare(value) for value in schema] if isinstance(schema, list) else schema
 
 
 def declared(component: str) -> dict[str, Any]:
     """Read the settings of a component from its annotations, and the facts of a metric."""
     kind, name = component.split(":")
-    found: dict[str, Any] = bare(REGISTRIES[kind].adapter(name).json_schema().get("properties", {}))
+    found: dict[str, Any] = bare(
+        REGISTRIES[kind].adapter(name).json_schema().get("properties", {})
+    )
     return found | ({"info": asdict(METRICS.get(name).info)} if kind == "metric" else {})
 
 
@@ -53,5 +63,7 @@ def test_what_is_declared_is_registered():
 
 
 if __name__ == "__main__":
-    lines = [f"  {json.dumps(component)}: {json.dumps(declared(component))}" for component in COMPONENTS]
+    lines = [
+        f"  {json.dumps(component)}: {json.dumps(declared(component))}" for component in COMPONENTS
+    ]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")

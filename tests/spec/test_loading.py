@@ -25,7 +25,9 @@ def test_profile_is_laid_over_the_file(load, text):
 
 
 def test_overrides_come_last_and_in_order(load, text):
-    benchmark = load(text, "quick", ["splits=5", "seed=1", "entries.searched.training.epochs=9", "seed=2"])
+    benchmark = load(
+        text, "quick", ["splits=5", "seed=1", "entries.searched.training.epochs=9", "seed=2"]
+    )
     assert (benchmark.splits, benchmark.seed) == (5, 2)
     assert benchmark.entries["searched"].training.epochs == 9
 
@@ -34,26 +36,49 @@ def test_overrides_come_last_and_in_order(load, text):
     ("overrides", "read", "value"),
     [
         (["fixed.hyper.learning_rate=1e-4"], lambda b: b["fixed"].hyper["learning_rate"], 1e-4),
-        (["fixed.prior.bias_precision=1e-6"], lambda b: b["fixed"].prior.build().bias_precision, 1e-6),
+        (
+            ["fixed.prior.bias_precision=1e-6"],
+            lambda b: b["fixed"].prior.build().bias_precision,
+            1e-6,
+        ),
         (["fixed.training={epochs: 8}"], lambda b: b["fixed"].training.batch_size, 10),
         (["fixed.method.optimizer=sgd"], lambda b: b["fixed"].method.build().optimizer, "sgd"),
         (["searched.model.name=linear"], lambda b: b["searched"].model.settings, {"bias": True}),
-        (["fixed.model={name: mlp, hidden: [3]}"], lambda b: b["fixed"].model.build().hidden, (3,)),
         (
-            ["searched.search=null", "searched.hyper={learning_rate: 1, prior_precision: 2, noise_precision: 3}"],
+            ["fixed.model={name: mlp, hidden: [3]}"],
+            lambda b: b["fixed"].model.build().hidden,
+            (3,),
+        ),
+        (
+            [
+                "searched.search=null",
+                "searched.hyper={learning_rate: 1, prior_precision: 2, noise_precision: 3}",
+            ],
             lambda b: (b["searched"].search, *b["searched"].hyper.values()),
             (None, 1, 2, 3),
         ),
     ],
 )
 def test_overrides_of_entries(load, text, overrides, read, value):
-    assert read(load(text, overrides=[f"entries.{override}" for override in overrides]).entries) == value
+    assert (
+        read(load(text, overrides=[f"entries.{override}" for override in overrides]).entries)
+        == value
+    )
 
 
 def test_overrides_of_the_benchmark(load, text):
-    overrides = ["evaluation.samples=7", "datasets=[yacht]", "title=a = b", "preparation.rows.yacht=7"]
+    overrides = [
+        "evaluation.samples=7",
+        "datasets=[yacht]",
+        "title=a = b",
+        "preparation.rows.yacht=7",
+    ]
     benchmark = load(text, overrides=overrides)
-    assert (benchmark.evaluation.samples, benchmark.datasets, benchmark.title) == (7, ("yacht",), "a = b")
+    assert (benchmark.evaluation.samples, benchmark.datasets, benchmark.title) == (
+        7,
+        ("yacht",),
+        "a = b",
+    )
     assert benchmark.preparation.rows == {"yacht": 7}
 
 
@@ -66,7 +91,10 @@ LONG = "x" * 3000
         ("seed", "--set seed: give path.to.field=value, for example seed=1"),
         ("=1", "--set =1: give path.to.field=value"),
         ("a..b=1", "--set a..b=1: give path.to.field=value"),
-        ("sed=1", "--set sed=1: unknown field 'sed' (did you mean seed?); allowed: name, title, profile, seed,"),
+        (
+            "sed=1",
+            "--set sed=1: unknown field 'sed' (did you mean seed?); allowed: name, title, profile, seed,",
+        ),
         ("profile=quick", "--set profile=quick: profile is not a field of the file: remove it"),
         (
             "entries.searched.training.epoch=1",
@@ -75,10 +103,22 @@ LONG = "x" * 3000
         ),
         ("entries.serched.seed=1", "entries: unknown entry 'serched': did you mean searched?"),
         ("entries.fixed.hyper.lr=1", "entries.fixed: unknown hyper-parameter 'lr'"),
-        ("entries.fixed.method.rank=1", "entries.fixed.method: unknown setting of method 'vifa' 'rank'; allowed: "),
-        ("preparation.rows.yatch=7", "preparation.rows.yatch: unknown dataset 'yatch': did you mean yacht"),
-        ("preparation.rows.boston=7", "--set preparation.rows.boston=7: preparation.rows.boston: unknown data set"),
-        ("entries.searched.by_dataset.boston={}", "entries.searched.by_dataset.boston: unknown data set 'boston'"),
+        (
+            "entries.fixed.method.rank=1",
+            "entries.fixed.method: unknown setting of method 'vifa' 'rank'; allowed: ",
+        ),
+        (
+            "preparation.rows.yatch=7",
+            "preparation.rows.yatch: unknown dataset 'yatch': did you mean yacht",
+        ),
+        (
+            "preparation.rows.boston=7",
+            "--set preparation.rows.boston=7: preparation.rows.boston: unknown data set",
+        ),
+        (
+            "entries.searched.by_dataset.boston={}",
+            "entries.searched.by_dataset.boston: unknown data set 'boston'",
+        ),
         ("seed.x=1", "--set seed.x=1: seed: Input should be a valid integer"),
         ("seed=-1", "--set seed=-1: seed: Input should be greater than or equal to 0 (got -1)"),
         ("seed=", "--set seed=: seed: Input should be a valid integer (got null)"),
@@ -88,12 +128,27 @@ LONG = "x" * 3000
         ("splits=1000000001", "splits: Input should be less than or equal to 1000000000"),
         ("splits=1e20", "splits: Input should be a valid integer (got 1e+20)"),
         ("title=!!timestamp abc", "!!timestamp is a tag that benchmarks do not use"),
-        ("evaluation.samples=1000000000000", "evaluation.samples: Input should be less than or equal to"),
-        ("entries.fixed.hyper.prior_precision=1e300", "1e+300 cannot be meant: numbers go from 1e-100 to 1e+100 in si"),
+        (
+            "evaluation.samples=1000000000000",
+            "evaluation.samples: Input should be less than or equal to",
+        ),
+        (
+            "entries.fixed.hyper.prior_precision=1e300",
+            "1e+300 cannot be meant: numbers go from 1e-100 to 1e+100 in si",
+        ),
         ("entries.fixed.hyper.prior_precision=1e-300", "1e-300 cannot be meant"),
-        ("entries.fixed.prior.bias_precision=1e300", "prior.bias_precision: 1e+300 cannot be meant"),
-        ("entries.fixed.method.gradients_per_update=1000000000000", "1000000000000 cannot be meant: integers go to"),
-        ("limits.minutes=1e300", "limits.minutes: Input should be less than or equal to 1000000000"),
+        (
+            "entries.fixed.prior.bias_precision=1e300",
+            "prior.bias_precision: 1e+300 cannot be meant",
+        ),
+        (
+            "entries.fixed.method.gradients_per_update=1000000000000",
+            "1000000000000 cannot be meant: integers go to",
+        ),
+        (
+            "limits.minutes=1e300",
+            "limits.minutes: Input should be less than or equal to 1000000000",
+        ),
         (f"title={{{LONG}: 1}}", "x ... "),
         (f"{LONG}=1", "unknown field 'xxx"),
         (f"datasets=[{LONG}]", "unknown dataset 'xxx"),
@@ -116,15 +171,31 @@ def test_override_below_an_overridden_value(load, text):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("epochs: 2}", "epoch: 2}", ", profile quick: entries.searched.training: unknown field 'epoch' (did you mean "),
+        (
+            "epochs: 2}",
+            "epoch: 2}",
+            ", profile quick: entries.searched.training: unknown field 'epoch' (did you mean ",
+        ),
         (
             "  searched: {training",
             "  serched: {training",
             ", profile quick: entries: unknown entry 'serched': did you me",
         ),
-        ("    splits: 1", "    splits: 0", ", profile quick: splits: Input should be greater than or equal to 1"),
-        ("  quick:\n", "  fast: 3\n  quick:\n", "small.yaml: profiles.fast: should be a mapping (got 3)"),
-        ("  quick:\n", "  ../quick:\n", "small.yaml: profiles.../quick: String should match pattern"),
+        (
+            "    splits: 1",
+            "    splits: 0",
+            ", profile quick: splits: Input should be greater than or equal to 1",
+        ),
+        (
+            "  quick:\n",
+            "  fast: 3\n  quick:\n",
+            "small.yaml: profiles.fast: should be a mapping (got 3)",
+        ),
+        (
+            "  quick:\n",
+            "  ../quick:\n",
+            "small.yaml: profiles.../quick: String should match pattern",
+        ),
     ],
 )
 @pytest.mark.parametrize("asked", ["quick", "paper"])
@@ -147,19 +218,55 @@ def test_unknown_profile(load, text):
         ("seed: [1", ", line 2, column 6", ""),
         ("1: x", ", line 1, column 1", "a key must be text: put it in quotes"),
         ("[a]: x", ", line 1, column 1", "a key must be text: put it in quotes"),
-        ("seed: !!python/name:os.system", ", line 1, column 7", "!!python/name:os.system is a tag that benchmarks do"),
+        (
+            "seed: !!python/name:os.system",
+            ", line 1, column 7",
+            "!!python/name:os.system is a tag that benchmarks do",
+        ),
         ("seed: 1e999", ", line 1, column 7", "1e999 is not a finite number"),
-        ("seed: !!int abc", ", line 1, column 7", "'abc' is no int: correct it, or remove the tag"),
-        ("seed: !!float abc", ", line 1, column 7", "'abc' is no float: correct it, or remove the tag"),
-        ("seed: !!bool abc", ", line 1, column 7", "'abc' is no bool: correct it, or remove the tag"),
-        ("seed: !!binary abc", ", line 1, column 7", "!!binary is a tag that benchmarks do not use: remove it"),
+        (
+            "seed: !!int abc",
+            ", line 1, column 7",
+            "'abc' is no int: correct it, or remove the tag",
+        ),
+        (
+            "seed: !!float abc",
+            ", line 1, column 7",
+            "'abc' is no float: correct it, or remove the tag",
+        ),
+        (
+            "seed: !!bool abc",
+            ", line 1, column 7",
+            "'abc' is no bool: correct it, or remove the tag",
+        ),
+        (
+            "seed: !!binary abc",
+            ", line 1, column 7",
+            "!!binary is a tag that benchmarks do not use: remove it",
+        ),
         ("seed: &a [*a]", ", line 1, column 7", "an anchor within itself: write the values out"),
-        ("seed: 9223372036854775808", ", line 1, column 7", "9223372036854775808 is too large: integers go to 9,223,"),
-        (f"seed: {'9' * 5000}", ", line 1, column 7", f"{'9' * 60} ... {'9' * 15} is too large: integers go to"),
+        (
+            "seed: 9223372036854775808",
+            ", line 1, column 7",
+            "9223372036854775808 is too large: integers go to 9,223,",
+        ),
+        (
+            f"seed: {'9' * 5000}",
+            ", line 1, column 7",
+            f"{'9' * 60} ... {'9' * 15} is too large: integers go to",
+        ),
         ('seed: "a\\0b"', ", line 1, column 7", "a text has a character that is none"),
         ('seed: "\\ud800"', ", line 1, column 7", "a text has a character that is none"),
-        ("seed: {<<: 1}", ", line 1, column 12", "expected a mapping or list of mappings for merging"),
-        (f"seed: {'[' * 60}{']' * 60}", ", line 1, column 57", "too many levels, one within another"),
+        (
+            "seed: {<<: 1}",
+            ", line 1, column 12",
+            "expected a mapping or list of mappings for merging",
+        ),
+        (
+            f"seed: {'[' * 60}{']' * 60}",
+            ", line 1, column 57",
+            "too many levels, one within another",
+        ),
         (f"seed: {'[' * 20_000}", "", "too many levels, one within another"),
         ("seed: \x00", "", "unacceptable character"),
     ],
@@ -173,7 +280,10 @@ def test_malformed_yaml(load, line, place, message):
 
 def test_what_is_anchored_is_not_written_out_beyond_measure(load):
     """Each line has the one before it ten times: ten million values in eight lines."""
-    lines = ["a0: &a0 [1, 2]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 8))]
+    lines = [
+        "a0: &a0 [1, 2]",
+        *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 8)),
+    ]
     with pytest.raises(InputError, match=r"line 6, column 5: more than 200,000 values"):
         load("\n".join(lines) + "\n")
 
@@ -186,12 +296,17 @@ def test_not_a_mapping(load):
 @pytest.mark.parametrize("written", ["010", "1_0", "0x10", "1:30", "no"])
 def test_forms_that_yaml_1_1_reads_as_numbers_and_no_are_text(load, text, written):
     assert load(f"seed: +7\n{text}").seed == 7
-    with pytest.raises(InputError, match=re.escape(f'seed: Input should be a valid integer (got "{written}")')):
+    with pytest.raises(
+        InputError, match=re.escape(f'seed: Input should be a valid integer (got "{written}")')
+    ):
         load(f"seed: {written}\n{text}")
 
 
 def test_mappings_are_merged():
-    """A merge key gives way to keys beside it, the first of several to none; it takes what was merged before."""
+    """A merge key gives way to keys beside it, the first of several to none.
+
+    It takes what was merged before.
+    """
     text = """
     base: &base {epochs: 2, batch_size: 10}
     more: &more {<<: *base, epochs: 3}
@@ -205,7 +320,9 @@ def test_mappings_are_merged():
 def test_a_benchmark_may_merge_entries(load, text):
     own = "  again: {<<: *fixed, hyper: {learning_rate: 0.5, prior_precision: 1}}"
     entries = load(
-        text.replace("  fixed:\n", "  fixed: &fixed\n").replace("\nmetrics:", f"\n{own}\nmetrics:", 1)
+        text.replace("  fixed:\n", "  fixed: &fixed\n").replace(
+            "\nmetrics:", f"\n{own}\nmetrics:", 1
+        )
     ).entries
     assert entries["again"].hyper["learning_rate"] == 0.5
     assert entries["again"].training == entries["fixed"].training
@@ -238,5 +355,7 @@ def test_benchmarks_of_a_wheel_and_of_a_checkout(tmp_path, monkeypatch, text, fo
 def test_import_is_light():
     heavy = "{'torch', 'numpy', 'sklearn', 'pandas', 'pooch', 'matplotlib', 'mlflow', 'optuna'}"
     code = f"import sys, bdl.spec; sys.exit(' '.join({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.stderr.strip() == ""

@@ -20,7 +20,10 @@ def score(benchmark, pair=CELL):
 
 
 def test_canonical_text_and_its_hash():
-    assert canonical({"b": [1, None], "a": {"d": True, "c": 0.5}}) == '{"a":{"c":0.5,"d":true},"b":[1,null]}'
+    assert (
+        canonical({"b": [1, None], "a": {"d": True, "c": 0.5}})
+        == '{"a":{"c":0.5,"d":true},"b":[1,null]}'
+    )
     assert sha256({"b": 1, "a": 2}) == digest(b'{"a":2,"b":1}').hexdigest()
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical(float("nan"))
@@ -142,20 +145,30 @@ def test_settings_that_only_some_searches_heed_change_a_fit_there(load, text):
     ],
 )
 def test_a_reference_decides_a_fit_only_where_it_estimates(name, change, pair, refits):
-    """The draws of `nuts` are the truth of a score; `bayesian-ridge` gives the precisions of the fit."""
+    """The draws of `nuts` are the truth of a score.
+
+    `bayesian-ridge` gives the precisions of the fit.
+    """
     before, after = load_benchmark(name), load_benchmark(name, overrides=[change])
     assert (fit(before, pair) != fit(after, pair)) == refits
     assert score(before, pair) != score(after, pair)
 
 
 def test_rows_and_data_sets_in_the_hashes(load, text):
-    changes = [], ["preparation.rows.yacht=9"], ["preparation.rows=9"], ["preparation.rows.yacht=8"]
+    changes = (
+        [],
+        ["preparation.rows.yacht=9"],
+        ["preparation.rows=9"],
+        ["preparation.rows.yacht=8"],
+    )
     before, few, all_few, fewer = (load(text, overrides=change) for change in changes)
     assert len({fit(before), fit(few), fit(fewer)}) == 3
     assert fit(few) == fit(all_few), "however it is written"
     limited = load(text, overrides=["entries.fixed.datasets=[diabetes]"])
     kept = [pair for pair in before.pairs if pair != ("yacht", "fixed")]
-    cells = sorted(sha256(["{}", before.fit_part(*pair), before.score_part(*pair)]) for pair in kept)
+    cells = sorted(
+        sha256(["{}", before.fit_part(*pair), before.score_part(*pair)]) for pair in kept
+    )
     assert limited.content_hash == sha256({"splits": 3, "cells": cells}), "one cell less"
 
 
@@ -167,7 +180,9 @@ def test_what_the_sampler_does_not_heed_is_left_out(load, text):
 
 def test_order_of_the_space_counts_and_that_of_settings_and_entries_does_not(load, content):
     before, entries = load(content), content["entries"]
-    content["entries"] = {name: dict(reversed(entries[name].items())) for name in reversed(entries)}
+    content["entries"] = {
+        name: dict(reversed(entries[name].items())) for name in reversed(entries)
+    }
     after = load(content)
     assert list(after.entries) == ["fixed", "searched"]
     assert after.content_hash == before.content_hash
@@ -179,7 +194,9 @@ def test_order_of_the_space_counts_and_that_of_settings_and_entries_does_not(loa
 def test_cells_differ(load, text):
     benchmark = load(text)
     assert len({fit(benchmark, pair) for pair in benchmark.pairs}) == 4
-    twin = benchmark.model_copy(update={"entries": {**benchmark.entries, "twin": benchmark.entries["fixed"]}})
+    twin = benchmark.model_copy(
+        update={"entries": {**benchmark.entries, "twin": benchmark.entries["fixed"]}}
+    )
     assert fit(twin, ("yacht", "twin")) != fit(twin, ("yacht", "fixed"))
 
 

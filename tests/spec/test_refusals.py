@@ -10,7 +10,13 @@ RATE = f"{SEARCH}.space.learning_rate"
 YACHT, ALL = f"{SEARCHED}.by_dataset.yacht", "by_dataset.yacht"
 FA = {"name": "fa", "dim": 20, "top": 2}
 PAPER = {"paper": "a", "tables": ["Table 1"], "task": "t", "methods": {"fixed": "m"}}
-CLAIM = {"text": "t", "source": "s", "metric": "nmll", "less": {"entry": "fixed"}, "than": {"entry": "fixed"}}
+CLAIM = {
+    "text": "t",
+    "source": "s",
+    "metric": "nmll",
+    "less": {"entry": "fixed"},
+    "than": {"entry": "fixed"},
+}
 TOO_SMALL = "Input should be greater than or equal to"
 
 FIELDS = [
@@ -18,14 +24,22 @@ FIELDS = [
     ("seed", -1, f"seed: {TOO_SMALL} 0 (got -1)"),
     ("seed", True, "seed: Input should be a valid integer (got true)"),
     ("splits", 2.0, "splits: Input should be a valid integer (got 2.0)"),
-    ("name", "No Slug", "name: String should match pattern '^[a-z0-9][a-z0-9_-]*$' (got \"No Slug\")"),
+    (
+        "name",
+        "No Slug",
+        "name: String should match pattern '^[a-z0-9][a-z0-9_-]*$' (got \"No Slug\")",
+    ),
     ("title", "", 'title: String should have at least 1 character (got "")'),
     ("titel", "x", "unknown field 'titel' (did you mean title?); allowed: name, title, "),
     ("profile", "x", "profile is not a field of the file: remove it"),
     ("profiles", None, "profiles: should be a mapping (got null)"),
     ("baseline", "fxied", "baseline: unknown entry 'fxied': did you mean fixed?"),
     ("preparation.rows", {"yacht": 0}, f"preparation.rows.yacht: {TOO_SMALL} 1"),
-    ("preparation.split", "last", "preparation.split: Input should be 'published', 'first', 'other-first', 'half', "),
+    (
+        "preparation.split",
+        "last",
+        "preparation.split: Input should be 'published', 'first', 'other-first', 'half', ",
+    ),
 ]
 DATASETS = [
     ([], ": should not be empty"),
@@ -35,7 +49,10 @@ DATASETS = [
     ([{"name": "fa", "dim": 20}], ".0.top: is missing"),
     (["fa"], ".0.dim: is missing"),
     ([FA | {"dim": 5}], f".0.dim: {TOO_SMALL} 11 (got 5)"),
-    ([{"name": "fa", "rank": 5}], ".0: unknown setting of dataset 'fa' 'rank'; allowed: dim, top, scaling,"),
+    (
+        [{"name": "fa", "rank": 5}],
+        ".0: unknown setting of dataset 'fa' 'rank'; allowed: dim, top, scaling,",
+    ),
     ([{"name": "yacht", "dim": 5}], ".0: dataset 'yacht' has no settings: remove dim"),
     ([{"name": "yatch"}], ".0: unknown dataset 'yatch': did you mean yacht"),
     ([{"dim": 5}], ".0: should be a name, or a mapping with a name and settings"),
@@ -52,24 +69,55 @@ METHODS = [
     ({"name": "vfia"}, ": unknown method 'vfia': did you mean vifa or vadam?"),
     ({}, ": should be a mapping with a name, one of: vifa"),
     ("vifa", ": should be a mapping with a name, one of: vifa"),
-    ({"name": "vifa", "rank": 1, "latent": 2}, ": unknown setting of method 'vifa' 'rank'; allowed: initial_scale, "),
+    (
+        {"name": "vifa", "rank": 1, "latent": 2},
+        ": unknown setting of method 'vifa' 'rank'; allowed: initial_scale, ",
+    ),
     ({"name": "vifa", "latent_dim": 0}, f".latent_dim: {TOO_SMALL} 1 (got 0)"),
-    ({"name": "vifa", "latent_dim": 1.0}, ".latent_dim: Input should be a valid integer (got 1.0)"),
-    ({"name": "vifa", "latent_dim": True}, ".latent_dim: Input should be a valid integer (got true)"),
-    ({"name": "vifa", "optimizer": "rms"}, ".optimizer: Input should be 'sgd' or 'adam' (got \"rms\")"),
+    (
+        {"name": "vifa", "latent_dim": 1.0},
+        ".latent_dim: Input should be a valid integer (got 1.0)",
+    ),
+    (
+        {"name": "vifa", "latent_dim": True},
+        ".latent_dim: Input should be a valid integer (got true)",
+    ),
+    (
+        {"name": "vifa", "optimizer": "rms"},
+        ".optimizer: Input should be 'sgd' or 'adam' (got \"rms\")",
+    ),
     ({"name": "vifa", "lr_factors": [1, 2]}, ".lr_factors.2: is missing"),
-    ({"name": "vifa", "latent_dim": 0, "optimizer": "rms"}, f".latent_dim: {TOO_SMALL} 1 (got 0) (and 1 more)"),
+    (
+        {"name": "vifa", "latent_dim": 0, "optimizer": "rms"},
+        f".latent_dim: {TOO_SMALL} 1 (got 0) (and 1 more)",
+    ),
     ({"name": "no_such_module:Thing"}, ": method: cannot import 'no_such_module' (No module"),
 ]
 ENTRIES = [
     ("entries", {}, "entries: should not be empty"),
     ("entries", {"A.b": {}}, "entries.A.b: String should match pattern"),
-    (f"{FIXED}.likelihood.hidden", [3], f"{FIXED}.likelihood: unknown setting of likelihood 'bernoulli' 'hidden'; all"),
-    (f"{FIXED}.prior.bias_precision", 0, f"{FIXED}.prior.bias_precision: Input should be greater than 0"),
+    (
+        f"{FIXED}.likelihood.hidden",
+        [3],
+        f"{FIXED}.likelihood: unknown setting of likelihood 'bernoulli' 'hidden'; all",
+    ),
+    (
+        f"{FIXED}.prior.bias_precision",
+        0,
+        f"{FIXED}.prior.bias_precision: Input should be greater than 0",
+    ),
     (f"{FIXED}.hyper", 3, f"{FIXED}.hyper: should be a mapping (got 3)"),
-    (f"{FIXED}.hyper", {}, f"{FIXED}: no value for learning_rate, prior_precision: add to hyper or to search.space"),
+    (
+        f"{FIXED}.hyper",
+        {},
+        f"{FIXED}: no value for learning_rate, prior_precision: add to hyper or to search.space",
+    ),
     (f"{FIXED}.hyper.prior_precision", -0.5, f"{FIXED}.hyper.prior_precision: {TOO_SMALL} 0"),
-    (f"{FIXED}.likelihood", {"name": "gaussian"}, f"{FIXED}: no value for noise_precision: add to hyper or to search."),
+    (
+        f"{FIXED}.likelihood",
+        {"name": "gaussian"},
+        f"{FIXED}: no value for noise_precision: add to hyper or to search.",
+    ),
     (
         f"{SEARCHED}.hyper",
         {"learning_rate": 0.1},
@@ -78,45 +126,123 @@ ENTRIES = [
     (TRAINING, None, f"{FIXED}: training is missing: give epochs and batch_size"),
     (TRAINING, {"epochs": 1}, f"{TRAINING}.batch_size: is missing"),
     (f"{TRAINING}.epoch", 1, f"{TRAINING}: unknown field 'epoch' (did you mean epochs?)"),
-    *((f"{TRAINING}.{field}", 0, f"{TRAINING}.{field}: {TOO_SMALL} 1 (got 0)") for field in ("epochs", "batch_size")),
-    (f"{TRAINING}.schedule", {"name": "dekay"}, f"{TRAINING}.schedule: unknown rate 'dekay': did you mean decay"),
-    (f"{TRAINING}.schedule", 3, f"{TRAINING}.schedule: should be a mapping with a name, one of: constant, decay"),
-    (f"{TRAINING}.schedule.c.name", "dekay", f"{TRAINING}.schedule.c: unknown rate 'dekay': did you mean decay"),
-    (f"{TRAINING}.schedule.d.name", "decay", f"{FIXED}: training: unknown group of parameters 'd'"),
-    (f"{TRAINING}.incomplete", "keep", f"{FIXED}: training: incomplete minibatches cannot be kept where an update tak"),
-    (f"{TRAINING}.sampling", "both", f"{TRAINING}.sampling: Input should be 'without_replacement' or 'with_replaceme"),
-    (f"{TRAINING}.dtype", "float16", f"{TRAINING}.dtype: Input should be 'float32' or 'float64' (got \"float16\")"),
+    *(
+        (f"{TRAINING}.{field}", 0, f"{TRAINING}.{field}: {TOO_SMALL} 1 (got 0)")
+        for field in ("epochs", "batch_size")
+    ),
+    (
+        f"{TRAINING}.schedule",
+        {"name": "dekay"},
+        f"{TRAINING}.schedule: unknown rate 'dekay': did you mean decay",
+    ),
+    (
+        f"{TRAINING}.schedule",
+        3,
+        f"{TRAINING}.schedule: should be a mapping with a name, one of: constant, decay",
+    ),
+    (
+        f"{TRAINING}.schedule.c.name",
+        "dekay",
+        f"{TRAINING}.schedule.c: unknown rate 'dekay': did you mean decay",
+    ),
+    (
+        f"{TRAINING}.schedule.d.name",
+        "decay",
+        f"{FIXED}: training: unknown group of parameters 'd'",
+    ),
+    (
+        f"{TRAINING}.incomplete",
+        "keep",
+        f"{FIXED}: training: incomplete minibatches cannot be kept where an update tak",
+    ),
+    (
+        f"{TRAINING}.sampling",
+        "both",
+        f"{TRAINING}.sampling: Input should be 'without_replacement' or 'with_replaceme",
+    ),
+    (
+        f"{TRAINING}.dtype",
+        "float16",
+        f"{TRAINING}.dtype: Input should be 'float32' or 'float64' (got \"float16\")",
+    ),
 ]
 SEARCHES = [
-    *((f"{SEARCH}.{name}", 0, f"{SEARCH}.{name}: {TOO_SMALL} 1 (got 0)") for name in ("trials", "folds", "startup")),
-    (f"{SEARCH}.sampler", "tpe", f"{SEARCH}.sampler: Input should be 'random', 'bayesian' or 'grid' (got"),
-    (f"{SEARCH}.penalty", float("inf"), f'{SEARCH}.penalty: Input should be a valid number (got ".inf")'),
-    (f"{SEARCH}.metric", "runtime", f"{SEARCH}.metric: 'runtime' cannot steer a search: choose one of"),
+    *(
+        (f"{SEARCH}.{name}", 0, f"{SEARCH}.{name}: {TOO_SMALL} 1 (got 0)")
+        for name in ("trials", "folds", "startup")
+    ),
+    (
+        f"{SEARCH}.sampler",
+        "tpe",
+        f"{SEARCH}.sampler: Input should be 'random', 'bayesian' or 'grid' (got",
+    ),
+    (
+        f"{SEARCH}.penalty",
+        float("inf"),
+        f'{SEARCH}.penalty: Input should be a valid number (got ".inf")',
+    ),
+    (
+        f"{SEARCH}.metric",
+        "runtime",
+        f"{SEARCH}.metric: 'runtime' cannot steer a search: choose one of",
+    ),
     (f"{SEARCH}.space", {}, f"{SEARCH}: space: should not be empty, a random search needs it"),
     (f"{SEARCH}.sampler", "grid", f"{SEARCH}: grid: should not be empty, a grid search needs it"),
-    (f"{SEARCH}.grid", {"learning_rate": [0.1]}, f"{SEARCH}: grid: a random search does not use it; remove it"),
-    (f"{SEARCH}.space.noise_precison", {"low": 1, "high": 2}, f"{SEARCHED}: unknown hyper-parameter 'noise_precison':"),
+    (
+        f"{SEARCH}.grid",
+        {"learning_rate": [0.1]},
+        f"{SEARCH}: grid: a random search does not use it; remove it",
+    ),
+    (
+        f"{SEARCH}.space.noise_precison",
+        {"low": 1, "high": 2},
+        f"{SEARCHED}: unknown hyper-parameter 'noise_precison':",
+    ),
     (
         f"{SEARCH}.sampler",
         "bayesian",
         f"{SEARCH}: startup: 5 evaluations at random are more than the 4 trials; lower startup or raise trials",
     ),
-    (RATE, {"low": 0.02, "high": 0.01}, f"{RATE}: range reversed: low 0.02 must be below high 0.01"),
+    (
+        RATE,
+        {"low": 0.02, "high": 0.01},
+        f"{RATE}: range reversed: low 0.02 must be below high 0.01",
+    ),
     (RATE, {"low": 0.02, "high": 0.02}, f"{RATE}: range empty: low 0.02 must be below high 0.02"),
     (f"{RATE}.low", -1, f"{RATE}.low: {TOO_SMALL} 0 (got -1)"),
     (f"{RATE}.low", 0, f"{RATE}: a log range needs low above 0"),
     (f"{RATE}.scale", "ln", f"{RATE}.scale: Input should be 'linear' or 'log' (got \"ln\")"),
 ]
 CHANGES = [
-    (YACHT, {"serch": {}}, f"{YACHT}: unknown field 'serch' (did you mean search?); allowed: model, likelihood, prior"),
+    (
+        YACHT,
+        {"serch": {}},
+        f"{YACHT}: unknown field 'serch' (did you mean search?); allowed: model, likelihood, prior",
+    ),
     (YACHT, {"datasets": ["yacht"]}, f"{YACHT}: unknown field 'datasets'"),
     (YACHT, 3, f"{YACHT}: should be a mapping (got 3)"),
     (YACHT, {"training": None}, f"{YACHT}: training is missing"),
     (YACHT, {"method": {"rank": 1}}, f"{YACHT}.method: unknown setting of method 'vifa' 'rank'"),
-    (f"{YACHT}.search.space.noise_precision.low", 2, f"{YACHT}.search.space.noise_precision: range reversed"),
-    (f"{YACHT}.search.space.noise", {"low": 1, "high": 2}, f"{YACHT}: unknown hyper-parameter 'noise'"),
-    (YACHT, {"search": None}, f"{YACHT}: no value for learning_rate, prior_precision, noise_precision"),
-    (ALL, {"model": {"hiden": [3]}}, f"{ALL}: no entry has 'model.hiden': correct it, or use the by_dataset"),
+    (
+        f"{YACHT}.search.space.noise_precision.low",
+        2,
+        f"{YACHT}.search.space.noise_precision: range reversed",
+    ),
+    (
+        f"{YACHT}.search.space.noise",
+        {"low": 1, "high": 2},
+        f"{YACHT}: unknown hyper-parameter 'noise'",
+    ),
+    (
+        YACHT,
+        {"search": None},
+        f"{YACHT}: no value for learning_rate, prior_precision, noise_precision",
+    ),
+    (
+        ALL,
+        {"model": {"hiden": [3]}},
+        f"{ALL}: no entry has 'model.hiden': correct it, or use the by_dataset",
+    ),
     (ALL, {"model": {"name": "lin"}}, f"{ALL}: no entry has 'model.name'"),
     (ALL, {"hyper": {"noise_precision": 3}}, f"{ALL}: no entry has 'hyper.noise_precision'"),
     (ALL, {"datasets": ["yacht"]}, f"{ALL}: no entry has 'datasets'"),
@@ -125,12 +251,21 @@ CHANGES = [
     (ALL, {"training": {"epochs": 0}}, f"{ALL}.training.epochs: {TOO_SMALL} 1"),
 ]
 SWEEPS = [
-    ({"modle.hidden": [1]}, ": unknown field 'modle' (did you mean model?); allowed: model, likelihood"),
-    ({"model.hiden": [1]}, ": model: unknown field 'hiden' (did you mean hidden?); allowed: name, "),
+    (
+        {"modle.hidden": [1]},
+        ": unknown field 'modle' (did you mean model?); allowed: model, likelihood",
+    ),
+    (
+        {"model.hiden": [1]},
+        ": model: unknown field 'hiden' (did you mean hidden?); allowed: name, ",
+    ),
     ({"model.hidden.x": [1]}, ": model.hidden: unknown field 'x'; allowed: none"),
     ({"hyper.noise_precision": [1]}, ": hyper: unknown field 'noise_precision'"),
     ({"dataset.top": [1]}, ": dataset: unknown field 'top'; allowed: none"),
-    ({"preparation.row": [1]}, ": preparation: unknown field 'row' (did you mean rows?); allowed: split,"),
+    (
+        {"preparation.row": [1]},
+        ": preparation: unknown field 'row' (did you mean rows?); allowed: split,",
+    ),
     ({"by_dataset.yacht": [{}]}, ": unknown field 'by_dataset'"),
     ({"seed": [1]}, ": unknown field 'seed'"),
     ({"model.hidden": []}, ".model.hidden: should not be empty"),

@@ -11,10 +11,16 @@ from bdl.spec import Benchmark, Range
 
 def test_fields_defaults_and_canonical_form(load, text):
     benchmark = load(text)
-    assert (benchmark.name, benchmark.title, benchmark.profile) == ("small", "A small benchmark", "paper")
+    assert (benchmark.name, benchmark.title, benchmark.profile) == (
+        "small",
+        "A small benchmark",
+        "paper",
+    )
     assert (benchmark.seed, benchmark.splits, benchmark.evaluation.samples) == (0, 3, 100)
     assert (benchmark.datasets, benchmark.metrics) == (("diabetes", "yacht"), ("rmse", "nmll"))
-    assert benchmark.pairs == tuple((name, entry) for name in ("diabetes", "yacht") for entry in ("searched", "fixed"))
+    assert benchmark.pairs == tuple(
+        (name, entry) for name in ("diabetes", "yacht") for entry in ("searched", "fixed")
+    )
     searched, fixed = benchmark.entries.values()
     assert searched.prior.settings == {"bias_precision": None}
     assert (searched.hyper, searched.search.sampler) == ({}, "random")
@@ -49,7 +55,11 @@ def test_select_narrows_in_table_order(load, text):
     assert benchmark.select(["yacht", "diabetes"]).datasets == ("diabetes", "yacht")
     assert benchmark.select(["yacht"]).baseline == "fixed"
     small = benchmark.select(["yacht"], ["searched"])
-    assert (small.datasets, list(small.entries), small.baseline) == (("yacht",), ["searched"], None)
+    assert (small.datasets, list(small.entries), small.baseline) == (
+        ("yacht",),
+        ["searched"],
+        None,
+    )
     assert small.papers[0].methods == {"searched": "theirs"}
     assert [note.text for note in small.notes] == ["about yacht"]
     assert type(small).model_validate(small.model_dump(mode="json")) == small
@@ -75,14 +85,19 @@ def test_entries_on_some_data_sets(load, content, put):
     assert fixed.datasets == ("yacht", "boston"), "no entry runs on diabetes"
     for narrowed in (yacht, fixed):
         assert type(narrowed).model_validate(narrowed.model_dump(mode="json")) == narrowed
-    with pytest.raises(InputError, match="searched does not run on yacht; choose another data set"):
+    with pytest.raises(
+        InputError, match="searched does not run on yacht; choose another data set"
+    ):
         benchmark.select(["yacht"], ["searched"])
 
 
 def test_no_data_set_without_an_entry(load, content):
     for entry in content["entries"].values():
         entry["datasets"] = ["yacht"]
-    with pytest.raises(InputError, match="datasets: no entry runs on 'diabetes': remove it, or name it in an entry's"):
+    with pytest.raises(
+        InputError,
+        match="datasets: no entry runs on 'diabetes': remove it, or name it in an entry's",
+    ):
         load(content)
 
 
@@ -110,5 +125,7 @@ def test_a_grid_has_as_many_trials_as_points(load, content, put):
     search = load(content).entries["searched"].search
     assert (search.trials, search.grid["noise_precision"]) == (6, (1, 2, 3))
     put("entries.searched.search.grid.learning_rate", [])
-    with pytest.raises(InputError, match=re.escape("search.grid.learning_rate: should not be empty")):
+    with pytest.raises(
+        InputError, match=re.escape("search.grid.learning_rate: should not be empty")
+    ):
         load(content)

@@ -22,7 +22,11 @@ def test_loads_and_finds_its_paper_values(name, profile):
     benchmark = load_benchmark(name, profile)
     assert benchmark.profile == profile
     compared = {key[1] for key in paper_values(benchmark.papers)}
-    assert compared == {entry for paper in benchmark.papers for entry in paper.methods} <= set(benchmark.entries)
+    assert (
+        compared
+        == {entry for paper in benchmark.papers for entry in paper.methods}
+        <= set(benchmark.entries)
+    )
 
 
 def test_uci_regression_follows_the_paper():
@@ -53,7 +57,10 @@ def test_uci_regression_follows_the_paper():
 
 
 def test_uci_gap_has_the_entries_of_uci_regression_and_all_gap_splits():
-    """Nothing but the upper end of the noise precision differs; the three others search as often and as far."""
+    """Nothing but the upper end of the noise precision differs.
+
+    The three others search as often and as far.
+    """
     benchmark, known = load_benchmark("uci-gap"), load_benchmark("uci-regression")
     inputs = {"boston": 13, "concrete": 8, "energy": 8, "wine": 11, "yacht": 6}
     assert benchmark.preparation.split == "gap"
@@ -93,22 +100,38 @@ LARGE = {"kin8nm", "naval", "power"}
 def test_slang_uci_follows_the_paper_and_its_code(dataset):
     """Natural logarithms of noise and prior precision, learning rates, batches, samples (SLANG paper, appendix F)."""
     benchmark = load_benchmark("slang-uci")
-    assert (benchmark.splits, benchmark.evaluation.samples, set(benchmark.datasets)) == (20, 20, set(LOG_RANGES))
+    assert (benchmark.splits, benchmark.evaluation.samples, set(benchmark.datasets)) == (
+        20,
+        20,
+        set(LOG_RANGES),
+    )
     for name in ("slang", "bbb", "vifa", "swag"):
         entry = benchmark.entries[name].on(dataset)
         space = entry.search.space
         found = [
-            log(end) for key in ("noise_precision", "prior_precision") for end in (space[key].low, space[key].high)
+            log(end)
+            for key in ("noise_precision", "prior_precision")
+            for end in (space[key].low, space[key].high)
         ]
         assert found == pytest.approx(LOG_RANGES[dataset], abs=1e-4)
-        assert (entry.training.epochs, entry.training.batch_size) == (120, 100 if dataset in LARGE else 10)
+        assert (entry.training.epochs, entry.training.batch_size) == (
+            120,
+            100 if dataset in LARGE else 10,
+        )
         if name in ("slang", "bbb"):
             assert entry.method.build().samples == (2 if dataset in LARGE else 4)
             assert entry.prior.settings == {"bias_precision": 1e-6}
             search = entry.search
-            assert (search.trials, search.startup, search.folds, search.metric) == (30, 5, 5, "joint_nll")
+            assert (search.trials, search.startup, search.folds, search.metric) == (
+                30,
+                5,
+                5,
+                "joint_nll",
+            )
             assert (search.sampler, search.penalty) == ("bayesian", 5)
-    assert benchmark.entries["slang"].on(dataset).hyper == {"learning_rate": RATES.get(dataset, 0.01)}
+    assert benchmark.entries["slang"].on(dataset).hyper == {
+        "learning_rate": RATES.get(dataset, 0.01)
+    }
     assert benchmark.entries["bbb"].on(dataset).hyper == {
         "learning_rate": 0.02 if dataset == "yacht" else RATES.get(dataset, 0.01)
     }
@@ -122,7 +145,9 @@ def test_each_printed_value_is_held_against_the_quantity_that_it_is():
     assert len(values) == 8 * 3 * 2
     assert len(paper_values(load_benchmark("slang-online-eig-uci").papers)) == 8 * 3 * 2
     values = paper_values(load_benchmark("uci-regression").papers)
-    assert sum("slang" in entry for _, entry, *_ in values) == 2 * (4 * 5) + 2  # the last are its worst on energy
+    assert (
+        sum("slang" in entry for _, entry, *_ in values) == 2 * (4 * 5) + 2
+    )  # the last are its worst on energy
     assert float(values["energy", "slang-nn-published", "joint_nll", "max"].value) == 4.04e8
     assert float(values["energy", "slang-nn-published", "joint_nll", "mean"].value) == 2.13e7
     values = paper_values(load_benchmark("online-fa").papers)
@@ -139,10 +164,14 @@ def test_quick_needs_no_download():
 def test_json_schema():
     schema = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert set(re.findall(r'"\$ref": "#/\$defs/(\w+)"', json.dumps(schema))) == set(schema["$defs"])
+    assert set(re.findall(r'"\$ref": "#/\$defs/(\w+)"', json.dumps(schema))) == set(
+        schema["$defs"]
+    )
     fields, entry = schema["properties"], schema["$defs"]["Entry"]["properties"]
     assert "profile" not in fields
-    assert set(yaml.safe_load((ROOT / "benchmarks" / "uci-regression.yaml").read_text("utf-8"))) <= set(fields)
+    assert set(
+        yaml.safe_load((ROOT / "benchmarks" / "uci-regression.yaml").read_text("utf-8"))
+    ) <= set(fields)
     vifa, *_, other = schema["$defs"]["MethodComponent"]["anyOf"]
     assert vifa["properties"]["name"] == {"const": "vifa"}
     assert vifa["properties"]["latent_dim"]["minimum"] == 1
@@ -158,20 +187,32 @@ def test_json_schema():
     assert {"nmll", "joint_nll", "rmse"} <= set(steering)
     assert not {"runtime", "scaled_w2"} & set(steering)
     gaussian = schema["$defs"]["PriorComponent"]["anyOf"][0]
-    assert (gaussian["required"], gaussian["properties"]["bias_precision"]["default"]) == ([], None)
+    assert (gaussian["required"], gaussian["properties"]["bias_precision"]["default"]) == (
+        [],
+        None,
+    )
     one, groups = schema["$defs"]["Training"]["properties"]["schedule"]["anyOf"]
     assert groups["additionalProperties"] == one == {"$ref": "#/$defs/RateComponent"}
     changes = fields["profiles"]["additionalProperties"]["propertyNames"]["enum"]
     assert set(changes) == set(fields) - {"profiles"}
     by_dataset = entry["by_dataset"]["additionalProperties"]
-    assert set(by_dataset["propertyNames"]["enum"]) == set(entry) - {"by_dataset", "datasets", "evaluation"}
-    assert fields["by_dataset"]["additionalProperties"]["propertyNames"] == by_dataset["propertyNames"]
+    assert set(by_dataset["propertyNames"]["enum"]) == set(entry) - {
+        "by_dataset",
+        "datasets",
+        "evaluation",
+    }
+    assert (
+        fields["by_dataset"]["additionalProperties"]["propertyNames"]
+        == by_dataset["propertyNames"]
+    )
     assert "yacht" in entry["by_dataset"]["propertyNames"]["examples"]
 
 
 def test_every_field_is_described():
     schema, text = json_schema(), DOCS.read_text("utf-8")
-    fields = {name for part in (schema, *schema["$defs"].values()) for name in part.get("properties", {})}
+    fields = {
+        name for part in (schema, *schema["$defs"].values()) for name in part.get("properties", {})
+    }
     assert len(fields) > 30
     named = {name for name in fields if f"`{name}`" in text or f"{name}: " in text}
     assert fields - named == set()
@@ -184,7 +225,9 @@ def test_example_of_the_description_loads(load):
 
 def test_swag_is_searched_as_vifa_is():
     """Only the methods differ, and the ranges of their learning rates."""
-    swag, vifa = (load_benchmark("uci-regression").entries[name].dump() for name in ("swag-nn", "vifa-nn"))
+    swag, vifa = (
+        load_benchmark("uci-regression").entries[name].dump() for name in ("swag-nn", "vifa-nn")
+    )
     ours, theirs = swag["search"].pop("space"), vifa["search"].pop("space")
     assert swag | {"method": vifa["method"]} == vifa
     assert list(ours) == list(theirs)
@@ -200,7 +243,10 @@ def test_online_fa_learns_from_the_sgd_of_swag(estimator, profile):
     assert other.dump() | {"method": {}} == swag.dump() | {"method": {}}
     method, descent = other.method.build(), swag.method.build()
     assert (method.estimator, method.latent_dim) == (estimator, 10)
-    assert (method.warmup_epochs, method.initial_scale) == (descent.warmup_epochs, descent.initial_scale)
+    assert (method.warmup_epochs, method.initial_scale) == (
+        descent.warmup_epochs,
+        descent.initial_scale,
+    )
 
 
 @pytest.mark.data
@@ -216,11 +262,17 @@ def test_logistic_posterior_follows_the_paper():
     assert benchmark.datasets == tuple(settings)
     for dataset, (rows, dim, precision, epochs) in settings.items():
         entry, preparation = benchmark.entries["vifa"].on(dataset), benchmark.preparation
-        data = prepare(load(dataset), preparation.split, preparation.standardise, preparation.rows_of(dataset))
+        data = prepare(
+            load(dataset), preparation.split, preparation.standardise, preparation.rows_of(dataset)
+        )
         method = entry.method.build()
         assert (len(data.split(0).train), entry.model.build().dim(data.d, 1)) == (rows, dim)
         assert entry.hyper == {"learning_rate": 0.001, "prior_precision": precision}
-        assert (method.latent_dim, method.gradients_per_update, method.max_grad_norm) == (5, 10, 10)
+        assert (method.latent_dim, method.gradients_per_update, method.max_grad_norm) == (
+            5,
+            10,
+            10,
+        )
         assert (method.optimizer, entry.training.batch_size) == ("sgd", 100)
         kept_last = epochs * -(-rows // 100) // 10
         assert abs(entry.training.build().updates(rows, method.batches_per_step) - kept_last) <= 1

@@ -34,7 +34,11 @@ def test_convergence_of_logistic_regressions(dataset):
     for entry in benchmark.entries.values():
         settings = entry.on(dataset)
         schedule, method = settings.training.build(), settings.method.build()
-        assert (schedule.batch_size, schedule.sampling, schedule.dtype) == (size, "with_replacement", "float64")
+        assert (schedule.batch_size, schedule.sampling, schedule.dtype) == (
+            size,
+            "with_replacement",
+            "float64",
+        )
         assert schedule.constant
         assert abs(schedule.updates(rows, 1) - 2000 * rows // size) <= 10
         assert settings.hyper["prior_precision"] == precision
@@ -43,31 +47,48 @@ def test_convergence_of_logistic_regressions(dataset):
         assert getattr(method, "momentum", 0.9) == 0.9
 
 
-@pytest.mark.parametrize(("dataset", "precision"), [("australian", 8), ("breast_cancer", 8), ("usps_3v5", 32)])
+@pytest.mark.parametrize(
+    ("dataset", "precision"), [("australian", 8), ("breast_cancer", 8), ("usps_3v5", 32)]
+)
 def test_convergence_of_networks(dataset, precision):
     benchmark = load_benchmark("slang-convergence-networks")
     for name, entry in benchmark.entries.items():
         settings = entry.on(dataset)
         schedule, method = settings.training.build(), settings.method.build()
-        assert (schedule.epochs, schedule.batch_size, schedule.incomplete) == (500, ROWS[dataset][1], "keep")
+        assert (schedule.epochs, schedule.batch_size, schedule.incomplete) == (
+            500,
+            ROWS[dataset][1],
+            "keep",
+        )
         assert settings.prior.build().bias_precision == 1e-6
         assert settings.hyper["prior_precision"] == precision
         assert (method.samples, method.initial_scale) == (20, None)
         assert settings.hyper["learning_rate"] == (0.01 if name == "bbb" else 0.02154435)
-    assert [entry.method.build().rank for name, entry in benchmark.entries.items() if name != "bbb"] == [8, 16, 32]
+    assert [
+        entry.method.build().rank for name, entry in benchmark.entries.items() if name != "bbb"
+    ] == [8, 16, 32]
     assert benchmark.metrics[0] == "neg_elbo"
     assert benchmark.metrics[0].build().samples == 20
 
 
 @pytest.mark.parametrize("updates", [1, 100, 10_000])
 def test_rates_of_the_toy_problem(updates):
-    """SLANG: 10 / (1 + t^0.5) and 0.5 / (1 + t^0.25); Bayes by Backprop: 0.1 t^-0.25, from t = 1."""
-    benchmark, counters = load_benchmark("slang-toy"), StepCounters(updates, updates - 1, True, 1.0)
+    """SLANG: 10 / (1 + t^0.5) and 0.5 / (1 + t^0.25).
+
+    Bayes by Backprop: 0.1 t^-0.25, from t = 1.
+    """
+    benchmark, counters = (
+        load_benchmark("slang-toy"),
+        StepCounters(updates, updates - 1, True, 1.0),
+    )
     for name in ("slang-1", "slang-5"):
         entry = benchmark.entries[name]
         method, schedule = entry.method.build(), entry.training.build()
         factors = schedule.factors(counters, method.groups)
-        rates = [entry.hyper["learning_rate"] * a * b for a, b in zip(method.lr_factors, factors, strict=True)]
+        rates = [
+            entry.hyper["learning_rate"] * a * b
+            for a, b in zip(method.lr_factors, factors, strict=True)
+        ]
         assert rates == pytest.approx([10 / (1 + updates**0.5), 0.5 / (1 + updates**0.25)])
         assert (method.momentum, method.samples, schedule.updates(30, 1)) == (0, 100, 10_000)
     bbb = benchmark.entries["bbb"]
@@ -82,9 +103,13 @@ def test_rates_of_the_toy_problem(updates):
 @pytest.mark.parametrize("name", ["slang-1", "slang-5"])
 def test_selected_fits_of_the_toy_problem_end_where_the_elbo_was_best(name):
     folder = ROOT / "results/slang-toy"
-    curve = pd.read_parquet(folder / "points.parquet").query("metric == 'neg_elbo' and entry == @name")
+    curve = pd.read_parquet(folder / "points.parquet").query(
+        "metric == 'neg_elbo' and entry == @name"
+    )
     best = curve.loc[curve["value"].idxmin()]
     assert sorted(curve["at"]) == [*range(1, 10_001)]
     assert load_benchmark("slang-toy", "selected").entries[name].training.epochs == best["at"]
-    (score,) = pd.read_parquet(folder / "selected/trials.parquet").query("entry == @name")["neg_elbo"]
+    (score,) = pd.read_parquet(folder / "selected/trials.parquet").query("entry == @name")[
+        "neg_elbo"
+    ]
     assert score == best["value"]

@@ -70,8 +70,16 @@ def test_a_value_is_laid_over_the_entries_that_have_it(swept):
         ("training.batch_size", [5, 6], lambda b: b.entries["fixed"].training.batch_size),
         ("method.latent_dim", [1, 2], lambda b: b.entries["searched"].method.build().latent_dim),
         ("hyper.learning_rate", [0.1, 0.2], lambda b: b.entries["fixed"].hyper["learning_rate"]),
-        ("search.space.learning_rate.high", [1, 2], lambda b: b.entries["searched"].search.space["learning_rate"].high),
-        ("prior.bias_precision", [None, 2], lambda b: b.entries["fixed"].prior.build().bias_precision),
+        (
+            "search.space.learning_rate.high",
+            [1, 2],
+            lambda b: b.entries["searched"].search.space["learning_rate"].high,
+        ),
+        (
+            "prior.bias_precision",
+            [None, 2],
+            lambda b: b.entries["fixed"].prior.build().bias_precision,
+        ),
         (
             "model",
             [{"name": "linear", "bias": bias} for bias in (False, True)],
@@ -99,9 +107,14 @@ def test_settings_of_data_sets_are_swept_and_keep_their_labels():
     tops = [benchmark.at(point).datasets[0].build().top for point in benchmark.points]
     assert tops == [5, 50]
     assert {str(benchmark.at(point).datasets[0]) for point in benchmark.points} == {"fa_100_10"}
-    parts = [benchmark.at(point).fit_part("fa_100_10", "ppca")["dataset"] for point in benchmark.points]
+    parts = [
+        benchmark.at(point).fit_part("fa_100_10", "ppca")["dataset"] for point in benchmark.points
+    ]
     assert [settings["top"] for _, _, settings in parts] == tops
-    with pytest.raises(InputError, match=r"sweep: dataset: unknown field 'tops' .did you mean top.*allowed: dim, len"):
+    with pytest.raises(
+        InputError,
+        match=r"sweep: dataset: unknown field 'tops' .did you mean top.*allowed: dim, len",
+    ):
         load_benchmark("online-fa", overrides=["sweep.dataset.tops=[5]"])
 
 
@@ -114,7 +127,9 @@ def test_a_sweep_comes_after_what_data_sets_say(swept, content):
     for point in benchmark.points:
         for entry in benchmark.at(point).entries.values():
             found = [entry.on(dataset).training for dataset in ("diabetes", "yacht")]
-            assert [training.batch_size for training in found] == [point["training.batch_size"]] * 2
+            assert [training.batch_size for training in found] == [
+                point["training.batch_size"]
+            ] * 2
             assert [training.epochs for training in found] == [5, 8]
 
 
@@ -125,7 +140,9 @@ def test_a_part_of_a_benchmark_and_a_copy_have_its_points(swept):
     part = benchmark.select(["yacht"], ["fixed"])
     assert part.points == benchmark.points
     assert (part.at(point).datasets, list(part.at(point).entries)) == (("yacht",), ["fixed"])
-    assert pickle.loads(pickle.dumps(benchmark)).at(point).entries["searched"].model.build().hidden == (4,)
+    assert pickle.loads(pickle.dumps(benchmark)).at(point).entries[
+        "searched"
+    ].model.build().hidden == (4,)
     assert type(benchmark).model_validate(benchmark.model_dump(mode="json")) == benchmark
 
 
@@ -133,11 +150,16 @@ def test_a_part_of_a_benchmark_and_a_copy_have_its_points(swept):
     ("override", "axes"),
     [
         ("sweep.training.epochs=[1, 2]", ("training.epochs",)),
-        ("sweep={training.epochs: [1], method.latent_dim: [1]}", ("training.epochs", "method.latent_dim")),
+        (
+            "sweep={training.epochs: [1], method.latent_dim: [1]}",
+            ("training.epochs", "method.latent_dim"),
+        ),
         ("sweep={}", ()),
     ],
 )
 def test_a_sweep_is_set_by_its_path_and_replaced_as_a_whole(swept, override, axes):
     assert swept({"model.hidden": [[3], [4]]}, overrides=[override]).axes == axes
-    with pytest.raises(InputError, match=re.escape("--set sweep.epochs=[1]: sweep: unknown field 'epochs'")):
+    with pytest.raises(
+        InputError, match=re.escape("--set sweep.epochs=[1]: sweep: unknown field 'epochs'")
+    ):
         swept({}, overrides=["sweep.epochs=[1]"])

@@ -21,7 +21,9 @@ def test_defaults_and_everything_that_can_be_said(load, text):
     ]
     benchmark = load(text, overrides=[f"entries.fixed.{change}" for change in changes])
     schedule = benchmark.entries["fixed"].training.build()
-    assert schedule == Schedule(5, 10, {"": Decay(power=0.6)}, "with_replacement", "keep", "float64")
+    assert schedule == Schedule(
+        5, 10, {"": Decay(power=0.6)}, "with_replacement", "keep", "float64"
+    )
 
 
 def test_a_rate_for_each_group(load, content):
@@ -32,16 +34,23 @@ def test_a_rate_for_each_group(load, content):
     assert benchmark.entries["fixed"].training.build().rates == rates
     assert type(benchmark).model_validate(benchmark.model_dump(mode="json")) == benchmark
     one = load(content, overrides=[f"{TRAINING}.schedule={{name: constant}}"])
-    assert one.entries["fixed"].training.build().rates == {"": Constant()}, "one takes the place of several"
+    assert one.entries["fixed"].training.build().rates == {"": Constant()}, (
+        "one takes the place of several"
+    )
     content["entries"]["fixed"]["training"]["schedule"] = {"name": "decay"}
     content["entries"]["fixed"]["by_dataset"] = {"yacht": {"training": {"schedule": groups}}}
     assert load(content).entries["fixed"].on("yacht").training.build().rates == rates
     content["by_dataset"] = content["entries"]["fixed"].pop("by_dataset")
-    with pytest.raises(InputError, match=r"by_dataset.yacht: no entry has 'training.schedule.c.name'"):
+    with pytest.raises(
+        InputError, match=r"by_dataset.yacht: no entry has 'training.schedule.c.name'"
+    ):
         load(content)
 
 
-EPOCHS, OBSERVATIONS = Record(unit="epochs", every=2), Record(unit="observations", log=True, first=100)
+EPOCHS, OBSERVATIONS = (
+    Record(unit="epochs", every=2),
+    Record(unit="observations", log=True, first=100),
+)
 EVERY_TWO = "record={unit: epochs, every: 2}"
 
 
@@ -50,8 +59,18 @@ EVERY_TWO = "record={unit: epochs, every: 2}"
     [
         ("uci-regression", "record=null", ("yacht", "vifa-nn"), None),
         ("uci-regression", EVERY_TWO, ("yacht", "vifa-nn"), EPOCHS),
-        ("uci-regression", f"entries.vifa-nn.by_dataset.yacht.{EVERY_TWO}", ("yacht", "vifa-nn"), EPOCHS),
-        ("uci-regression", f"entries.vifa-nn.by_dataset.yacht.{EVERY_TWO}", ("boston", "vifa-nn"), None),
+        (
+            "uci-regression",
+            f"entries.vifa-nn.by_dataset.yacht.{EVERY_TWO}",
+            ("yacht", "vifa-nn"),
+            EPOCHS,
+        ),
+        (
+            "uci-regression",
+            f"entries.vifa-nn.by_dataset.yacht.{EVERY_TWO}",
+            ("boston", "vifa-nn"),
+            None,
+        ),
         # a fit without a course is not looked at
         ("uci-linear-posterior", EVERY_TWO, ("yacht", "fa-optimum"), None),
         # streams are looked at in powers of ten unless told otherwise
@@ -80,11 +99,27 @@ def test_an_entrys_own_record_comes_before_that_of_the_benchmark():
     ("name", "override", "message"),
     [
         ("uci-regression", "record={every: 3}", "record.unit: is missing"),
-        ("uci-regression", "record={unit: days, every: 3}", "record.unit: Input should be 'epochs', 'updates' or 'obs"),
+        (
+            "uci-regression",
+            "record={unit: days, every: 3}",
+            "record.unit: Input should be 'epochs', 'updates' or 'obs",
+        ),
         ("uci-regression", "record={unit: epochs}", "record: give either every, or log: true"),
-        ("uci-regression", "record={unit: epochs, every: 2, log: true}", "record: give either every, or log: true"),
-        ("uci-regression", "record={unit: epochs, every: 0}", "record.every: Input should be greater than or equal"),
-        ("uci-regression", "record={unit: epochs, every: 2, first: 4}", "record: first: evaluations every so often"),
+        (
+            "uci-regression",
+            "record={unit: epochs, every: 2, log: true}",
+            "record: give either every, or log: true",
+        ),
+        (
+            "uci-regression",
+            "record={unit: epochs, every: 0}",
+            "record.every: Input should be greater than or equal",
+        ),
+        (
+            "uci-regression",
+            "record={unit: epochs, every: 2, first: 4}",
+            "record: first: evaluations every so often",
+        ),
         (
             "uci-regression",
             "entries.vifa-nn.record={unit: observations, every: 2}",

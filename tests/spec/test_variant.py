@@ -1,4 +1,7 @@
-"""What a command asks for: the protocol, or a variant under a name of its own; and which splits."""
+"""What a command asks for: the protocol, or a variant under a name of its own.
+
+And which splits.
+"""
 
 import json
 import shlex
@@ -6,7 +9,14 @@ import shlex
 import pytest
 
 from bdl.errors import InputError
-from bdl.spec import Variant, differences, list_benchmarks, list_profiles, load_variant, parse_splits
+from bdl.spec import (
+    Variant,
+    differences,
+    list_benchmarks,
+    list_profiles,
+    load_variant,
+    parse_splits,
+)
 from bdl.spec.variant import listed
 
 EPOCHS = "entries.vifa-lr.training.epochs=2"
@@ -32,14 +42,18 @@ def test_every_benchmark_comes_back_from_what_is_stored_of_it(name, title):
 def test_what_narrows_or_changes_nothing_is_the_protocol():
     whole = load_variant("uci-regression").benchmark
     splits = f"0-{whole.splits - 1}"
-    asked = load_variant("uci-regression", "paper", ["seed=0"], [*whole.datasets][::-1], [*whole.entries], splits)
+    asked = load_variant(
+        "uci-regression", "paper", ["seed=0"], [*whole.datasets][::-1], [*whole.entries], splits
+    )
     assert (asked.name, asked.narrowed, dict(asked.changes)) == ("", False, {})
 
 
 def test_the_order_and_the_spelling_of_options_do_not_matter():
     one = load_variant("uci-regression", "paper", [EPOCHS], ["yacht", "energy"], ["vifa-lr"], "2")
     spelt = "entries.vifa-lr={training: {epochs: 2}}"
-    same = load_variant("uci-regression", "paper", [spelt], ["energy", "yacht"], ["vifa-lr"], "1,0")
+    same = load_variant(
+        "uci-regression", "paper", [spelt], ["energy", "yacht"], ["vifa-lr"], "1,0"
+    )
     other = load_variant("uci-regression", "paper", [EPOCHS], ["yacht"], ["vifa-lr"], "2")
     assert one.name == same.name != other.name
     assert one.name.startswith("energy_yacht_vifa-lr_splits-2_epochs-2-")
@@ -49,8 +63,18 @@ def test_the_order_and_the_spelling_of_options_do_not_matter():
     ("overrides", "splits"),
     [
         ([EPOCHS, "datasets=[yacht, energy]"], "3"),
-        (["splits=20", "entries.vifa-nn.method={name: swag}", "entries.vifa-nn.prior.bias_precision=1e-7"], "4-4"),
-        (["splits=20", "sweep={training.epochs: [1, 2]}", "title='Null: a \"quoted\" # title'"], "0,3,5-7"),
+        (
+            [
+                "splits=20",
+                "entries.vifa-nn.method={name: swag}",
+                "entries.vifa-nn.prior.bias_precision=1e-7",
+            ],
+            "4-4",
+        ),
+        (
+            ["splits=20", "sweep={training.epochs: [1, 2]}", "title='Null: a \"quoted\" # title'"],
+            "0,3,5-7",
+        ),
         (["record={unit: epochs, every: 1}", "baseline=null"], None),
     ],
 )
@@ -68,7 +92,13 @@ def test_the_options_that_are_told_ask_for_the_same(overrides, splits):
 
 @pytest.mark.parametrize(
     ("text", "splits"),
-    [("3", (0, 1, 2)), ("0,3,5-7", (0, 3, 5, 6, 7)), ("4-4", (4,)), ("5, 1 - 2, 1", (1, 2, 5)), ("19,0", (0, 19))],
+    [
+        ("3", (0, 1, 2)),
+        ("0,3,5-7", (0, 3, 5, 6, 7)),
+        ("4-4", (4,)),
+        ("5, 1 - 2, 1", (1, 2, 5)),
+        ("19,0", (0, 19)),
+    ],
 )
 def test_splits(text, splits):
     assert parse_splits(text, 20) == splits
@@ -77,7 +107,10 @@ def test_splits(text, splits):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((text, "give a count such as 3") for text in ("", "a", "-1", "1,", "1-2-3", "1.5", "9" * 30)),
+        *(
+            (text, "give a count such as 3")
+            for text in ("", "a", "-1", "1,", "1-2-3", "1.5", "9" * 30)
+        ),
         *((text, "no split at all") for text in ("0", "7-5")),
         *((text, "there are 20 splits, 0 to 19") for text in ("21", "1,20")),
     ],
@@ -87,6 +120,8 @@ def test_splits_refused(text, message):
         parse_splits(text, 20)
 
 
-@pytest.mark.parametrize(("splits", "text"), [([], ""), ([4], "4"), ([0, 1], "0-1"), ([7, 3, 0, 6, 5], "0, 3, 5-7")])
+@pytest.mark.parametrize(
+    ("splits", "text"), [([], ""), ([4], "4"), ([0, 1], "0-1"), ([7, 3, 0, 6, 5], "0, 3, 5-7")]
+)
 def test_listed(splits, text):
     assert listed(splits) == text

@@ -8,7 +8,14 @@ import torch
 from safetensors import safe_open
 
 from bdl.errors import InputError
-from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FactorAnalysis, FullGaussian, LowRankPrecision
+from bdl.posteriors import (
+    DiagonalGaussian,
+    Dropout,
+    Empirical,
+    FactorAnalysis,
+    FullGaussian,
+    LowRankPrecision,
+)
 from bdl.store.artefacts import encode, is_whole, read, write
 
 LOC = torch.tensor([0.1, -2.0, 1e-30], dtype=torch.float64)
@@ -41,9 +48,14 @@ def test_every_bit_and_every_type_comes_back(tmp_path, posterior):
     assert all(map(same, again, posterior))
     assert kept.keys() == BUFFERS.keys()
     assert all(same(kept[name], BUFFERS[name]) for name in BUFFERS)
-    assert encode(posterior, dict(reversed(BUFFERS.items()))) == content, "whatever order buffers come in"
+    assert encode(posterior, dict(reversed(BUFFERS.items()))) == content, (
+        "whatever order buffers come in"
+    )
     with safe_open(file, framework="np") as opened:
-        fields = {*(f"posterior.{name}" for name in posterior._fields), *(f"buffers.{name}" for name in BUFFERS)}
+        fields = {
+            *(f"posterior.{name}" for name in posterior._fields),
+            *(f"buffers.{name}" for name in BUFFERS),
+        }
         assert set(opened.keys()) == fields
         assert opened.metadata().keys() == {"family"}
 
@@ -77,7 +89,9 @@ def test_identical_content_is_written_once(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: content[:-1] + b"?", lambda _: b""])
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[:-1], lambda content: content[:-1] + b"?", lambda _: b""]
+)
 def test_a_damaged_file_is_refused_and_mended_by_writing_again(tmp_path, damage):
     content = encode(POSTERIORS[0], {})
     sha = write(tmp_path, content)
@@ -90,7 +104,9 @@ def test_a_damaged_file_is_refused_and_mended_by_writing_again(tmp_path, damage)
 
 
 def test_a_missing_file_and_another_under_its_own_digest_are_told(tmp_path):
-    with pytest.raises(InputError, match="No such file or directory; run again, which makes this fit"):
+    with pytest.raises(
+        InputError, match="No such file or directory; run again, which makes this fit"
+    ):
         read(tmp_path, "0" * 64)
     with pytest.raises(InputError, match="is no posterior"):
         read(tmp_path, write(tmp_path, b"nothing of the kind"))

@@ -13,7 +13,9 @@ CELL, OTHER = ("yacht", "vifa", "{}"), ("yacht", "other", "{}")
 READING = Reading("epochs", 1, "nmll", 2.0)
 
 
-def make_row(split: int = 0, stage: str = "final", trial: int = 0, fold: int = 0, **changes: object) -> Row:
+def make_row(
+    split: int = 0, stage: str = "final", trial: int = 0, fold: int = 0, **changes: object
+) -> Row:
     fields = {
         "dataset": "yacht",
         "entry": "vifa",
@@ -39,9 +41,16 @@ def store(tmp_path):
 
 
 def test_rows_come_back_as_they_were_in_the_order_of_split_trial_and_fold(store):
-    names = [(split, trial, fold) for split in (0, 2, 10) for trial in (0, 1, 11) for fold in range(2)]
-    rows = [make_row(split, "search", trial, fold, seconds=i / 7) for i, (split, trial, fold) in enumerate(names)]
-    failed = make_row(3, status="failed", reason="a 'quoted' reason\nof two lines", metrics={}, hyper={})
+    names = [
+        (split, trial, fold) for split in (0, 2, 10) for trial in (0, 1, 11) for fold in range(2)
+    ]
+    rows = [
+        make_row(split, "search", trial, fold, seconds=i / 7)
+        for i, (split, trial, fold) in enumerate(names)
+    ]
+    failed = make_row(
+        3, status="failed", reason="a 'quoted' reason\nof two lines", metrics={}, hyper={}
+    )
     append(store, *rows[::-1])
     append(store, failed)
     store.remember("one")
@@ -55,7 +64,8 @@ def test_rows_come_back_as_they_were_in_the_order_of_split_trial_and_fold(store)
 
 def test_readings_come_back_in_the_order_of_the_clock(store):
     early, late, lost = (
-        Reading("epochs", at, "nmll", value) for at, value in [(1, 2.0), (10, 1 / 3), (2, float("nan"))]
+        Reading("epochs", at, "nmll", value)
+        for at, value in [(1, 2.0), (10, 1 / 3), (2, float("nan"))]
     )
     store.append([Outcome(make_row(0), (late, early, lost)), Outcome(make_row(1), (late,))])
     found = store.readings(CELL)
@@ -93,7 +103,9 @@ def test_a_posterior_that_cannot_be_written_leaves_no_row(store):
     assert store.rows("final", CELL) == store.readings(CELL) == []
 
 
-@pytest.mark.parametrize("other", [OTHER, ("yacht", "vifa", '{"model.hidden":[5]}'), ("energy", "vifa", "{}")])
+@pytest.mark.parametrize(
+    "other", [OTHER, ("yacht", "vifa", '{"model.hidden":[5]}'), ("energy", "vifa", "{}")]
+)
 def test_forgetting_removes_a_cell_and_nothing_else(store, other):
     for cell in (CELL, other):
         own = dict(zip(("dataset", "entry", "point"), cell, strict=True))
@@ -103,7 +115,12 @@ def test_forgetting_removes_a_cell_and_nothing_else(store, other):
     store.forget([CELL, ("yacht", "never seen", "{}")])
     assert store.rows("final", CELL) == store.rows("search", CELL) == store.readings(CELL) == []
     assert (store.fit_hash(CELL), store.fit_hash(other)) == (None, "print-False")
-    assert len(store.rows("final", other)) == len(store.rows("search", other)) == len(store.readings(other)) == 1
+    assert (
+        len(store.rows("final", other))
+        == len(store.rows("search", other))
+        == len(store.readings(other))
+        == 1
+    )
     assert store.rows("final", other)[0].metrics == make_row().metrics
     store.claim(CELL, "new")
     with pytest.raises(sqlite3.IntegrityError):
@@ -123,9 +140,19 @@ def test_scores_are_written_anew_all_or_none_and_fits_stay(store):
     append(store, make_row(0, codes={"nmll": "old", "rmse": "old"}), make_row(1))
     before = store._db.execute("SELECT * FROM fits").fetchall()
     with pytest.raises(TypeError):
-        store.rescore([make_row(0, metrics={"nmll": 9.0}), make_row(1, metrics={"nmll": object()})])
+        store.rescore(
+            [make_row(0, metrics={"nmll": 9.0}), make_row(1, metrics={"nmll": object()})]
+        )
     assert store.rows("final", CELL) == [make_row(0), make_row(1)]
-    store.rescore([make_row(0, metrics={"nmll": 2.5, "extra": float("inf")}, codes={"nmll": "new", "extra": "new"})])
+    store.rescore(
+        [
+            make_row(
+                0,
+                metrics={"nmll": 2.5, "extra": float("inf")},
+                codes={"nmll": "new", "extra": "new"},
+            )
+        ]
+    )
     first, second = store.rows("final", CELL)
     assert first.metrics == {"nmll": 2.5, "rmse": None, "extra": None}
     assert first.codes == {"nmll": "new", "rmse": "old", "extra": "new"}
@@ -147,7 +174,9 @@ def test_a_file_in_the_way_is_told_and_left_alone(tmp_path):
     path = tmp_path / "store.sqlite"
     path.write_bytes(b"something else, and long enough to be no empty database" * 100)
     before = path.read_bytes()
-    with pytest.raises(InputError, match=r"cannot use .*store\.sqlite as a store .*; move it away"):
+    with pytest.raises(
+        InputError, match=r"cannot use .*store\.sqlite as a store .*; move it away"
+    ):
         Store(path)
     with pytest.raises(InputError, match="choose another --results"):
         Store(path / "yacht/store.sqlite")
@@ -164,22 +193,39 @@ def columns(store, stage, **how):
 def test_columns_are_the_rows(store, monkeypatch):
     """In parts, too, and where rows have different names."""
     refused = make_row(2, metrics={"nmll": 2.0, "rmse": None}, refused={"rmse": "too few"})
-    failed = make_row(1, status="failed", reason="diverged", metrics={}, hyper={}, details={"traceback": "long"})
+    failed = make_row(
+        1, status="failed", reason="diverged", metrics={}, hyper={}, details={"traceback": "long"}
+    )
     rows = [make_row(0), failed, refused, make_row(3, metrics={"extra": 0.1 + 0.2})]
     append(store, *rows[::-1], make_row(0, "search", 1, 2))
     for size in (1, 3, 500):
         monkeypatch.setattr("bdl.store.store.AT_A_TIME", size)
         for found, row in zip(columns(store, "final"), rows, strict=True):
-            own = {"split": row.split, "trial": 0, "fold": 0, "status": row.status, "reason": row.problem}
+            own = {
+                "split": row.split,
+                "trial": 0,
+                "fold": 0,
+                "status": row.status,
+                "reason": row.problem,
+            }
             numbers = {name: value for name, value in row.metrics.items() if value is not None}
             hyper = {f"hyper_{name}": value for name, value in row.hyper.items()}
             assert found == own | {"seconds": 0.25} | hyper | numbers | row.details
-    assert [(own["split"], own["trial"], own["fold"]) for own in columns(store, "search")] == [(0, 1, 2)]
+    assert [(own["split"], own["trial"], own["fold"]) for own in columns(store, "search")] == [
+        (0, 1, 2)
+    ]
     problems = [(own["split"], own["reason"]) for own in columns(store, "final", problems=True)]
     assert problems == [(1, "diverged"), (2, "rmse: too few")]
 
 
 def test_artefacts_are_those_of_the_rows(store):
-    store.append([Outcome(make_row(1), posterior=b"content"), Outcome(make_row(0, status="failed", reason="no"))])
-    assert store.artefacts(CELL) == [(row.split, row.status, row.artefact) for row in store.rows("final", CELL)]
+    store.append(
+        [
+            Outcome(make_row(1), posterior=b"content"),
+            Outcome(make_row(0, status="failed", reason="no")),
+        ]
+    )
+    assert store.artefacts(CELL) == [
+        (row.split, row.status, row.artefact) for row in store.rows("final", CELL)
+    ]
     assert [bool(artefact) for *_, artefact in store.artefacts(CELL)] == [False, True]

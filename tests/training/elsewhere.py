@@ -28,8 +28,12 @@ class There(Tensor):
 
     @staticmethod
     def __new__(cls, here: Tensor) -> "There":
-        with no_dispatch():  # its shape is that of a tensor without numbers, which operations in place may change
-            whole = torch.empty(here.untyped_storage().nbytes() // here.itemsize, dtype=here.dtype, device="meta")
+        with (
+            no_dispatch()
+        ):  # its shape is that of a tensor without numbers, which operations in place may change
+            whole = torch.empty(
+                here.untyped_storage().nbytes() // here.itemsize, dtype=here.dtype, device="meta"
+            )
             shape = whole.as_strided(here.shape, here.stride(), here.storage_offset())
         own: There = Tensor._make_subclass(cls, shape, dispatch_device=True)  # type: ignore[attr-defined]
         own.here = here
@@ -40,19 +44,24 @@ class There(Tensor):
         return torch.tensor(data, dtype=self.dtype, device=ELSEWHERE)
 
     @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return _call(function, args, kwargs or {})
 
 
 class _Device(TorchDispatchMode):
     """Sees operations without a tensor on the device as well, such as those that make one."""
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return _call(function, args, kwargs or {})
 
 
 _made = [0]
-"""Tensors that were made from nothing on the CPU, less those that went from there to the device."""
+"""Tensors that were made from nothing on the CPU, less those that went from there to the device.
+"""
 
 
 @contextmanager
@@ -68,7 +77,9 @@ def none_left_behind() -> Iterator[None]:
 def elsewhere() -> Iterator[None]:
     """Let ``device=ELSEWHERE`` and ``.to(ELSEWHERE)`` work."""
     before = torch._C._only_lift_cpu_tensors()
-    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor moves to the device where the mode sees it
+    torch._C._set_only_lift_cpu_tensors(
+        True
+    )  # torch.tensor moves to the device where the mode sees it
     try:
         with _Device():
             yield
@@ -77,10 +88,19 @@ def elsewhere() -> Iterator[None]:
 
 
 def here(tree: Any) -> Any:
-    """Return the numbers of tensors that have to be on the device; `WrongDevice` if one of them is not."""
-    wrong = [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor) and not isinstance(leaf, There)]
+    """Return the numbers of tensors that have to be on the device.
+
+    `WrongDevice` if one of them is not.
+    """
+    wrong = [
+        leaf
+        for leaf in tree_leaves(tree)
+        if isinstance(leaf, Tensor) and not isinstance(leaf, There)
+    ]
     if wrong:
-        raise WrongDevice(f"{len(wrong)} tensors are on the CPU, the first has the shape {tuple(wrong[0].shape)}")
+        raise WrongDevice(
+            f"{len(wrong)} tensors are on the CPU, the first has the shape {tuple(wrong[0].shape)}"
+        )
     return tree_map(lambda leaf: leaf.here if isinstance(leaf, There) else leaf, tree)
 
 
@@ -100,14 +120,18 @@ def _call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if there and where is not None and to_cpu:
         raise WrongDevice(f"{function}: a tensor leaves the device")
     inside = {**kwargs, "device": "cpu"} if where is not None else kwargs
-    plain, inside = tree_map(lambda leaf: leaf.here if isinstance(leaf, There) else leaf, (args, inside))
+    plain, inside = tree_map(
+        lambda leaf: leaf.here if isinstance(leaf, There) else leaf, (args, inside)
+    )
     found = function(*plain, **inside)
     if torch.Tag.inplace_view in function.tags:  # the shape of the tensor itself changes, too
         with no_dispatch():
             function(*args, **kwargs)
         return args[0]
     stays = there if where is None else torch.device(where).type == torch.device(ELSEWHERE).type
-    return tree_map(lambda leaf: There(leaf) if stays and isinstance(leaf, Tensor) else leaf, found)
+    return tree_map(
+        lambda leaf: There(leaf) if stays and isinstance(leaf, Tensor) else leaf, found
+    )
 
 
 def _check(function: Any, strange: Sequence[Tensor]) -> None:

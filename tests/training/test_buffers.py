@@ -26,7 +26,11 @@ class Tracking(Linear):
     """A linear model that remembers the sum of its inputs and of its parameters, and counts minibatches."""
 
     def buffers(self, d_in, d_out):
-        return {"inputs": torch.zeros(d_in), "theta": torch.zeros(()), "count": torch.zeros((), dtype=torch.int64)}
+        return {
+            "inputs": torch.zeros(d_in),
+            "theta": torch.zeros(()),
+            "count": torch.zeros((), dtype=torch.int64),
+        }
 
     def predict(self, theta, x, d_out, buffers):
         return self(theta, x, d_out)
@@ -47,7 +51,9 @@ VIFA = Vifa(gradients_per_update=2)
 
 def tracking(method=VIFA, epochs: int = 3, **changes):
     schedule = Schedule(epochs, 8)
-    return toy_program(problem=Problem(Tracking(), Gaussian(), 3), method=method, schedule=schedule, **changes)
+    return toy_program(
+        problem=Problem(Tracking(), Gaussian(), 3), method=method, schedule=schedule, **changes
+    )
 
 
 def test_statistics_are_of_the_first_minibatch_of_every_update():
@@ -60,7 +66,9 @@ def test_statistics_are_of_the_first_minibatch_of_every_update():
         stream = minibatches([own], keys, program.schedule, batches_per_step=2)
         first = np.stack([rows[0, 0].numpy() for _, updates in stream for rows in updates])
         x = (program.dataset.x - program.dataset.x[own].mean(0)) / program.dataset.x[own].std(0)
-        np.testing.assert_allclose(end.buffers["inputs"][i], x[first].mean(1).sum(0), rtol=0, atol=1e-4)
+        np.testing.assert_allclose(
+            end.buffers["inputs"][i], x[first].mean(1).sum(0), rtol=0, atol=1e-4
+        )
 
 
 def test_parameters_are_drawn_from_the_posterior_after_the_update():
@@ -71,14 +79,18 @@ def test_parameters_are_drawn_from_the_posterior_after_the_update():
     for n, snapshot in enumerate(program.fitting(trials).run(evaluations)):
         posterior = program.fitting(trials).posterior(snapshot, 0)
         pairs = (posterior.noise_dim + 1) // 2
-        halves = random_normals(trial_keys(trials.identities, "track"), torch.tensor(n, dtype=torch.int32), pairs)
+        halves = random_normals(
+            trial_keys(trials.identities, "track"), torch.tensor(n, dtype=torch.int32), pairs
+        )
         expected += float(posterior.sample(torch.cat(halves, 1)[0, : posterior.noise_dim]).sum())
         assert float(snapshot.buffers["theta"][0]) == pytest.approx(expected, rel=1e-4, abs=1e-4)
     assert n == 4
 
 
 def test_statistics_change_nothing_that_is_trained():
-    plain = toy_program(problem=Problem(Linear(), Gaussian(), 3), method=VIFA, schedule=Schedule(3, 8))
+    plain = toy_program(
+        problem=Problem(Linear(), Gaussian(), 3), method=VIFA, schedule=Schedule(3, 8)
+    )
     trials = toy_trials(plain, [40, 24])
     expected, found = fitted(plain, trials), fitted(tracking(), trials)
     assert all(same(pick(found.state, i), pick(expected.state, i)) for i in range(2))
@@ -90,17 +102,26 @@ def test_statistics_are_looked_at_and_kept_like_the_states(tmp_path):
     trials, evaluations = toy_trials(program, [40, 24]), EvaluationSchedule("epochs", every=3)
     expected = fitted(program, trials)
     short = fitted(tracking(Swag(warmup_epochs=1)), trials)
-    halfway = [snapshot for snapshot in program.fitting(trials).run(evaluations) if not snapshot.last]
+    halfway = [
+        snapshot for snapshot in program.fitting(trials).run(evaluations) if not snapshot.last
+    ]
     for i, snapshot in enumerate(halfway):
-        assert all(torch.equal(snapshot.buffers[name][0], value[i]) for name, value in short.buffers.items())
-    snapshots = program.fitting(trials).run(evaluations, checkpoint=Checkpoint(tmp_path, "k", every_seconds=0))
+        assert all(
+            torch.equal(snapshot.buffers[name][0], value[i])
+            for name, value in short.buffers.items()
+        )
+    snapshots = program.fitting(trials).run(
+        evaluations, checkpoint=Checkpoint(tmp_path, "k", every_seconds=0)
+    )
     next(snapshots), next(snapshots), next(snapshots)
     found = finished(program.fitting(trials), checkpoint=Checkpoint(tmp_path, "k"))
     assert all(torch.equal(found.buffers[name], value) for name, value in expected.buffers.items())
 
 
 def test_statistics_of_direct_fits_are_those_before_training():
-    program = toy_program(problem=Problem(Tracking(), Gaussian(), 3), method=Conjugate(), schedule=None)
+    program = toy_program(
+        problem=Problem(Tracking(), Gaussian(), 3), method=Conjugate(), schedule=None
+    )
     end = fitted(program, toy_trials(program, [40, 24]))
     assert end.buffers["inputs"].tolist() == [[0.0] * 3] * 2
 
@@ -118,7 +139,11 @@ def test_inputs_are_changed_by_the_trials_own_numbers():
     for i, updates in enumerate(two.updates.tolist()):
         key, total = trial_keys([trials.identities[i]], "augment"), torch.zeros(3)
         for n in range(updates):
-            halves = random_normals(key, torch.tensor(n, dtype=torch.int32), 24)  # 2 minibatches of 8 rows of 3
+            halves = random_normals(
+                key, torch.tensor(n, dtype=torch.int32), 24
+            )  # 2 minibatches of 8 rows of 3
             total += 0.1 * torch.cat(halves, 1).view(2, 8, 3)[0].mean(0)
-        torch.testing.assert_close(two.buffers["inputs"][i] - one.buffers["inputs"][i], total, rtol=0, atol=1e-4)
+        torch.testing.assert_close(
+            two.buffers["inputs"][i] - one.buffers["inputs"][i], total, rtol=0, atol=1e-4
+        )
     assert not same(pick(one.state, 0), pick(two.state, 0))

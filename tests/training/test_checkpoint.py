@@ -39,7 +39,9 @@ def test_what_was_saved_last_comes_back(tmp_path):
     assert (numbers, again.text) == ({"updates": 6}, "one two")
     assert set(tensors) == set(VALUES)
     assert all(torch.equal(tensors[name], value) for name, value in VALUES.items())
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 2, "nothing but the files themselves is left"
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2, (
+        "nothing but the files themselves is left"
+    )
 
 
 def test_another_fit_finds_nothing_and_removes_nothing(tmp_path):
@@ -80,12 +82,18 @@ def stopped(snapshots: Iterator[Snapshot], after: int) -> None:
 )
 def test_a_fit_goes_on_to_the_same_bits(tmp_path, method, unit, epochs):
     """Two groups of trials, with five and three minibatches an epoch, cut off in the first, between, in the second."""
-    program, evaluations = toy_program(method=method, schedule=Schedule(epochs, 8)), EvaluationSchedule(unit, every=1)
+    program, evaluations = (
+        toy_program(method=method, schedule=Schedule(epochs, 8)),
+        EvaluationSchedule(unit, every=1),
+    )
     trials = toy_trials(program, [40, 24, 43])
     expected = fitted(program, trials)
     everything = sum(1 for _ in program.fitting(trials).run(evaluations))
     for after in {1, 3, everything // 2, everything - 2, everything - 1, everything}:
-        stopped(program.fitting(trials).run(evaluations, checkpoint=at_once(tmp_path, f"{after}")), after)
+        stopped(
+            program.fitting(trials).run(evaluations, checkpoint=at_once(tmp_path, f"{after}")),
+            after,
+        )
         heard: list[int] = []
         found = finished(program.fitting(trials), heard.append, at_once(tmp_path, f"{after}"))
         assert all(same(pick(found.state, i), pick(expected.state, i)) for i in range(3))
@@ -97,21 +105,38 @@ def test_a_fit_goes_on_to_the_same_bits(tmp_path, method, unit, epochs):
 
 def test_what_was_done_is_not_done_again(tmp_path):
     program = toy_program(method=Vifa(), schedule=Schedule(8, 8))
-    fitting, evaluations = program.fitting(toy_trials(program, [40])), EvaluationSchedule("updates", every=1)
+    fitting, evaluations = (
+        program.fitting(toy_trials(program, [40])),
+        EvaluationSchedule("updates", every=1),
+    )
     stopped(fitting.run(evaluations, checkpoint=at_once(tmp_path)), 7)
-    rest = [snapshot.counters.updates for snapshot in fitting.run(evaluations, checkpoint=at_once(tmp_path))]
+    rest = [
+        snapshot.counters.updates
+        for snapshot in fitting.run(evaluations, checkpoint=at_once(tmp_path))
+    ]
     assert rest == [7, 8, 9, 10], "after six updates, the last that were saved"
 
 
 def test_the_epoch_of_divergence_outlives_the_interruption(tmp_path):
     program = toy_program(method=Vifa(), schedule=Schedule(8, 8))
     trials = toy_trials(program, [40, 40], learning_rate=[0.01, float("nan")])
-    stopped(program.fitting(trials).run(EvaluationSchedule("epochs", every=1), checkpoint=at_once(tmp_path)), 6)
-    assert finished(program.fitting(trials), checkpoint=at_once(tmp_path)).diverged.tolist() == [0, 1]
+    stopped(
+        program.fitting(trials).run(
+            EvaluationSchedule("epochs", every=1), checkpoint=at_once(tmp_path)
+        ),
+        6,
+    )
+    assert finished(program.fitting(trials), checkpoint=at_once(tmp_path)).diverged.tolist() == [
+        0,
+        1,
+    ]
 
 
 def test_streams_go_on_to_the_same_bits(tmp_path):
-    fitting, evaluations = streams(OnlinePxEm(2), length=3300), EvaluationSchedule("observations", every=700)
+    fitting, evaluations = (
+        streams(OnlinePxEm(2), length=3300),
+        EvaluationSchedule("observations", every=700),
+    )
 
     def states(checkpoint=None):
         snapshots = fitting.run(evaluations, checkpoint=checkpoint)

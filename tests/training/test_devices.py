@@ -1,7 +1,7 @@
 """Training, posteriors and predictions make every tensor where the data are: tried on a device without hardware.
 
-Each method trains there in the settings of its golden trials, and ends with the bits that it ends with on the CPU; on a
-GPU it ends where it ends on the CPU.
+Each method trains there in the settings of its golden trials, and ends with the bits that it ends
+with on the CPU; on a GPU it ends where it ends on the CPU.
 """
 
 import sys
@@ -34,25 +34,43 @@ from goldens import methods, parts, problems
 from goldens.catalogue import default
 from goldens.shipped_settings import NETWORK, used
 
-LINEAR = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}, "prior": {"name": "gaussian"}}
+LINEAR = {
+    "model": {"name": "linear"},
+    "likelihood": {"name": "gaussian"},
+    "prior": {"name": "gaussian"},
+}
 STEPPED = [name for name in METHODS.names() if issubclass(METHODS.get(name), MinibatchMethod)]
-STREAMS = [name for name in METHODS.names() if issubclass(METHODS.get(name), StreamMethod) and name != "batch-fa"]
-"""Streams that are learnt from by tensors alone; batch-fa hands its numbers to solvers on the CPU."""
+STREAMS = [
+    name
+    for name in METHODS.names()
+    if issubclass(METHODS.get(name), StreamMethod) and name != "batch-fa"
+]
+"""Streams that are learnt from by tensors alone; batch-fa hands its numbers to solvers on the
+CPU.
+"""
 
 
 def trials(method: str) -> list[dict]:
-    """Settings of a method with each kind of model that a benchmark gives it; else with a linear one."""
+    """Settings of a method with each kind of model that a benchmark gives it.
+
+    Else with a linear one.
+    """
     found = {}
     for settings in used()["method"]:
         if settings["method"]["name"] == method:
             full = {**LINEAR, **{kind: value for kind, value in settings.items() if value}}
             found.setdefault(full["model"]["name"], full)
-    return [*found.values()] or [{**LINEAR, "method": default("method", method) or {"name": method}}]
+    return [*found.values()] or [
+        {**LINEAR, "method": default("method", method) or {"name": method}}
+    ]
 
 
 @pytest.fixture
 def strict(monkeypatch):
-    """Refuse tensors that an update makes without a device and leaves there; programs are made anew for it."""
+    """Refuse tensors that an update makes without a device and leaves there.
+
+    Programs are made anew for it.
+    """
     repeated = Programs._repeated
 
     def call(self, one, compile):
@@ -100,7 +118,11 @@ class Wrong(Sgd):
 def test_a_tensor_in_the_wrong_place_is_found(also, message, strict):
     data = problems.table(0)
     problem = methods.problem_of(LINEAR, data)
-    given = [("one", 0)], [problems.rows(0)], [{"learning_rate": 0.1, "prior_precision": 1.0, "noise_precision": 1.0}]
+    given = (
+        [("one", 0)],
+        [problems.rows(0)],
+        [{"learning_rate": 0.1, "prior_precision": 1.0, "noise_precision": 1.0}],
+    )
 
     def train(device: str) -> None:
         program = Program(data, Pool.load(data, device), problem, Wrong(also=also), Schedule(1, 6))
@@ -114,7 +136,9 @@ def test_a_tensor_in_the_wrong_place_is_found(also, message, strict):
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_are_learnt_from_where_they_are(name):
     method = METHODS.get(name)(latent_dim=2)
-    noise = {key: problems.wave(*shape) for key, shape in method.init_noise(12).items()} | {"seed": torch.tensor(3)}
+    noise = {key: problems.wave(*shape) for key, shape in method.init_noise(12).items()} | {
+        "seed": torch.tensor(3)
+    }
     observations = problems.wave(method.warmup + 20, 12, phase=2.0)
 
     def learn(device: str):
@@ -137,21 +161,33 @@ def test_posteriors_answer_where_they_are(name):
 
     expected = answers(posterior)
     with elsewhere():
-        found = answers(type(posterior)(*(tree_map(lambda leaf: leaf.to(ELSEWHERE), part) for part in posterior)))
+        found = answers(
+            type(posterior)(
+                *(tree_map(lambda leaf: leaf.to(ELSEWHERE), part) for part in posterior)
+            )
+        )
     for key, value in here(found).items():
         assert torch.equal(value, expected[key]), key
 
 
 @pytest.mark.parametrize("batch_norm", ["running", "recompute"])
 def test_predictions_are_made_where_the_data_are(batch_norm):
-    settings = {"model": {"name": "module", **NETWORK, "batch_norm": batch_norm}, "likelihood": {"name": "categorical"}}
+    settings = {
+        "model": {"name": "module", **NETWORK, "batch_norm": batch_norm},
+        "likelihood": {"name": "categorical"},
+    }
     data = methods.dataset_of(LINEAR | settings)
     problem = methods.problem_of(LINEAR | settings, data)
     hyper = {"learning_rate": 0.01, "prior_precision": 1.0}
 
     def predicted(device: str):
         program = Program(
-            data, Pool.load(data, device), problem, METHODS.get("vifa-two-stage")(), Schedule(2, 6), samples=3
+            data,
+            Pool.load(data, device),
+            problem,
+            METHODS.get("vifa-two-stage")(),
+            Schedule(2, 6),
+            samples=3,
         )
         own = program.trials([("one", 0)], [problems.rows(0)], [hyper])
         return program.predict(own, finished(program.fitting(own)), [0], problems.rows(0)[:8])
@@ -159,7 +195,11 @@ def test_predictions_are_made_where_the_data_are(batch_norm):
     expected = predicted("cpu")
     with elsewhere():
         found = predicted(ELSEWHERE)
-    assert all(torch.equal(one, other) for one, other in zip(here(found), expected, strict=True) if one is not None)
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(here(found), expected, strict=True)
+        if one is not None
+    )
 
 
 @pytest.fixture
@@ -194,4 +234,6 @@ def test_methods_end_on_a_gpu_where_they_end_on_the_cpu(method, early, same_sign
         for name, value in methods.fitted(settings, "float64", "cuda").items():
             scale = expected[name].double().abs()
             near = 1e-7 * float(scale[scale.isfinite()].max()) if scale.isfinite().any() else 0.0
-            torch.testing.assert_close(value.double().cpu(), expected[name].double(), rtol=0, atol=near)
+            torch.testing.assert_close(
+                value.double().cpu(), expected[name].double(), rtol=0, atol=near
+            )

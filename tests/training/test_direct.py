@@ -48,7 +48,10 @@ def program_of(method):
 
 
 def trials_of(program, rows=ROWS, names=(0, 1, 2), prior_precisions=(0.5,) * 3):
-    settings = [{"prior_precision": own, "noise_precision": HYPER["noise_precision"]} for own in prior_precisions]
+    settings = [
+        {"prior_precision": own, "noise_precision": HYPER["noise_precision"]}
+        for own in prior_precisions
+    ]
     return program.trials([("direct", name) for name in names], rows, settings)
 
 
@@ -65,12 +68,20 @@ def test_replicates_of_a_random_method_differ_and_are_their_own():
     assert together.updates.tolist() == together.diverged.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize(("prior_precisions", "made"), [((0.5, 0.5, 0.5), 2), ((0.5, 0.6, 0.5), 3)])
-def test_fits_of_a_deterministic_method_are_shared_by_trials_of_equal_rows_and_settings(prior_precisions, made):
+@pytest.mark.parametrize(
+    ("prior_precisions", "made"), [((0.5, 0.5, 0.5), 2), ((0.5, 0.6, 0.5), 3)]
+)
+def test_fits_of_a_deterministic_method_are_shared_by_trials_of_equal_rows_and_settings(
+    prior_precisions, made
+):
     method = Counted()
     program = program_of(method)
     snapshots = list(program.fitting(trials_of(program, prior_precisions=prior_precisions)).run())
-    assert [(snapshot.index, snapshot.last) for snapshot in snapshots] == [((0,), True), ((1,), True), ((2,), True)]
+    assert [(snapshot.index, snapshot.last) for snapshot in snapshots] == [
+        ((0,), True),
+        ((1,), True),
+        ((2,), True),
+    ]
     assert len(method.seeds) == made
     assert torch.equal(snapshots[0].state.loc, snapshots[1].state.loc) == (made == 2)
 
@@ -96,7 +107,9 @@ def test_other_rows_are_standardised_by_the_training_rows():
     data = TrainingData.of(dataset, ROWS[0], np.array([59, 3]))
     x, y = dataset.x[:40], dataset.y[:40]
     np.testing.assert_allclose(data.x, (dataset.x[[59, 3]] - x.mean(0)) / x.std(0), rtol=1e-12)
-    np.testing.assert_allclose(data.y * data.y_unit + data.y_origin, dataset.y[[59, 3]], rtol=1e-12)
+    np.testing.assert_allclose(
+        data.y * data.y_unit + data.y_origin, dataset.y[[59, 3]], rtol=1e-12
+    )
     own = data.hyper({"prior_precision": 2.0, "noise_precision": 3.0}, LINEAR)
     assert float(own["prior_precision"]) == 2
     assert float(own["noise_precision"]) == pytest.approx(3 * y.std() ** 2)
@@ -119,7 +132,10 @@ class Showing(ExternalMethod):
 def test_an_external_method_is_seen_where_looks_are_due_and_in_the_end():
     program = program_of(Showing())
     fitting = program.fitting(toy_trials(program, [40, 24]))
-    seen = [(s.index, s.counters.updates, s.last) for s in fitting.run(EvaluationSchedule("updates", every=12))]
+    seen = [
+        (s.index, s.counters.updates, s.last)
+        for s in fitting.run(EvaluationSchedule("updates", every=12))
+    ]
     assert seen == [(index, at, at == 30) for index in ((0,), (1,)) for at in (12, 24, 30)]
     end = finished(fitting)
     assert end.updates.tolist() == [30, 30]

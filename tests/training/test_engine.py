@@ -30,7 +30,12 @@ from .toy import fitted, pick, same, toy, toy_program, toy_trials
 
 def looped(program: Program, trials: Trials, index: int) -> DescentState:
     """Train one trial by a plain loop: no vmap, no pool, inputs standardised by scikit-learn."""
-    method, problem, schedule, data = program.method, program.problem, program.schedule, program.dataset
+    method, problem, schedule, data = (
+        program.method,
+        program.problem,
+        program.schedule,
+        program.dataset,
+    )
     own, identity = trials.rows[index], [trials.identities[index]]
     hyper = {name: value[index] for name, value in trials.hyper.items()}
     y_scaler = StandardScaler().fit(data.y[own, None])
@@ -39,11 +44,15 @@ def looped(program: Program, trials: Trials, index: int) -> DescentState:
     n, unit = torch.tensor(float(len(own))), torch.tensor(y_scaler.scale_[0], dtype=torch.float32)
 
     def noise(stream: str, step: int, shapes: dict) -> dict[str, Tensor]:
-        halves = random_normals(trial_keys(identity, stream), torch.tensor(step, dtype=torch.int32), pairs(shapes))
+        halves = random_normals(
+            trial_keys(identity, stream), torch.tensor(step, dtype=torch.int32), pairs(shapes)
+        )
         return shaped((halves[0][0], halves[1][0]), shapes)
 
     state = method.init(problem, noise("init", 0, method.init_noise(problem)))
-    stream = minibatches([own], trial_keys(identity, "shuffle"), schedule, batches_per_step=method.batches_per_step)
+    stream = minibatches(
+        [own], trial_keys(identity, "shuffle"), schedule, batches_per_step=method.batches_per_step
+    )
     for step, rows in enumerate([rows[0] for _, updates in stream for rows in updates]):
         drawn = noise("noise", step, method.step_noise(problem))
         state = method.step(state, Batch(x[rows], y[rows], n, unit), hyper, drawn, problem)
@@ -68,7 +77,9 @@ def test_fifty_batched_updates_equal_a_plain_loop():
 def test_a_diverging_trial_leaves_its_neighbours_alone(bad):
     """The fourth trial, which is the second of the first program."""
     program, lengths = toy_program(), [40, 24, 50, 47, 31]
-    fit = fitted(program, toy_trials(program, lengths, learning_rate=[0.01, 0.01, 0.01, bad, 0.01]))
+    fit = fitted(
+        program, toy_trials(program, lengths, learning_rate=[0.01, 0.01, 0.01, bad, 0.01])
+    )
     undisturbed = fitted(program, toy_trials(program, lengths, learning_rate=[0.01] * 5))
     assert fit.diverged.tolist() == [0, 0, 0, 1, 0]
     assert finite(fit.state).tolist() == [True, True, True, False, True]
@@ -78,7 +89,10 @@ def test_a_diverging_trial_leaves_its_neighbours_alone(bad):
 
 @dataclass(frozen=True)
 class Counting(MinibatchMethod):
-    """A method that only counts; its state is infinite after update number ``when``, and finite again later."""
+    """A method that only counts.
+
+    Its state is infinite after update number ``when``, and finite again later.
+    """
 
     hyper = ("when",)
     batches_per_step = 2
@@ -114,11 +128,18 @@ class Watching(MinibatchMethod):
 
 @pytest.mark.parametrize("augmented", [False, True])
 def test_a_single_minibatch_has_no_axis_of_its_own(augmented):
-    """The same rows in one minibatch of 16 and in two of 8; each row is moved by the first of its normals."""
-    changes = {"augment": lambda x, noise: x + noise[..., :1], "augment_noise": 2} if augmented else {}
+    """The same rows in one minibatch of 16 and in two of 8.
+
+    Each row is moved by the first of its normals.
+    """
+    changes = (
+        {"augment": lambda x, noise: x + noise[..., :1], "augment_noise": 2} if augmented else {}
+    )
     found = []
     for batches, size in ((1, 16), (2, 8)):
-        program = toy_program(dataset=toy(**changes), method=Watching(batches), schedule=Schedule(1, size))
+        program = toy_program(
+            dataset=toy(**changes), method=Watching(batches), schedule=Schedule(1, size)
+        )
         (axes, mean) = fitted(program, toy_trials(program, [16])).state
         found.append((axes[0].tolist(), mean))
     assert [axes for axes, _ in found] == [[2, 1], [3, 2]]
@@ -147,7 +168,9 @@ def test_trials_of_unlike_lengths_come_back_in_order():
     assert len(heard) == 3 * 20
     for index in range(5):
         alone = fitted(program, trials.take([index]))
-        torch.testing.assert_close(pick(fit.state, index), pick(alone.state, 0), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(
+            pick(fit.state, index), pick(alone.state, 0), rtol=1e-3, atol=1e-4
+        )
 
 
 def test_a_failing_compiler_is_reported_once_and_done_without(monkeypatch, caplog):
@@ -178,12 +201,18 @@ torch.testing.assert_close(compiled(curve)(x), curve(x))
 def test_processors_that_share_a_cache_of_programs_compute_the_same(tmp_path, monkeypatch):
     """Two compilations, one for each kind of processor: the second ran the first one's program, and had garbage."""
     if not compiler_found() or torch.backends.cpu.get_cpu_capability() != "AVX512":
-        pytest.skip("needs a C++ compiler, and a processor that can also be one with shorter vectors")
+        pytest.skip(
+            "needs a C++ compiler, and a processor that can also be one with shorter vectors"
+        )
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # else programs are compiled to try the processor
+    monkeypatch.setenv(
+        "TORCHINDUCTOR_VEC_ISA_OK", "1"
+    )  # else programs are compiled to try the processor
     torch._dynamo.reset()
     exec(CURVE, {})
-    subprocess.run([sys.executable, "-c", CURVE], env=os.environ | {"ATEN_CPU_CAPABILITY": "avx2"}, check=True)
+    subprocess.run(
+        [sys.executable, "-c", CURVE], env=os.environ | {"ATEN_CPU_CAPABILITY": "avx2"}, check=True
+    )
 
 
 @pytest.mark.slow  # compiles

@@ -39,7 +39,10 @@ class Logging(MinibatchMethod):
         return "early" if counters.updates <= 3 else "step"
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        return (*(["often"] if counters.updates % 2 == 0 else []), *(["epoch"] if counters.ended else []))
+        return (
+            *(["often"] if counters.updates % 2 == 0 else []),
+            *(["epoch"] if counters.ended else []),
+        )
 
     def early(self, state, *given):
         return self._called(state._replace(count=state.count + 1), 1)
@@ -65,7 +68,28 @@ def test_every_update_is_made_by_what_the_clock_says():
     """Five updates an epoch, or three: each trial's own epochs."""
     program = toy_program(method=Logging(), schedule=Schedule(4, 8))
     calls = fitted(program, toy_trials(program, [40, 24])).state.calls
-    assert calls[0, :20].tolist() == [1, 13, 1, 23, 24, 23, 2, 23, 2, 234, 2, 23, 2, 23, 24, 23, 2, 23, 2, 234]
+    assert calls[0, :20].tolist() == [
+        1,
+        13,
+        1,
+        23,
+        24,
+        23,
+        2,
+        23,
+        2,
+        234,
+        2,
+        23,
+        2,
+        23,
+        24,
+        23,
+        2,
+        23,
+        2,
+        234,
+    ]
     assert calls[1, :12].tolist() == [1, 13, 14, 23, 2, 234, 2, 23, 24, 23, 2, 234]
     assert calls[1, 12:].tolist() == [0] * 18
 
@@ -93,14 +117,18 @@ def test_occasions_of_the_methods(method, expected):
 def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):
     """Of the others only what they share with most updates is compiled."""
     made_compiled: list[bool] = []
-    monkeypatch.setattr(making, "Repeated", lambda function, compile: made_compiled.append(compile) or function)
+    monkeypatch.setattr(
+        making, "Repeated", lambda function, compile: made_compiled.append(compile) or function
+    )
     program = toy_program(method=Logging())
     made = Programs(Logging(), program.problem, None, 0, compile=True)
     frequent, rare = ("step", "often"), ("step", "often", "epoch")
     assert len(made.parts(frequent, {frequent})) == 1
     assert len(made.parts(rare, {frequent})) == 2
     assert len(made.parts(("step",), {frequent})) == 1
-    assert made_compiled == [True, True, False], "step and often as one, step alone; often and epoch are not compiled"
+    assert made_compiled == [True, True, False], (
+        "step and often as one, step alone; often and epoch are not compiled"
+    )
     assert made.parts(rare, {frequent}) == made.parts(rare, {frequent}), "made once"
     assert len(Programs(Logging(), program.problem, None, 0, compile=False).parts(rare, ())) == 1
 

@@ -39,15 +39,25 @@ def dataset(classes: int = 0) -> Dataset:
 
 def stacked(dim: int) -> DiagonalGaussian:
     generator = torch.Generator().manual_seed(0)
-    return DiagonalGaussian(torch.randn(R, dim, generator=generator), torch.rand(R, dim, generator=generator) / 10)
+    return DiagonalGaussian(
+        torch.randn(R, dim, generator=generator), torch.rand(R, dim, generator=generator) / 10
+    )
 
 
 def together(
-    problem: Problem, data: Dataset, state: object, index: list[int], buffers: dict[str, Tensor] | None = None
+    problem: Problem,
+    data: Dataset,
+    state: object,
+    index: list[int],
+    buffers: dict[str, Tensor] | None = None,
 ) -> Predictions:
-    program = Program(data, Pool.load(data), problem, Conjugate(), None, S)  # whose states are posteriors
+    program = Program(
+        data, Pool.load(data), problem, Conjugate(), None, S
+    )  # whose states are posteriors
     trials = program.trials(IDENTITIES, ROW_SETS, SETTINGS)
-    return program.predict(trials, SimpleNamespace(state=state, buffers=buffers or {}), index, ROWS)
+    return program.predict(
+        trials, SimpleNamespace(state=state, buffers=buffers or {}), index, ROWS
+    )
 
 
 def alone(problem: Problem, data: Dataset, posterior: DiagonalGaussian, i: int) -> Predictions:
@@ -95,7 +105,9 @@ def test_a_diverged_trial_leaves_the_others_alone():
     state = stacked(problem.dim)
     broken = DiagonalGaussian(state.loc.clone(), state.var)
     broken.loc[1] = torch.nan
-    found, expected = (together(problem, data, posterior, [0, 1, 2]) for posterior in (broken, state))
+    found, expected = (
+        together(problem, data, posterior, [0, 1, 2]) for posterior in (broken, state)
+    )
     assert found.log_likelihood[1].isnan().all()
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one[[0, 2]], other[[0, 2]])
@@ -116,17 +128,25 @@ def test_statistics_of_a_model_are_each_trials_own():
         def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
             return {"level": torch.zeros(())}
 
-        def predict(self, theta: Tensor, x: Tensor, d_out: int, buffers: dict[str, Tensor]) -> Tensor:
+        def predict(
+            self, theta: Tensor, x: Tensor, d_out: int, buffers: dict[str, Tensor]
+        ) -> Tensor:
             return buffers["level"].expand(len(x), d_out)
 
-        def track(self, theta: Tensor, x: Tensor, d_out: int, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+        def track(
+            self, theta: Tensor, x: Tensor, d_out: int, buffers: dict[str, Tensor]
+        ) -> dict[str, Tensor]:
             return buffers
 
         def widest(self, d_in: int, d_out: int) -> int:
             return 1
 
     data, levels = dataset(), torch.arange(float(R))
-    found = together(Problem(Constant(), Gaussian(), 3), data, stacked(4), [4, 2], {"level": levels}).mean
+    found = together(
+        Problem(Constant(), Gaussian(), 3), data, stacked(4), [4, 2], {"level": levels}
+    ).mean
     for place, i in enumerate((4, 2)):
         y = data.y[ROW_SETS[i]]
-        np.testing.assert_allclose(found[place], np.full(len(ROWS), levels[i] * y.std() + y.mean()), rtol=1e-6)
+        np.testing.assert_allclose(
+            found[place], np.full(len(ROWS), levels[i] * y.std() + y.mean()), rtol=1e-6
+        )

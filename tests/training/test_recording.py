@@ -22,14 +22,19 @@ def curved(x, y):
 
 def decomposed(x, y):
     gram = x.T @ x + torch.diag(y.exp())
-    return torch.linalg.cholesky(gram).diagonal().log().sum() + torch.split(x, [1, 2], dim=1)[1].norm()
+    return (
+        torch.linalg.cholesky(gram).diagonal().log().sum()
+        + torch.split(x, [1, 2], dim=1)[1].norm()
+    )
 
 
 @pytest.mark.parametrize("cost", [curved, decomposed])
 def test_operations_are_those_that_pytorch_records(cost):
     def gradients(x, y):
         return [
-            *torch.func.vmap(torch.func.grad(cost, argnums=(0, 1)))(torch.stack([x, x + 1]), torch.stack([y, 2 * y]))
+            *torch.func.vmap(torch.func.grad(cost, argnums=(0, 1)))(
+                torch.stack([x, x + 1]), torch.stack([y, 2 * y])
+            )
         ]
 
     ours, reference = recorded(gradients, [X, Y]), CSEPass()(make_fx(gradients)(X, Y)).graph_module
@@ -41,7 +46,11 @@ def test_operations_are_those_that_pytorch_records(cost):
 
 def test_what_is_computed_twice_is_written_down_once_if_its_numbers_are_the_same():
     graph = recorded(lambda x: [x * 2 + x * 2, x * 2.0, x + 0.0, x + -0.0], [X])
-    names = [node.target.overloadpacket.__name__ for node in graph.graph.nodes if node.op == "call_function"]
+    names = [
+        node.target.overloadpacket.__name__
+        for node in graph.graph.nodes
+        if node.op == "call_function"
+    ]
     assert sorted(names) == ["add"] * 3 + ["mul"] * 2
 
 

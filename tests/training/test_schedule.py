@@ -17,7 +17,9 @@ from bdl.training.schedule import Constant, Decay, Exponential, Linear, Power, S
 
 from .toy import fitted, pick, same, toy_program, toy_trials
 
-FIRST, FIFTH, SIXTH = (StepCounters(*at, 2.5, 8) for at in ((1, 0, False), (5, 2, True), (6, 2, False)))
+FIRST, FIFTH, SIXTH = (
+    StepCounters(*at, 2.5, 8) for at in ((1, 0, False), (5, 2, True), (6, 2, False))
+)
 """Updates of epochs 0, 1 and 2, of two and a half updates each, of a fit of eight."""
 
 
@@ -70,17 +72,27 @@ class Listening(MinibatchMethod):
     ("rates", "groups", "expected"),
     [
         pytest.param({"": Exponential(0.8)}, (), [Exponential(0.8)], id="all"),
-        pytest.param({"b": Decay(), "": Power(1)}, ("a", "b", "c"), [Power(1), Decay(), Power(1)], id="others"),
+        pytest.param(
+            {"b": Decay(), "": Power(1)},
+            ("a", "b", "c"),
+            [Power(1), Decay(), Power(1)],
+            id="others",
+        ),
         pytest.param({"b": Decay()}, ("a", "b"), [Constant(), Decay()], id="constant"),
     ],
 )
 def test_every_update_has_its_factor_of_each_trials_rate(rates, groups, expected):
-    """Rates of two trials are 0.01 and 0.02; a group without one has that of the empty name, or a constant one."""
+    """Rates of two trials are 0.01 and 0.02.
+
+    A group without one has that of the empty name, or a constant one.
+    """
     program = toy_program(method=Listening(groups), schedule=Schedule(6, 8, rates))
     found = fitted(program, toy_trials(program, [40, 43])).state.rates
     counts = [StepCounters(n, n // 5, n % 5 == 0, 5.0) for n in range(1, 31)]
     factors = torch.tensor([[rate.factor(counters) for rate in expected] for counters in counts])
-    torch.testing.assert_close(found, torch.tensor([0.01, 0.02]).view(2, 1, 1) * factors, rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        found, torch.tensor([0.01, 0.02]).view(2, 1, 1) * factors, rtol=1e-6, atol=0
+    )
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,11 @@ class Rateless(Listening):
     ("settings", "method", "message"),
     [
         ({"rates": {"gama": Decay()}}, Vifa(), "group of parameters 'gama'.*did you mean gamma"),
-        ({"incomplete": "keep"}, Vifa(gradients_per_update=4), "cannot be kept where an update takes 4"),
+        (
+            {"incomplete": "keep"},
+            Vifa(gradients_per_update=4),
+            "cannot be kept where an update takes 4",
+        ),
         ({"rates": {"": Decay()}}, Rateless(), "Rateless has no learning_rate"),
     ],
 )
@@ -131,18 +147,24 @@ def test_what_does_not_suit_the_method_is_refused(settings, method, message):
 
 def test_incomplete_minibatches_are_trained_on():
     """Trials of 43 and 40 rows have six and five minibatches then, and train apart."""
-    program = toy_program(method=Vifa(gradients_per_update=1), schedule=Schedule(3, 8, incomplete="keep"))
+    program = toy_program(
+        method=Vifa(gradients_per_update=1), schedule=Schedule(3, 8, incomplete="keep")
+    )
     trials = toy_trials(program, [43, 40, 43])
     together = fitted(program, trials)
     assert together.updates.tolist() == [18, 15, 18]
     for i in range(3):
         alone = fitted(program, trials.take([i]))
-        torch.testing.assert_close(pick(together.state, i), pick(alone.state, 0), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(
+            pick(together.state, i), pick(alone.state, 0), rtol=1e-3, atol=1e-4
+        )
 
 
 def test_numbers_are_float64_throughout_if_asked_for():
     """The same noise to 24 bits, and the same path to the rounding of float32."""
-    single, double = (toy_program(schedule=Schedule(2, 8, dtype=dtype)) for dtype in ("float32", "float64"))
+    single, double = (
+        toy_program(schedule=Schedule(2, 8, dtype=dtype)) for dtype in ("float32", "float64")
+    )
     one, two = (fitted(program, toy_trials(program, [40, 24])) for program in (single, double))
     for mine, theirs in zip(pick(one.state, 0), pick(two.state, 0), strict=True):
         assert (mine.dtype, theirs.dtype) == (torch.float32, torch.float64)

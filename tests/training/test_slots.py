@@ -19,7 +19,10 @@ LENGTHS = [40, 24, 47, 50, 31, 44]
 
 
 def test_parts_have_the_places_of_trials_with_as_many_minibatches():
-    """Trials 0 and 1 have the places 5 and 1; those of 3 stay empty, and no part is made of them alone."""
+    """Trials 0 and 1 have the places 5 and 1.
+
+    Those of 3 stay empty, and no part is made of them alone.
+    """
     schedule = Schedule(epochs=1, batch_size=8)
     assert list(SlotBatch(LENGTHS, (5, 1)).parts(schedule)) == [
         Part(0, standing=[0, 0, 0], places=[2], fitted=(0,)),
@@ -59,7 +62,9 @@ def test_a_trial_has_the_same_bits_in_any_company(method):
         fitting = program.fitting(trials.take(company), slot_batch=SlotBatch(LENGTHS, company))
         found = finished(fitting, heard.append)
         assert len(found.diverged) == len(company)
-        assert sum(heard) == method.batches_per_step * found.updates.sum(), "copies are not counted"
+        assert sum(heard) == method.batches_per_step * found.updates.sum(), (
+            "copies are not counted"
+        )
         for position, trial in enumerate(company):
             assert same(pick(found.state, position), pick(everyone.state, trial))
     assert all(leaf.isfinite().all() for leaf in tree_leaves(everyone.state))
@@ -67,7 +72,9 @@ def test_a_trial_has_the_same_bits_in_any_company(method):
 
 def test_a_single_trial_has_no_copy_and_the_same_bits_on_any_number_of_threads():
     """Where it belongs to a slot batch it has one, whose bits do not depend on threads either."""
-    program = toy_program(method=BayesByBackprop(samples=2), schedule=Schedule(epochs=6, batch_size=8))
+    program = toy_program(
+        method=BayesByBackprop(samples=2), schedule=Schedule(epochs=6, batch_size=8)
+    )
     trials, threads = toy_trials(program, LENGTHS).take([0]), torch.get_num_threads()
     assert [part.standing for part in SlotBatch.of(trials.rows).parts(program.schedule)] == [[0]]
     found = []

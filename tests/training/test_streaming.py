@@ -20,7 +20,9 @@ from .toy import same
 def streams(method, length: int = 1300, splits: tuple[int, ...] = (0, 3)) -> StreamFitting:
     """Two spectra of each split."""
     kinds = [Stream(12, top, length=length) for top in (10, 100)]
-    return StreamFitting(method, [StreamTrial(kind, split, split + 1) for split in splits for kind in kinds])
+    return StreamFitting(
+        method, [StreamTrial(kind, split, split + 1) for split in splits for kind in kinds]
+    )
 
 
 def last(fitting: StreamFitting) -> list[Tensor]:
@@ -38,12 +40,17 @@ def test_is_the_method_fed_with_each_stream():
         generator = torch.Generator().manual_seed(trial.seed)
         state = OnlineEm(2).init({"F": torch.randn(12, 2, generator=generator)})
         (observations,) = trial.stream.blocks(trial.split, 1300)
-        alone, own = OnlineEm(2).posterior(OnlineEm(2).update_block(state, observations)), fitting.posterior(end, i)
+        alone, own = (
+            OnlineEm(2).posterior(OnlineEm(2).update_block(state, observations)),
+            fitting.posterior(end, i),
+        )
         torch.testing.assert_close(own.mean(), alone.mean(), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(own.covariance(), alone.covariance(), rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("method", [OnlineEm(2), OnlinePxEm(2), OnlinePxEm(2, block=70), BatchFa(2)], ids=str)
+@pytest.mark.parametrize(
+    "method", [OnlineEm(2), OnlinePxEm(2), OnlinePxEm(2, block=70), BatchFa(2)], ids=str
+)
 @pytest.mark.parametrize(
     ("evaluations", "places"),
     [
@@ -57,7 +64,9 @@ def test_a_look_is_a_stream_of_that_length_and_leaves_no_trace(method, evaluatio
     fitting, seen = streams(method), []
     for snapshot in fitting.run(evaluations):
         seen.append(snapshot.counters.updates)
-        trials = [own._replace(stream=replace(own.stream, length=seen[-1])) for own in fitting.trials]
+        trials = [
+            own._replace(stream=replace(own.stream, length=seen[-1])) for own in fitting.trials
+        ]
         assert same(tree_leaves(snapshot.state), last(replace(fitting, trials=trials)))
         assert snapshot.last == (seen[-1] == 1300)
     assert seen == places

@@ -43,7 +43,9 @@ def after(monkeypatch):
 
 
 @pytest.mark.parametrize("interpreter", [True, False])
-def test_from_a_number_of_calls_on_the_trace_runs_and_gives_the_same(monkeypatch, after, interpreter):
+def test_from_a_number_of_calls_on_the_trace_runs_and_gives_the_same(
+    monkeypatch, after, interpreter
+):
     """Without Python where PyTorch has an interpreter."""
     after(3)
     if not interpreter:
@@ -61,7 +63,9 @@ def test_other_shapes_strides_types_and_structures_are_kinds_of_their_own(after)
     after(1)
     double = Counted(lambda tree: {"twice": [2 * leaf for leaf in tree_leaves(tree)]})
     repeated, x = Repeated(double), torch.arange(4.0).reshape(2, 2)
-    for count, tree in enumerate(({"a": x}, {"b": x}, [x], x.T, x.double(), x[:1], {"a": x, "b": x}), 1):
+    for count, tree in enumerate(
+        ({"a": x}, {"b": x}, [x], x.T, x.double(), x[:1], {"a": x, "b": x}), 1
+    ):
         for _ in range(2):
             found = repeated(tree)
             assert list(found) == ["twice"]
@@ -124,7 +128,10 @@ def test_a_chain_goes_on_where_what_is_returned_is_of_another_kind(after):
 
 @pytest.mark.parametrize("name", ["adam", "bbb", "vifa", "slang", "noisy-kfac", "ivon"])
 def test_a_fit_by_traces_has_the_bits_of_one_without(monkeypatch, after, name):
-    """The last rows of an epoch are another kind of call; noise is drawn for one update at a time, or for many."""
+    """The last rows of an epoch are another kind of call.
+
+    Noise is drawn for one update at a time, or for many.
+    """
     schedule = Schedule(epochs=5, batch_size=8, incomplete="drop" if name == "vifa" else "keep")
     fits = []
     for calls, ahead in ((10**9, 1), (2, 2**12)):
@@ -177,11 +184,16 @@ def test_dimensions_of_size_one_get_the_strides_of_the_shape(shape, strides, exp
 def test_a_program_is_compiled_once(monkeypatch, after, name, settings, places):
     """A slot batch of one place, and a factor of one column: each changes the strides of dimensions of size one."""
     made: Counter[Repeated] = Counter()
-    monkeypatch.setattr(Repeated, "_compiled", lambda self, graph, _: made.update([self]) or graph.forward)
+    monkeypatch.setattr(
+        Repeated, "_compiled", lambda self, graph, _: made.update([self]) or graph.forward
+    )
     monkeypatch.setattr(making, "generator", lambda dtype, _: generator(dtype, compile=False))
     after(traced.AFTER)
     program = toy_program(method=METHODS.build(name, settings), schedule=Schedule(3, 8))
     trials = toy_trials(program, [40] * places)
     slot_batch = SlotBatch([len(rows) for rows in trials.rows], range(places), least=1)
-    assert [snapshot.last for snapshot in program.fitting(trials, compile=True, slot_batch=slot_batch).run()] == [True]
+    assert [
+        snapshot.last
+        for snapshot in program.fitting(trials, compile=True, slot_batch=slot_batch).run()
+    ] == [True]
     assert set(made.values()) == {1}

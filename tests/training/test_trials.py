@@ -1,4 +1,7 @@
-"""How trials see a data set: standardised by their own rows; class labels stay whole numbers, and images bytes."""
+"""How trials see a data set: standardised by their own rows.
+
+Class labels stay whole numbers, and images bytes.
+"""
 
 import numpy as np
 import pytest
@@ -21,7 +24,10 @@ def test_a_view_standardises_as_scikit_learn_does():
     trials = Trials.make(data, pool, [("a",), ("b",), ("c",)], row_sets, [HYPER] * 3)
     asked = torch.tensor([[0, 5, 29], [7, 7, 21]])
     for index, own in enumerate(row_sets):
-        x_scaler, y_scaler = StandardScaler().fit(data.x[own]), StandardScaler().fit(data.y[own, None])
+        x_scaler, y_scaler = (
+            StandardScaler().fit(data.x[own]),
+            StandardScaler().fit(data.y[own, None]),
+        )
         batch = View(*(value[index] for value in trials.view)).batch(pool.x[asked], pool.y[asked])
         x = x_scaler.transform(data.x[asked.flatten()]).reshape(2, 3, 3)
         y = y_scaler.transform(data.y[asked.flatten(), None]).reshape(2, 3)
@@ -48,7 +54,9 @@ def test_minibatches_have_the_labels_themselves(digits, dtype, tolerance):
         batch = View(*(part[index] for part in views)).batch(pool.x[rows], pool.y[rows])
         assert batch.y.tolist() == digits.y[rows].tolist()
         assert batch.y_unit == 1
-        np.testing.assert_allclose(batch.x, StandardScaler().fit_transform(digits.x[rows]), rtol=0, atol=tolerance)
+        np.testing.assert_allclose(
+            batch.x, StandardScaler().fit_transform(digits.x[rows]), rtol=0, atol=tolerance
+        )
 
 
 @pytest.mark.parametrize(("standardise", "mean"), [("both", 0), ("inputs", 0), ("none", 3)])
@@ -67,7 +75,9 @@ def test_both_is_inputs_for_labels(digits, standardise: Standardise, mean):
 def images() -> Dataset:
     """Twenty images of 2 x 3 pixels with targets of origin 100."""
     rng = np.random.default_rng(1)
-    return Dataset("images", rng.integers(0, 256, (20, 2, 3), dtype=np.uint8), 100 + 5 * rng.normal(size=20))
+    return Dataset(
+        "images", rng.integers(0, 256, (20, 2, 3), dtype=np.uint8), 100 + 5 * rng.normal(size=20)
+    )
 
 
 @pytest.mark.parametrize(("standardise", "unit"), [("both", 255), ("inputs", 255), ("none", 1)])
@@ -85,7 +95,11 @@ def test_images_stay_bytes_until_they_are_used(images, standardise: Standardise,
         pixels = images.x.reshape(20, 6)[[[3, 19], [0, 7]]] / unit
         assert str(batch.x.dtype) == f"torch.{dtype}"
         np.testing.assert_allclose(batch.x, pixels, rtol=1e-6)
-        y = images.y if standardise != "both" else (images.y - images.y[rows].mean()) / images.y[rows].std()
+        y = (
+            images.y
+            if standardise != "both"
+            else (images.y - images.y[rows].mean()) / images.y[rows].std()
+        )
         np.testing.assert_allclose(batch.y, y[[[3, 19], [0, 7]]], rtol=1e-6, atol=1e-5)
         direct = TrainingData.of(dataset, rows, np.array([3, 0]))
         np.testing.assert_allclose(direct.x, pixels[[0, 1], [0, 0]], rtol=1e-12)
@@ -102,13 +116,19 @@ def test_rows_far_out_do_not_take_the_digits_of_the_others():
     view = View(*(part[0] for part in View.fit(dataset, pool, [rows])))
     batch = view.batch(pool.x[:80], pool.y[:80])
     np.testing.assert_allclose(batch.x, StandardScaler().fit_transform(x[:80]), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(batch.y, StandardScaler().fit_transform(y[:80, None])[:, 0], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        batch.y, StandardScaler().fit_transform(y[:80, None])[:, 0], rtol=0, atol=1e-5
+    )
 
 
 def test_ordinary_columns_are_pooled_by_mean_and_deviation():
     """Also one that is constant in its middle half, and one with a heavy tail."""
     rng = np.random.default_rng(3)
-    x = np.column_stack([rng.normal(size=400), rng.random(400) > 0.9, rng.standard_t(2, 400)]) * [1, 30, 5] + 7
+    x = (
+        np.column_stack([rng.normal(size=400), rng.random(400) > 0.9, rng.standard_t(2, 400)])
+        * [1, 30, 5]
+        + 7
+    )
     dataset = Dataset("ordinary", x, rng.normal(size=400))
     pool = Pool.load(dataset)
     np.testing.assert_array_equal(pool.scaling.x_mean, x.mean(0))

@@ -56,7 +56,11 @@ def toy_trials(program: Program, lengths: list[int], **hyper: list[float]) -> Tr
     rows = [order.permutation(60)[:n] for n in lengths]
     names = {*program.method.hyper, *program.problem.hyper}
     settings = [
-        {name: value * (i + 1 if name == "learning_rate" else 1) for name, value in HYPER.items() if name in names}
+        {
+            name: value * (i + 1 if name == "learning_rate" else 1)
+            for name, value in HYPER.items()
+            if name in names
+        }
         | {name: values[i] for name, values in hyper.items()}
         for i in range(len(lengths))
     ]
@@ -68,7 +72,9 @@ def fitted(program: Program, trials: Trials, compile: bool = False) -> Snapshot:
     return finished(program.fitting(trials, compile=compile))
 
 
-def curve(fitting: Fitting, evaluations: EvaluationSchedule) -> dict[tuple[int, int], list[Tensor]]:
+def curve(
+    fitting: Fitting, evaluations: EvaluationSchedule
+) -> dict[tuple[int, int], list[Tensor]]:
     """State of each trial at each place that was looked at, and under place 0 in the end."""
     found = {}
     for snapshot in fitting.run(evaluations):

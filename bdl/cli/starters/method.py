@@ -4,8 +4,8 @@ Name it in a benchmark file by the path of this file:
 
     method: {name: method.py:MyMethod, initial_std: 0.05}
 
-The suite calls these functions for many fits at once (`torch.func.vmap`): use torch alone, change no tensor in place,
-draw no random numbers (ask for noise instead), and do not branch on values.
+The suite calls these functions for many fits at once (`torch.func.vmap`): use torch alone, change
+no tensor in place, draw no random numbers (ask for noise instead), and do not branch on values.
 """
 
 from dataclasses import dataclass
@@ -49,11 +49,13 @@ class MyMethod(MinibatchMethod):
         """Name the standard normals that `step` gets, and their shapes."""
         return {"z": (problem.dim,)}
 
-    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def step(
+        self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> State:
         """Make one update from one minibatch.
 
-        `hyper` has the hyper-parameters of prior and likelihood, and `learning_rate`. The log-likelihood is that of
-        all rows, estimated from the minibatch.
+        `hyper` has the hyper-parameters of prior and likelihood, and `learning_rate`. The
+        log-likelihood is that of all rows, estimated from the minibatch.
         """
 
         def cost(own: State) -> Tensor:  # the negative ELBO, but for a constant
@@ -62,8 +64,14 @@ class MyMethod(MinibatchMethod):
             return -joint - own.log_std.sum()
 
         slopes = torch.func.grad(cost)(state)
-        # Steps of bounded length: change this line for a better optimiser, such as those of bdl.methods.optim.
-        return State(*(part - hyper["learning_rate"] * g.tanh() for part, g in zip(state, slopes, strict=True)))
+        # Steps of bounded length: change this line for a better optimiser, such as those of
+        # bdl.methods.optim.
+        return State(
+            *(
+                part - hyper["learning_rate"] * g.tanh()
+                for part, g in zip(state, slopes, strict=True)
+            )
+        )
 
     def posterior(self, state: State) -> DiagonalGaussian:
         """Return the distribution over parameters that this state stands for."""
