@@ -2,7 +2,7 @@
 
 Notes
 -----
-What it offers to programs is in `bdl.api`, which is imported when it is first asked for.
+The Python API is in `bdl.api`, which is imported when it is first used.
 """
 
 from importlib import import_module

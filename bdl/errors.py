@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 
 class InputError(Exception):
-    """Bad input, told in one line that says what is wrong and how to mend it.
+    """Bad input; the message is one line that says what is wrong and how to mend it.
 
     The command line prints the message without a traceback and exits with code 2.
     """
@@ -14,24 +14,27 @@ class InputError(Exception):
         return " ".join(super().__str__().splitlines())
 
 
-def short(value: object) -> str:
-    """Write what a message repeats of the input, shortened to 80 characters from its middle."""
+def abbreviate(value: object) -> str:
+    """Shorten what a message repeats of the input to 80 characters, from its middle."""
     text = str(value)
     return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """Build the error, for the caller to raise, for a name of a kind such as ``"method"`` that is not among the known.
+def unknown_name_error(kind: str, name: str, names: Iterable[str]) -> InputError:
+    """Build the error for a name that is not among those of a kind such as ``"method"``.
 
-    It has the nearest names.
+    It suggests the nearest names; the caller raises it.
     """
-    names, name = sorted(known), short(name)
-    near = get_close_matches(name, names, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+    known_names, name = sorted(names), abbreviate(name)
+    near = get_close_matches(name, known_names, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known_names)}"
     return InputError(f"unknown {kind} '{name}': {hint}")
 
 
-def in_one_line(error: BaseException) -> str:
-    """Return an exception as one line: the message of an `InputError`, else the type and the message's first line."""
+def summarise_error(error: BaseException) -> str:
+    """Return an exception as one line.
+
+    That is the message of an `InputError`, else the type and the message's first line.
+    """
     lines = str(error).strip().splitlines() or [""]
     return lines[0] if isinstance(error, InputError) else f"{type(error).__name__}: {lines[0]}"

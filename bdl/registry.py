@@ -1,4 +1,4 @@
-"""Named components, imported only when they are used, and the benchmarks that come with the package.
+"""Named components, imported only when they are used, and the shipped benchmarks.
 
 A registry maps names to ``"module:attribute"`` strings, so listing names costs nothing. Third
 parties add names through an entry-point group; a single file is named directly as
@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, cast
 from zlib import crc32
 
-from bdl.errors import InputError, unknown
+from bdl.errors import InputError, unknown_name_error
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -65,13 +65,14 @@ class Registry:
         return list(self.targets)
 
     def get(self, name: str) -> Any:
-        """Import a component: a registered name, or ``module:attribute``, or ``path/to/file.py:attribute``.
+        """Import a component.
 
+        The name is a registered one, or ``module:attribute``, or ``path/to/file.py:attribute``.
         `InputError` if there is no such component.
         """
         target = name if ":" in name else self.targets.get(name)
         if target is None:
-            raise unknown(self.kind, name, self.targets)
+            raise unknown_name_error(self.kind, name, self.targets)
         location, _, attribute = target.rpartition(":")
         module = (
             _load_file(self.kind, Path(location))
@@ -86,20 +87,20 @@ class Registry:
             ) from None
 
     def adapter(self, name: str) -> "TypeAdapter[Any]":
-        """Return what checks the settings of a component against the annotations of its dataclass.
+        """Return the validator of a component's settings, by the annotations of its dataclass.
 
-        `InputError` if there is no such component, it is not a dataclass, or lacks a part of its
-        contract.
+        `InputError` if there is no such component, it is not a dataclass, or lacks a
+        member of its contract.
         """
         component = self.get(name)
         if not (isinstance(component, type) and is_dataclass(component)):
             raise InputError(f"{self.kind} '{name}' is not a dataclass: give a frozen dataclass")
-        if lacking := self.lacking(component):
-            raise InputError(f"{self.kind} '{name}' lacks {lacking}")
+        if missing := self.missing_members(component):
+            raise InputError(f"{self.kind} '{name}' lacks {missing}")
         return _adapter(component)
 
     def build(self, name: str, settings: Mapping[str, Any]) -> Any:
-        """Make a component: an instance of a registered dataclass, or else what is registered.
+        """Build a component: an instance of a registered dataclass, or else what is registered.
 
         The name is as in `get`, and settings are JSON values, a list for a tuple. `InputError` if
         there is no such component, or the settings are not what it takes.
@@ -114,33 +115,32 @@ class Registry:
         self.adapter(name)
         from pydantic import ValidationError  # not wanted by those who only list names
 
-        # One that cannot change is made once: a plan asks for the same few thousands of times.
+        # An instance that cannot change is built once: a plan needs the same few over and over.
         frozen = getattr(component, "__dataclass_params__").frozen  # noqa: B009  which type checkers do not know
-        make = _made if frozen else _made.__wrapped__
+        build = _build_validated if frozen else _build_validated.__wrapped__
         try:
-            return make(component, json.dumps(dict(settings)))
+            return build(component, json.dumps(dict(settings)))
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
-            place = ".".join(map(str, problem["loc"])) or "settings"
-            raise InputError(f"{self.kind} '{name}': {place}: {problem['msg']}") from None
+            setting = ".".join(map(str, problem["loc"])) or "settings"
+            raise InputError(f"{self.kind} '{name}': {setting}: {problem['msg']}") from None
 
-    def lacking(self, component: type) -> str | None:
-        """Describe what a dataclass lacks of the contract; None if it follows it."""
+    def missing_members(self, component: type) -> str | None:
+        """Name the members of the contract that a dataclass lacks; None if it follows it."""
         if self.contract:
-            return _lacking(self.kind, self.contract, component)
+            return _missing_members(self.kind, self.contract, component)
         for base in self.bases:
             module, _, name = base.partition(":")
             if issubclass(component, getattr(_load(self.kind, module), name)):
-                missing = sorted(cast(ABCMeta, component).__abstractmethods__)
-                return f"{', '.join(missing)}; see {base}" if missing else None
+                members = sorted(cast(ABCMeta, component).__abstractmethods__)
+                return f"{', '.join(members)}; see {base}" if members else None
         return f"a base class: derive it from {' or '.join(self.bases)}" if self.bases else None
 
 
 class Label(str):
-    """What rows, tables and file names call a component with settings, for example ``fa_100_10``.
+    """The name of a component with settings in rows, tables and file names, like ``fa_100_10``.
 
-    It is text, equal to any text that reads the same, which knows the component that it stands
-    for.
+    It is text, equal to any text that reads the same, which knows its component.
 
     Parameters
     ----------
@@ -156,18 +156,21 @@ class Label(str):
     settings: dict[str, Any]
 
     def __new__(cls, text: str, name: str = "", settings: Mapping[str, Any] | None = None) -> Self:
-        """Make the text and keep the component beside it."""
+        """Build the text, and keep the component with it."""
         label = super().__new__(cls, text)
         label.name, label.settings = name or str(text), dict(settings or {})
         return label
 
-    # has more than its text
+    # by default a copy or a pickle of a string has its text alone
     def __getnewargs__(self) -> tuple[str, str, dict[str, Any]]:  # type: ignore[override]
         return str(self), self.name, self.settings
 
     @cached_property
     def key(self) -> str:
-        """Canonical JSON of the text, the name and the settings: labels that read the same may differ in these."""
+        """Canonical JSON of the text, the name and the settings.
+
+        Labels that read the same may differ in the latter two.
+        """
         return json.dumps(
             [str(self), self.name, self.settings], sort_keys=True, separators=(",", ":")
         )
@@ -181,27 +184,26 @@ def _adapter(component: type) -> "TypeAdapter[Any]":
 
 
 @lru_cache(maxsize=512)
-def _made(component: type, settings: str) -> Any:
+def _build_validated(component: type, settings: str) -> Any:
     # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a
     # tuple.
     return _adapter(component).validate_json(settings, strict=True)
 
 
 @lru_cache(maxsize=512)
-def _lacking(kind: str, contract: str, component: type) -> str | None:
+def _missing_members(kind: str, contract: str, component: type) -> str | None:
     module, _, protocol = contract.partition(":")
-    wanted = {
+    members = {
         name for name in vars(getattr(_load(kind, module), protocol)) if not name.startswith("_")
     }
-    known = {*dir(component), *vars(component).get("__dataclass_fields__", ())}
-    missing = sorted(
-        wanted - known | wanted & getattr(component, "__abstractmethods__", frozenset())
-    )
+    defined = {*dir(component), *vars(component).get("__dataclass_fields__", ())}
+    abstract = members & getattr(component, "__abstractmethods__", frozenset())
+    missing = sorted(members - defined | abstract)
     return f"{', '.join(missing)}; see {contract}" if missing else None
 
 
 def outside_file(component: object) -> tuple[str, str] | None:
-    """Return the name of the file of a component that lives outside the package, and the digest of its content.
+    """Return the file name of a component outside the package, and the digest of the file.
 
     The component is a class or function, an instance of a class, or the name of a module that is
     imported. The name is without the folder, and the digest the SHA-256 (hex) of the bytes that
@@ -216,15 +218,14 @@ def outside_file(component: object) -> tuple[str, str] | None:
     path = getattr(module, "__file__", None)
     if name.partition(".")[0] == __package__ or module is None or path is None:
         return None
-    return Path(path).name, getattr(module, _DIGEST, None) or sha256(
-        Path(path).read_bytes()
-    ).hexdigest()
+    digest = getattr(module, _DIGEST, None) or sha256(Path(path).read_bytes()).hexdigest()
+    return Path(path).name, digest
 
 
-def outside_place(error: BaseException) -> str | None:
-    """Return the file and the line, in a component that was given as a file, where an error comes from; None if none.
+def locate_outside_error(error: BaseException) -> str | None:
+    """Return the file and the line where an error comes from in a component that is a file.
 
-    It is the innermost such place of the traceback.
+    It is the innermost such line of the traceback; None if there is none.
     """
     files = {
         module.__file__
@@ -239,9 +240,8 @@ def outside_place(error: BaseException) -> str | None:
 
 def _load(kind: str, module: str) -> Any:
     try:
-        return sys.modules.get(module) or importlib.import_module(
-            module
-        )  # the first is ten times as fast
+        # looking it up is ten times as fast as importing it once more
+        return sys.modules.get(module) or importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise InputError(
             f"{kind}: cannot import '{module}' ({error}); is the package installed?"
@@ -266,14 +266,14 @@ def _load_file(kind: str, path: Path) -> Any:
     except OSError as error:
         raise InputError(f"{kind}: cannot read {path}: {error.strerror}") from None
     digest = sha256(content).hexdigest()
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, _DIGEST) == digest:
-        return known
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, _DIGEST) == digest:
+        return loaded
     module = ModuleType(name)
     module.__file__ = str(path)
     setattr(module, _DIGEST, digest)
     sys.modules[name] = module  # dataclasses look for it there
-    try:  # what was hashed, rather than a cache of bytecode
+    try:  # runs the text that was hashed, never a cache of bytecode, which may be older
         exec(compile(content, str(path), "exec", dont_inherit=True), vars(module))
     except Exception as error:
         del sys.modules[name]
@@ -283,8 +283,11 @@ def _load_file(kind: str, path: Path) -> Any:
     return module
 
 
-def shipped() -> dict[str, Path]:
-    """Find the files of benchmarks by name, in the installed package or in the checkout that it runs from."""
+def shipped_benchmarks() -> dict[str, Path]:
+    """List the files of the shipped benchmarks by name.
+
+    They are in the installed package, or in the checkout that it runs from.
+    """
     package = Path(str(resources.files("bdl")))
     folder = package / "benchmarks"
     if not folder.is_dir():

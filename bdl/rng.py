@@ -19,8 +19,8 @@ def trial_keys(identities: Iterable[Sequence[object]], stream: str) -> Tensor:
     """Hash R trial identities into generator keys, int32, (R, 2), on the CPU.
 
     An identity is a sequence such as (seed, benchmark, dataset, entry, split, trial, fold); no
-    part holds the unit separator, a control character that joins them. `stream` says what the
-    numbers are for; different streams of one trial are independent.
+    part holds the unit separator, a control character that joins them. `stream` names the use
+    of the numbers; different streams of one trial are independent.
     """
     words = []
     for identity in identities:
@@ -59,7 +59,7 @@ def random_bits(keys: Tensor, step: Tensor, n: int) -> tuple[Tensor, Tensor]:
 def random_normals(
     keys: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:
-    """Draw 2 x n standard normals a trial by Box-Muller: the cosine and the sine halves, (R, n) each.
+    """Draw 2 x n standard normals a trial by Box-Muller: cosine and sine halves, (R, n) each.
 
     `keys`, `step` and `n` are as in `random_bits`; ``float32`` uses 24 bits of each word,
     ``float64`` all 32. The halves are not concatenated, because a compiler would then compute
@@ -72,20 +72,21 @@ def random_normals(
 def normal_slice(
     keys: Tensor, step: Tensor, n: int, start: int, stop: int, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return a part of both halves of `random_normals` side by side, from `start` to `stop` of 2 n: (R, stop - start).
+    """Return columns `start` to `stop` of both halves of `random_normals` in a row.
 
-    Nothing outside of the part is drawn, so that a long stream never has to be in memory. `n` may
-    exceed what one counter word holds; the rest is added to `step`.
+    The halves have 2 n columns, the slice is (R, stop - start). Nothing outside of it is drawn, so
+    that a long stream never has to be in memory. `n` may exceed what one counter word holds; the
+    remainder is added to `step`.
     """
     middle = min(max(n, start), stop)
-    parts = []
+    pieces = []
     for first, last, wave in ((start, middle, torch.cos), (middle - n, stop - n, torch.sin)):
         if first < last:
             index = torch.arange(first, last, device=keys.device).unsqueeze(0)
             counter = step + (index >> 32).to(torch.int32), index.to(torch.int32)
             radius, angle = _polar(*threefry((keys[:, 0:1], keys[:, 1:2]), counter), dtype)
-            parts.append(radius * wave(angle))
-    return torch.cat(parts, 1) if parts else keys[:, :0].to(dtype)
+            pieces.append(radius * wave(angle))
+    return torch.cat(pieces, 1) if pieces else keys[:, :0].to(dtype)
 
 
 def _polar(first: Tensor, second: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

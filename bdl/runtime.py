@@ -1,6 +1,6 @@
-"""Settings of the whole process: memory, threads, of which bits may depend, limits of time.
+"""Settings of the whole process (memory, threads, time limits), and the resources it has.
 
-And what is available.
+Bits of results may depend on the number of threads.
 """
 
 import ctypes
@@ -21,12 +21,12 @@ from typing import NoReturn
 SPINS = "2000"
 """Turns that a thread waits awake, some ten microseconds."""
 
-_KEPT = 2**31 - 1
+_KEEP_ALL = 2**31 - 1
 _MMAP_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -4, -3, -1  # malloc.h of glibc
 _LARGEST_MMAP_THRESHOLD = 32 << 20
 _VARIABLES = {
     "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(_KEPT),
+    "MALLOC_TRIM_THRESHOLD_": str(_KEEP_ALL),
     "THP_MEM_ALLOC_ENABLE": "1",
 }
 """The same for processes to come; the last makes torch ask for pages of 2 MB."""
@@ -39,17 +39,17 @@ def keep_pages() -> None:
 
     By itself glibc gets the memory of each tensor above 32 MB from the system and hands it back,
     and the system clears it page by page: half of an update of a network with ten million
-    parameters. What is kept is what was needed at once, and more for the gaps: mostly up to a
-    fifth, but up to three times as much in the worst case measured. An environment that says
-    something of it is left alone.
+    parameters. The process keeps as much as it needed at once, and more for the gaps: mostly up to
+    a fifth, but up to three times as much in the worst case measured. An environment that
+    configures the allocator is left alone.
     """
-    told = any(name.startswith("MALLOC_") for name in os.environ) or "glibc.malloc" in os.getenv(
-        "GLIBC_TUNABLES", ""
-    )
-    if told or not sys.platform.startswith("linux"):
+    configured = any(
+        name.startswith("MALLOC_") for name in os.environ
+    ) or "glibc.malloc" in os.getenv("GLIBC_TUNABLES", "")
+    if configured or not sys.platform.startswith("linux"):
         return
     os.environ.update({name: os.environ.get(name, value) for name, value in _VARIABLES.items()})
-    _mallopt({_MMAP_MAX: 0, _TRIM_THRESHOLD: _KEPT})
+    _mallopt({_MMAP_MAX: 0, _TRIM_THRESHOLD: _KEEP_ALL})
 
 
 @lru_cache(maxsize=1)
@@ -60,7 +60,7 @@ def keep_freed_memory() -> bool:
     back to the system each time, and half of the time of an update goes into page faults. Return
     False where the C library is not glibc; nothing is changed then.
     """
-    return _mallopt({_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: _KEPT})
+    return _mallopt({_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: _KEEP_ALL})
 
 
 def _mallopt(options: dict[int, int]) -> bool:
@@ -85,8 +85,11 @@ def wait_briefly() -> None:
 
 
 @contextmanager
-def importing() -> Iterator[None]:
-    """Import large packages in a block: what they make is not garbage, and is never searched for any."""
+def frozen_imports() -> Iterator[None]:
+    """Import large packages in a block, and exempt their objects from garbage collection.
+
+    They live as long as the process: to search them for garbage would only take time.
+    """
     gc.disable()
     try:
         yield
@@ -106,13 +109,13 @@ def one_thread() -> Iterator[None]:
     import torch
     from threadpoolctl import threadpool_limits
 
-    before = torch.get_num_threads()
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with threadpool_limits(1):
             yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
 
 
 class OverLimit(TimeoutError):
@@ -120,8 +123,8 @@ class OverLimit(TimeoutError):
 
 
 @contextmanager
-def in_time(seconds: float | None, error: TimeoutError) -> Iterator[None]:
-    """Hold a block to its time; None for as long as it takes. Blocks may stand in each other.
+def time_limit(seconds: float | None, error: TimeoutError) -> Iterator[None]:
+    """Limit the time of a block; None for as long as it takes. Blocks may be nested.
 
     The error is raised when the time is over, between two steps of Python; only in the main
     thread, where alarms are heard.
@@ -130,48 +133,48 @@ def in_time(seconds: float | None, error: TimeoutError) -> Iterator[None]:
         yield
         return
 
-    def over(number: int, frame: FrameType | None) -> NoReturn:
+    def raise_error(number: int, frame: FrameType | None) -> NoReturn:
         raise error
 
-    left, again = signal.getitimer(signal.ITIMER_REAL)
-    if 0 < left <= seconds:  # the block outside ends first
+    outer_seconds, outer_interval = signal.getitimer(signal.ITIMER_REAL)
+    if 0 < outer_seconds <= seconds:  # the block outside ends first
         yield
         return
-    before, began = signal.signal(signal.SIGALRM, over), time.monotonic()
-    signal.setitimer(
-        signal.ITIMER_REAL, seconds, 1
-    )  # again each second, in case a library goes on all the same
+    outer_handler = signal.signal(signal.SIGALRM, raise_error)
+    start = time.monotonic()
+    # raised once more each second, in case a library swallows the error and goes on
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        if left:
-            signal.setitimer(
-                signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3), again
-            )
+        signal.signal(signal.SIGALRM, outer_handler)
+        if outer_seconds:
+            # at least a millisecond, since 0 would switch the outer alarm off
+            remaining = max(outer_seconds - (time.monotonic() - start), 1e-3)
+            signal.setitimer(signal.ITIMER_REAL, remaining, outer_interval)
 
 
 _MEMINFO = Path("/proc/meminfo")
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where Linux says what a container may use, in its newer and its older way."""
+"""Files in which Linux has the memory that a container may use, of its cgroups v2 and v1."""
 
 
 def available_memory() -> int:
     """Count the bytes of memory that are available.
 
-    All of the machine's where the system does not say.
+    Where the system does not report them, it is all memory of the machine.
     """
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, StopIteration):
         line = next(
             line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable")
         )
-        found = 1024 * int(line.split()[1])
+        available = 1024 * int(line.split()[1])
     for path in _LIMITS:
         with suppress(OSError, ValueError):  # the word "max" stands for no limit
-            found = min(found, int(path.read_text()))
-    return found
+            available = min(available, int(path.read_text()))
+    return available
 
 
 def available_cores() -> int:
@@ -183,11 +186,12 @@ def available_cores() -> int:
 
 def free_disk(folder: Path) -> int:
     """Count the free bytes of the disk on which a folder is, or will be."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    return shutil.disk_usage(there).free
+    absolute = folder.absolute()
+    existing = next(path for path in (absolute, *absolute.parents) if path.exists())
+    return shutil.disk_usage(existing).free
 
 
-def amount(size: float) -> str:
+def format_bytes(size: float) -> str:
     """Write a number of bytes for people."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:

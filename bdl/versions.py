@@ -1,5 +1,4 @@
-"""
-Hold the versions of what every result rests on.
+"""Versions of the code that every result rests on.
 
 A version is a whole number. It goes up by one when the digits of a fit or of a score change; what
 does not change them, a renamed function or a new message, leaves it alone. ``scripts/golden.py``
@@ -22,5 +21,8 @@ SEARCH_VERSION = 1
 
 
 def version_of(component: object) -> int:
-    """Return the version of a component, a class or a function: its attribute ``version``, 1 where it has none."""
+    """Return the version of a component, a class or a function.
+
+    That is its attribute ``version``, 1 where it has none.
+    """
     return getattr(component, "version", 1)

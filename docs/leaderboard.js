@@ -83,7 +83,6 @@
       [element("a", { href: `../../${path}` }, text), " · "]);
     const named = (what, hash) => element("span", { title: hash }, `${what} ${hash.slice(0, 10)}`);
     const commits = [named("commit", cell.commit ?? "unknown")];
-    if (cell.registered) commits.push(" · ", named("registered in", cell.registered));
     const dataset = cell.dataset.replace(/ .*/, "");
     const command = `${about.command} --dataset ${dataset} --method ${cell.method}`;
     return element("details", {}, summary, ...links, ...commits, element("code", {}, command));
@@ -123,7 +122,7 @@
     numeric(text, mean === null ? "" : String(mean)), numeric(number(own[MEDIAN], se)), numeric(own[N]),
     numeric(own[FAILED]), element("td", {}, cell.at.length ? choice(cell) : ""), difference(cell),
     numeric(number(cell.seconds, null)), numeric(searched(cell) ? cell.search.join(" × ") : cell.search && "none"),
-    element("td", {}, cell.family), element("td", {}, cell.origin + (cell.registered ? ", pre-registered" : "")),
+    element("td", {}, cell.family), element("td", {}, cell.origin),
     element("td", {}, cell.benchmark), element("td", {}, source(cell)));
   }
 
@@ -155,8 +154,8 @@
 
   function draw() {
     const wanted = form.text.value.toLowerCase();
-    const words = ({ method, dataset, family, origin, benchmark, registered }) =>
-      [method, dataset, family, origin, benchmark, registered ? "pre-registered" : ""].join(" ").toLowerCase();
+    const words = ({ method, dataset, family, origin, benchmark }) =>
+      [method, dataset, family, origin, benchmark].join(" ").toLowerCase();
     const within = (field, value) => {
       const most = form.elements[field].value;
       return !most || (value !== null && value <= Number(most));

@@ -51,7 +51,7 @@ from peers.command import number, verdict
 from rich.console import Console
 from rich.table import Table
 
-from bdl.training.programs import compiler_found
+from bdl.training.updates import is_compiler_installed
 
 PARTS = ("methods", "gradients", "scaling")
 DIMS, EXAMPLES = (500, 5_000, 50_000, 500_000, 5_000_000), (10, 50, 200)
@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     report: dict[str, Any] = {"system": machine.system(options.threads), "settings": settings}
     measured, sizes = figure.Measured(), QUICK_SIZES if options.quick else SIZES
     if "methods" in options.parts:
-        compile = compiler_found() and not options.quick
+        compile = is_compiler_installed() and not options.quick
         costs = methods.measure(options.trials, options.epochs, options.repeats, compile=compile)
         measured, report = (
             measured._replace(costs=costs),

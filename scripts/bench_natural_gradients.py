@@ -49,7 +49,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from bdl.training.programs import compiler_found
+from bdl.training.updates import is_compiler_installed
 
 PARTS = ("updates", "sharing")
 DATASETS = ("australian", "a1a", "usps_3v5")
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    compile = compiler_found() and not options.quick
+    compile = is_compiler_installed() and not options.quick
     settings = {name: getattr(options, name) for name in ("models", "repeats", "quick")}
     report: dict[str, Any] = {
         "system": machine.system(options.threads),

@@ -21,12 +21,12 @@ from rich.table import Table
 
 from bdl.archive.frames import read_frames
 from bdl.errors import InputError
-from bdl.execution.estimate import Left
-from bdl.execution.rehearsal import time_updates
-from bdl.plan import Cell
-from bdl.plan.planning import cells_of
-from bdl.plan.programs import rough_seconds
-from bdl.spec import Variant
+from bdl.execution.estimate import RemainingWork
+from bdl.execution.timing import time_updates
+from bdl.plan import Task
+from bdl.plan.planning import list_tasks
+from bdl.plan.workload import estimate_fit_seconds
+from bdl.spec import Request
 
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -38,7 +38,7 @@ class Stage(NamedTuple):
     estimated: float
 
 
-def stages(cell: Cell, rate: float, rows: pd.DataFrame) -> Iterator[Stage]:
+def stages(cell: Task, rate: float, rows: pd.DataFrame) -> Iterator[Stage]:
     """Return the stages of a cell of which rows say what they took.
 
     `rate` is how far rough seconds are off.
@@ -50,7 +50,7 @@ def stages(cell: Cell, rate: float, rows: pd.DataFrame) -> Iterator[Stage]:
     for _, fits in own.groupby("stage"):
         kinds = zip(fits.updates, fits.width, fits.compiled, strict=True)
         rough = sum(
-            rough_seconds(cell, updates, int(width), bool(compiled))
+            estimate_fit_seconds(cell, updates, int(width), bool(compiled))
             for updates, width, compiled in kinds
         )
         yield Stage(float(fits.seconds.sum()), rate * rough)
@@ -69,12 +69,12 @@ def of_folder(place: Path, seconds: float) -> list[Stage]:
     rows, _, text = read_frames(place)
     if text is None or not {"updates", "width", "compiled"} <= set(rows):
         return []
-    cells = {cell.key: cell for cell in cells_of(Variant.parse(text, str(place)).benchmark)}
+    cells = {cell.key: cell for cell in list_tasks(Request.parse(text, str(place)).benchmark)}
     timed = time_updates(
-        [Left(cell, len(cell.splits), 0, 0, 0) for cell in cells.values()], [], seconds
+        [RemainingWork(cell, len(cell.splits), 0, 0, 0) for cell in cells.values()], [], seconds
     )
     rates = {
-        own.cell: own.seconds / rough_seconds(cells[own.cell], 1, own.width, False)
+        own.task_key: own.seconds / estimate_fit_seconds(cells[own.task_key], 1, own.width, False)
         for own in timed
     }
     return [stage for key, rate in rates.items() for stage in stages(cells[key], rate, rows)]

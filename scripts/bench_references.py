@@ -26,26 +26,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bdl.guests.jax_density import density
+from bdl.guests.jax_density import build_density
 from bdl.methods.guest import Train
 from bdl.metrics.distances import wasserstein2
-from bdl.plan.planning import cells_of
-from bdl.plan.truths import recipe
+from bdl.plan.planning import list_tasks
+from bdl.plan.reference_posteriors import find_recipe
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.chains import ChainSettings, Vector, run, slope, starts
 from bdl.references.function_certificate import agreement, certify_functions, functions, grid
 from bdl.references.mcmc import Draws, Origin, Regression, Sampler, Settings, sample
 from bdl.references.nuts import LinearRecipe, NetworkRecipe
 from bdl.runtime import one_thread
-from bdl.spec import load_benchmark, load_variant
+from bdl.spec import load_benchmark, load_request
 
 SAMPLERS: tuple[Sampler, ...] = ("nutpie", "pymc")
 
 
 def regression(dataset: str) -> Regression:
     """Take the problem of a data set from the benchmark."""
-    (cell,) = cells_of(load_benchmark("logistic-posterior").select([dataset], ["vifa"]))
-    found = recipe(cell, 0)
+    (cell,) = list_tasks(load_benchmark("logistic-posterior").select([dataset], ["vifa"]))
+    found = find_recipe(cell, 0)
     assert isinstance(found, LinearRecipe)
     return found.regression
 
@@ -143,7 +143,9 @@ def by_jax(
     start = process_time()
     with jax.enable_x64(True):
         train = Train(asked.x.numpy(), asked.y.numpy(), asked.problem)
-        target = density(train, {name: float(value) for name, value in asked.hyper.items()}, 0)
+        target = build_density(
+            train, {name: float(value) for name, value in asked.hyper.items()}, 0
+        )
         program = jax.jit(lambda at, key: chain(target.log_joint, at, key, asked.settings))
         done = [
             [np.asarray(part) for part in program(point, jax.random.key(number))]
@@ -223,10 +225,10 @@ def network(dataset: str) -> list[dict[str, Any]]:
     """Sample the posterior of a network with every sampler; print and return the rows."""
     cell = next(
         cell
-        for cell in cells_of(load_variant("network-posterior").chosen)
+        for cell in list_tasks(load_request("network-posterior").selected_benchmark)
         if cell.dataset == dataset
     )
-    asked = recipe(cell, 0)
+    asked = find_recipe(cell, 0)
     assert isinstance(asked, NetworkRecipe)
     problem = asked.problem
     begin = starts(

@@ -51,7 +51,7 @@ from bdl.methods.noisy_kfac import NoisyKfac
 from bdl.methods.point_estimate import Adam
 from bdl.methods.slang import Slang
 from bdl.methods.vifa import Vifa
-from bdl.training.programs import compiler_found
+from bdl.training.updates import is_compiler_installed
 
 NOISE_SD = 0.3
 UPDATES = TRAINING_ROWS // 10
@@ -155,7 +155,7 @@ def contenders(network: Network, *, quick: bool) -> dict[str, Contender]:
     for name, method in network.methods.items():
         work = network.workload(method)
         found[f"{name}, traced"] = _engine(work, epochs, compile=False)
-        if compiler_found() and not quick:
+        if is_compiler_installed() and not quick:
             found[f"{name}, compiled"] = _engine(work, epochs, compile=True)
     if network.regression and find_spec("numpyro"):
         for guide in ("diagonal", "low rank"):

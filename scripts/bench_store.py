@@ -25,8 +25,8 @@ import yaml
 from peers import machine
 
 from bdl.plan import fit_hash
-from bdl.plan.planning import cells_of
-from bdl.spec import load_variant
+from bdl.plan.planning import list_tasks
+from bdl.spec import load_request
 from bdl.store import Outcome, Row
 from bdl.store.store import Store
 
@@ -55,8 +55,8 @@ def write(place: Path, rows: int) -> tuple[Path, list[float]]:
     """
     file, draw, seconds = place / "many.yaml", random.Random(1), []
     file.write_text(yaml.safe_dump(CONTENT | {"splits": max(1, rows // 100)}))
-    asked = load_variant(str(file))
-    cells = cells_of(asked.benchmark)
+    asked = load_request(str(file))
+    cells = list_tasks(asked.benchmark)
     with Store(place / "results/many/store.sqlite") as store:
         store.remember(json.dumps(asked.dump()))
         for cell in cells:

@@ -44,7 +44,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bdl.methods.vifa import Vifa
-from bdl.training.programs import compiler_found
+from bdl.training.updates import is_compiler_installed
 
 COMPILED, EAGER, JAX = "engine, compiled", "engine, eager", "JAX"
 LOOP, TUNED_LOOP = "plain loop", "plain loop, tuned"
@@ -91,7 +91,7 @@ def prepare(trials: int, epochs: int) -> dict[str, Contender]:
     """Compile what is to be compiled, and list the contenders that this machine can run."""
     work = workload.make(trials)
     found = {}
-    if compiler_found():
+    if is_compiler_installed():
         setup = timing.engine_setup(work)
         found[COMPILED] = Contender(
             lambda: timing.engine_seconds(work, epochs, compile=True), setup
@@ -129,7 +129,7 @@ def agree(trials: int, names: Sequence[str]) -> dict[str, float]:
 
 def scale(quick: bool) -> list[Point]:
     """Measure the engine at many sizes."""
-    compile = compiler_found() and not quick
+    compile = is_compiler_installed() and not quick
     trials, parameters = (TRIALS[:2], PARAMETERS[:2]) if quick else (TRIALS, PARAMETERS)
     return [*by_trials(trials, compile), *by_parameters(parameters, compile)]
 

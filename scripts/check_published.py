@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from bdl.execution.groups import Chosen, final_groups
-from bdl.plan import Cell
-from bdl.plan.planning import cells_of, together
+from bdl.execution.groups import FinalFit, group_final_fits
+from bdl.plan import Task
+from bdl.plan.planning import group_tasks, list_tasks
 from bdl.spec import load_benchmark
 
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.benchmarks or sorted(
         path.parent.name for path in options.results.glob("*/trials.parquet")
     ):
-        for batch in together(_chosen(name, options)):
+        for batch in group_tasks(_chosen(name, options)):
             for cell, repeated in repeat(batch, options):
                 label = f"{name} {cell.label}"
                 kept[label] = repeated
@@ -80,28 +80,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def repeat(batch: Sequence[Cell], options: argparse.Namespace) -> Iterator[tuple[Cell, Scores]]:
+def repeat(batch: Sequence[Task], options: argparse.Namespace) -> Iterator[tuple[Task, Scores]]:
     """Fit the cells of a batch once more; yield each with its scores."""
     chosen = []
     for cell in batch:
         for _, row in _published(cell, options.results).iloc[: options.splits or None].iterrows():
             own = replace(cell, compile=bool(row["compiled"]))
-            chosen.append(Chosen(own, int(row["split"]), _hyper(cell, row)))
+            chosen.append(FinalFit(own, int(row["split"]), _hyper(cell, row)))
     if not chosen:
         return
     outcomes = [
-        outcome for group in final_groups(chosen) for outcome in group.run(lambda work: None)
+        outcome for group in group_final_fits(chosen) for outcome in group.run(lambda work: None)
     ]
     for cell in batch:
         rows = [outcome.row for outcome in outcomes if outcome.row.cell == cell.key]
         yield cell, {str(row.split): _finite(cell, row.metrics) for row in rows}
 
 
-def _scores(cell: Cell, rows: pd.DataFrame) -> Scores:
+def _scores(cell: Task, rows: pd.DataFrame) -> Scores:
     return {str(row["split"]): _finite(cell, row.to_dict()) for _, row in rows.iterrows()}
 
 
-def _finite(cell: Cell, found: Mapping[Any, Any]) -> dict[str, float]:
+def _finite(cell: Task, found: Mapping[Any, Any]) -> dict[str, float]:
     """Pick the scores of the benchmark that are numbers, but for durations."""
     names = [str(metric) for metric in cell.benchmark.metrics if metric != "runtime"]
     values = {name: float(value) for name in names if (value := found.get(name)) is not None}
@@ -121,7 +121,7 @@ def _told(worst: Difference | None, tolerance: float) -> str:
     return f"{worst.relative:.1e} ({worst.metric}, split {worst.split}) {verdict}"
 
 
-def _published(cell: Cell, results: Path) -> pd.DataFrame:
+def _published(cell: Task, results: Path) -> pd.DataFrame:
     rows = pd.read_parquet(results / cell.benchmark.name / "trials.parquet")
     own = (
         (rows.stage == "final") & (rows.dataset == str(cell.dataset)) & (rows.entry == cell.entry)
@@ -129,20 +129,20 @@ def _published(cell: Cell, results: Path) -> pd.DataFrame:
     return rows[own & (rows.status == "ok")].sort_values("split")
 
 
-def _hyper(cell: Cell, row: "pd.Series[float]") -> dict[str, float]:
+def _hyper(cell: Task, row: "pd.Series[float]") -> dict[str, float]:
     names = [
         name for name in cell.settings.hyper_names if name not in cell.settings.from_reference
     ]
     return {name: float(row[f"hyper_{name}"]) for name in names}
 
 
-def _chosen(name: str, options: argparse.Namespace) -> list[Cell]:
+def _chosen(name: str, options: argparse.Namespace) -> list[Task]:
     benchmark = load_benchmark(name)
     published = json.loads((options.results / name / "table.json").read_text("utf-8"))
     present = {(cell["dataset"], cell["method"]) for cell in published}
     return [
         cell
-        for cell in cells_of(benchmark)
+        for cell in list_tasks(benchmark)
         if cell.key[:2] in present
         and (not options.dataset or cell.key[0] in options.dataset)
         and (not options.method or cell.entry in options.method)

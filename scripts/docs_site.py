@@ -21,8 +21,8 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from bdl.methods import METHODS
-from bdl.publishing.page import write_page
-from bdl.spec import list_benchmarks, load_variant
+from bdl.publishing.report_page import write_page
+from bdl.spec import list_benchmarks, load_request
 
 ROOT = Path(__file__).parents[1]
 AS_THEY_ARE = {
@@ -123,7 +123,7 @@ def report() -> bytes:
     """Return the report of a benchmark, which is not kept in the repository."""
     with tempfile.TemporaryDirectory() as folder:
         return write_page(
-            load_variant(REPORTED), ROOT / "results", Path(folder) / "report.html"
+            load_request(REPORTED), ROOT / "results", Path(folder) / "report.html"
         ).read_bytes()
 
 

@@ -439,7 +439,7 @@ def ending(one: Try, folder: Path) -> End:
     signal.alarm(SECONDS)
     try:
         with redirect_stdout(out), redirect_stderr(err):
-            code = terminal.ended(lambda: cli_commands.app(standalone_mode=False))
+            code = terminal.run_to_exit_code(lambda: cli_commands.app(standalone_mode=False))
     except BaseException as error:
         return End(-1, f"Traceback: {type(error).__name__}: {error}")
     finally:

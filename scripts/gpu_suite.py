@@ -41,16 +41,16 @@ from peers import machine
 
 from bdl.data import Dataset
 from bdl.methods import METHODS
-from bdl.models.likelihoods import Categorical, Gaussian
+from bdl.models.likelihoods import Categorical, GaussianLikelihood
 from bdl.models.modules import Module
 from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.training.fitting import EvaluationSchedule
-from bdl.training.program import Program
 from bdl.training.schedule import Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.slots import SlotBatch
-from bdl.training.traced import at_once
+from bdl.training.traced import trace_immediately
 from bdl.training.trials import Pool
 
 RANKS = (1, 2, 4, 8, 16, 32)
@@ -107,7 +107,7 @@ class Suite:
         count, rows = (4, 60) if self.tiny else (100, 691)
         rng = np.random.default_rng(0)
         data = Dataset("energy", rng.standard_normal((rows, 8)), rng.standard_normal(rows))
-        problem = Problem(Mlp((50,)), Gaussian(), 8)
+        problem = Problem(Mlp((50,)), GaussianLikelihood(), 8)
         hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 1.0}
         updates = self._durations(
             data, problem, "vifa", {}, 10, hyper, count, epochs=10, every=self._dozen
@@ -124,7 +124,7 @@ class Suite:
         )
         hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 1.0}
         problem, settings = (
-            Problem(Mlp((50,)), Gaussian(), inputs),
+            Problem(Mlp((50,)), GaussianLikelihood(), inputs),
             {"gradients_per_update": 4, "max_grad_norm": 10.0},
         )
         found = self._update(
@@ -218,13 +218,13 @@ class Suite:
     ) -> Iterator[float]:
         """Yield the seconds of so many updates at a time, not counting what happens in between."""
         pool, rows = Pool.load(data, self.device), [len(data.y)] * count
-        program = Program(
+        program = TrainingSetup(
             data, pool, problem, METHODS.build(method, settings), Schedule(epochs, size), samples=1
         )
         trials = program.trials(
             [(i,) for i in range(count)], [np.arange(len(data.y))] * count, [hyper] * count
         )
-        slot_batch = SlotBatch(rows, range(count), least=1)
+        slot_batch = SlotBatch(rows, range(count), min_slots=1)
         # to compile ResNet-18 takes minutes
         compiled = self.device == "cuda" and not isinstance(problem.model, Module)
         fitting = program.fitting(trials, compile=compiled, slot_batch=slot_batch)
@@ -324,7 +324,7 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    with at_once():  # as fits of more than a hundred updates are
+    with trace_immediately():  # as fits of more than a hundred updates are
         for line in measure(
             Suite(asked.device, asked.tiny, asked.pixels), asked.json, asked.seconds, asked.parts
         ):

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from leaderboard_runs import Run, handed_in, published_run, rows_by_split
+from leaderboard_runs import Run, published_run, rows_by_split
 from scipy.special import stdtrit
 
 from bdl.metrics import info
-from bdl.reports import Cell
-from bdl.reports.figures import Shown, draw_figures
-from bdl.reports.layout import heading
-from bdl.reports.more_tables import as_printed
-from bdl.reports.paired import scores
-from bdl.reports.papers import OTHERS, load_paper
-from bdl.reports.standings import Ranks, ranks
-from bdl.reports.verdicts import FEWEST, LEVEL
+from bdl.reports import TableEntry
+from bdl.reports.elsewhere import as_printed
+from bdl.reports.figures import FigureData, draw_figures
+from bdl.reports.layout import metric_heading
+from bdl.reports.paired import scores_by_split
+from bdl.reports.papers import OTHER_PAPERS, load_paper
+from bdl.reports.standings import Ranks, rank_entries
+from bdl.reports.verdicts import LEVEL, MIN_SPLITS
 from bdl.spec import Benchmark, list_benchmarks
 
 ROOT = Path(__file__).parents[1]
-PRINTED = [row for paper in OTHERS for row in load_paper(paper)]
+PRINTED = [row for paper in OTHER_PAPERS for row in load_paper(paper)]
 """What other papers print for the UCI regressions."""
 UCI = {row["dataset"] for row in PRINTED}
 IMAGES = {"mnist", "mnist_validated", "aptos2019"}
@@ -98,8 +98,7 @@ def leaderboard(published: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
     published
         Folders of results: ``name`` or ``name/profile``.
     """
-    ours = [published_run(folder) for folder in published]
-    runs = [*ours, *handed_in(ROOT / "submissions", ours)]
+    runs = [published_run(folder) for folder in published]
     for name, board in BOARDS.items():
         own = [
             run
@@ -132,10 +131,10 @@ def data(board: Board, runs: Sequence[Run]) -> dict[str, Any]:
     shown = sorted(counts, key=lambda name: (info(name).direction not in RANKABLE, -counts[name]))
     most = max(len(cell["at"]) for cell in cells)
     return {
-        "scores": {name: [heading(name), info(name).direction] for name in shown},
+        "scores": {name: [metric_heading(name), info(name).direction] for name in shown},
         "sources": {run.folder: _source(run) for run in runs},
         "cells": cells,
-        "fewest": FEWEST,
+        "fewest": MIN_SPLITS,
         "quantiles": [_short(float(stdtrit(df, 1 - LEVEL / 2))) for df in range(1, most)],
     }
 
@@ -152,7 +151,7 @@ def _cells(board: Board, run: Run) -> Iterator[dict[str, Any]]:
     """
     benchmark, found = run.found.benchmark, run.found
     split = benchmark.preparation.split
-    tabled: dict[tuple[str, str], dict[str, dict[str, Cell]]] = {}
+    tabled: dict[tuple[str, str], dict[str, dict[str, TableEntry]]] = {}
     for cell in run.table:
         if cell.n_trials:
             own = tabled.setdefault((cell.dataset, cell.method), {})
@@ -171,20 +170,23 @@ def _cells(board: Board, run: Run) -> Iterator[dict[str, Any]]:
             "method": entry,
             "family": family(run.methods[entry]),
             "origin": run.origins[label],
-            "registered": run.commit,
             "commit": run.commits[label],
             "search": [search.trials, search.folds] if search else [0, 0],
             "seconds": _short(rows.seconds[rows.status == "ok"].median()),
             "overlap": None if run.overlap is None else run.overlap.get(dataset, 0.0),
             "at": [int(each) for each in rows.index],
             "scores": {
-                metric: [*_numbers(own), None, [_short(value) for value in scores(rows, metric)]]
+                metric: [
+                    *_numbers(own),
+                    None,
+                    [_short(value) for value in scores_by_split(rows, metric)],
+                ]
                 for metric, own in metrics.items()
             },
         }
 
 
-def _numbers(own: Mapping[str, Cell]) -> list[float | int | None]:
+def _numbers(own: Mapping[str, TableEntry]) -> list[float | int | None]:
     mean, median = own["mean"], own.get("median")
     n = mean.n_trials - mean.n_failed
     return [
@@ -222,7 +224,6 @@ def _printed() -> Iterator[dict[str, Any]]:
             "method": row["method"],
             "family": family(row["method"]),
             "origin": "printed elsewhere",
-            "registered": None,
             "search": None,
             "seconds": None,
             "overlap": None,
@@ -242,10 +243,10 @@ def _printed() -> Iterator[dict[str, Any]]:
 def _diagrams(run: Run) -> Iterator[tuple[str, str, bytes]]:
     """Return text, file and bytes of each diagram of critical differences, of ``bdl-bench compare --figures``."""
     benchmark = run.found.benchmark
-    drawn = {each.metric: each for name in RANKED if (each := ranks(run.table, name))}
+    drawn = {each.metric: each for name in RANKED if (each := rank_entries(run.table, name))}
     with tempfile.TemporaryDirectory() as folder:
         for path in draw_figures(
-            Shown(benchmark, ranks=[*drawn.values()]), Path(folder), pdf=False
+            FigureData(benchmark, ranks=[*drawn.values()]), Path(folder), pdf=False
         ):
             metric = path.stem.removeprefix(f"{benchmark.name}-").removesuffix("-ranks")
             yield _told(benchmark.name, drawn[metric]), f"figures/{path.name}", path.read_bytes()
@@ -253,9 +254,7 @@ def _diagrams(run: Run) -> Iterator[tuple[str, str, bytes]]:
 
 def _told(name: str, found: Ranks) -> str:
     means = ", ".join(f"{entry} {mean:.2f}" for entry, mean in found.means.items())
-    return (
-        f"{name}, average ranks by {heading(found.metric)} over {found.places} data sets: {means}"
-    )
+    return f"{name}, average ranks by {metric_heading(found.metric)} over {found.n_datasets} data sets: {means}"
 
 
 def _page(name: str, board: Board, drawn: Sequence[tuple[str, str]]) -> str:

@@ -26,10 +26,10 @@ from rich.table import Table
 
 from bdl.execution import WorkerPool
 from bdl.execution.groups import Group
-from bdl.execution.queue import JobChain, run_chains
-from bdl.plan.planning import cells_of
-from bdl.plan.programs import slot_batch
-from bdl.search import per_round
+from bdl.execution.scheduler import JobChain, run_chains
+from bdl.plan.planning import list_tasks
+from bdl.plan.workload import find_slot_batch
+from bdl.search import count_settings_per_round
 from bdl.spec import load_benchmark
 from bdl.spec.sections import Limits
 
@@ -138,16 +138,19 @@ def _timed(stage: Sequence[float]) -> list[Group]:
 def recorded(benchmark: str, profile: str, rows: pd.DataFrame) -> list[Stages]:
     """Put the rows of a run together to groups: those of a round, or the final fits, of the splits of a slot batch."""
     found = []
-    for cell in cells_of(load_benchmark(benchmark, profile)):
+    for cell in list_tasks(load_benchmark(benchmark, profile)):
         own = rows[(rows["dataset"] == cell.key[0]) & (rows["entry"] == cell.key[1])]
         if "point" in own:
             own = own[own["point"] == cell.key[2]]
         search = cell.settings.search
         stages: Stages = []
-        for stage, each in (("search", per_round(search) if search else 1), ("final", 1)):
+        for stage, each in (
+            ("search", count_settings_per_round(search) if search else 1),
+            ("final", 1),
+        ):
             part = own[own["stage"] == stage]
             slot_batches = part["split"].map(
-                lambda split, stage=stage, cell=cell: slot_batch(cell, stage, split).start
+                lambda split, stage=stage, cell=cell: find_slot_batch(cell, stage, split).start
             )
             rounds = part["trial"] // each if stage == "search" else 0 * part["split"]
             for _, groups in part.assign(slot_batch=slot_batches, round=rounds).groupby("round"):

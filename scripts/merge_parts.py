@@ -25,14 +25,14 @@ from rich.console import Console
 
 from bdl.archive import ResultsFolder
 from bdl.archive.frames import read_frames
-from bdl.archive.loading import load
+from bdl.archive.loading import load_open_results
 from bdl.archive.posteriors import Contents, read_posteriors, write_posteriors
 from bdl.archive.reuse import ORIGIN
 from bdl.errors import InputError
-from bdl.publishing.outcome import gathered, tables
 from bdl.publishing.provenance import write_provenance
+from bdl.publishing.published_files import gather_figure_data, tables
 from bdl.reports.figures import draw_figures
-from bdl.spec import load_variant
+from bdl.spec import load_request
 
 Splits = dict[str, list[int]]
 """Splits of cells, by ``dataset/entry``."""
@@ -130,7 +130,7 @@ def merge(published: Run, part: Run) -> Run:
 
 def write(merged: Run, folder: Path) -> None:
     """Write rows, provenance, tables and figures."""
-    asked = load_variant(merged.origin["benchmark"], merged.origin["profile"])
+    asked = load_request(merged.origin["benchmark"], merged.origin["profile"])
     for name, table in (("trials", merged.rows), ("points", merged.points)):
         table.attrs["made"] = json.dumps(asked.dump())
         if len(table):
@@ -138,10 +138,10 @@ def write(merged: Run, folder: Path) -> None:
     travels = {"posteriors": write_posteriors(merged.posteriors, folder)}
     write_provenance({**merged.origin, **travels, **asked.dump()}, folder)
     with ResultsFolder(folder, asked) as here:
-        found = load(here)
+        found = load_open_results(here)
     for format, name in (("markdown", "table.md"), ("json", "table.json")):
         (folder / name).write_text(str(tables(found, format)), encoding="utf-8")
-    draw_figures(gathered(found, {}), folder / "figures")
+    draw_figures(gather_figure_data(found, {}), folder / "figures")
 
 
 def _cells(table: pd.DataFrame) -> "pd.Series[str]":

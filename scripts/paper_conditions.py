@@ -30,13 +30,13 @@ from peers import slang_release
 from bdl.archive.frames import folder
 from bdl.data import load_stream
 from bdl.metrics.distances import relative, wasserstein2
-from bdl.plan import Cell
-from bdl.plan.planning import cells_of, together
-from bdl.plan.programs import final_fitting
-from bdl.plan.truths import truth
+from bdl.plan import Task
+from bdl.plan.fittings import build_final_fitting
+from bdl.plan.planning import group_tasks, list_tasks
+from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors import Posterior
 from bdl.references.base import Truth
-from bdl.spec import Variant, load_benchmark
+from bdl.spec import Request, load_benchmark
 from bdl.store import artefacts
 from bdl.store.store import Store
 
@@ -110,13 +110,13 @@ def streams(datasets: Sequence[str]) -> None:
     benchmark = load_benchmark("online-fa")
     print(f"{'':<22} covariance      W2   truncated")
     names = datasets or [name for name in benchmark.datasets if load_stream(name).dim == 100]
-    for batch in together(cells_of(benchmark.select(names, ESTIMATORS))):
+    for batch in group_tasks(list_tasks(benchmark.select(names, ESTIMATORS))):
         members = [(cell, split) for split in range(benchmark.splits) for cell in batch]
-        fitting = final_fitting(members, [{}] * len(members), compile=False)
+        fitting = build_final_fitting(members, [{}] * len(members), compile=False)
         *_, end = fitting.run()
-        values: dict[Cell, list[list[float]]] = {cell: [] for cell in batch}
+        values: dict[Task, list[list[float]]] = {cell: [] for cell in batch}
         for position, (cell, split) in enumerate(members):
-            q, reference = fitting.posterior(end, position), truth(cell, split)
+            q, reference = fitting.posterior(end, position), compute_truth(cell, split)
             assert reference is not None
             values[cell].append(row(moments_of(q), reference))
         for cell, own in values.items():
@@ -171,11 +171,13 @@ def main() -> None:
         f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2"
     )
     for benchmark in map(load_benchmark, ("uci-linear-posterior", "logistic-posterior")):
-        with Store(folder(results, Variant(benchmark)) / "store.sqlite") as store:
-            for cell in cells_of(benchmark.select(entries=["vifa"])):
-                reference = truth(cell, 0)
+        with Store(folder(results, Request(benchmark)) / "store.sqlite") as store:
+            for cell in list_tasks(benchmark.select(entries=["vifa"])):
+                reference = compute_truth(cell, 0)
                 kept = [row.artefact for row in store.rows("final", cell.key) if row.artefact]
-                moments = [moments_of(artefacts.read(store.posteriors, sha)[0]) for sha in kept]
+                moments = [
+                    moments_of(artefacts.read_artefact(store.posteriors, sha)[0]) for sha in kept
+                ]
                 values = [row(own, reference) for own in moments if reference is not None]
                 mean, cov, w2, truncated, *few = np.mean(values, 0)
                 text = f"{cell.dataset:<14} {mean:7.4f} {cov:10.4f} {w2:7.4f} {truncated:11.4f}"

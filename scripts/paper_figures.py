@@ -23,16 +23,16 @@ from matplotlib.style import context
 from numpy.typing import NDArray
 
 from bdl.models.base import Layout
-from bdl.models.networks import Linear
+from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior, HorseshoePrior, Prior, SpikeSlabPrior, StudentTPrior
 from bdl.reports import drawing
-from bdl.reports.figures import drawn, reduce_colours
-from bdl.reports.layout import measure
+from bdl.reports.figures import draw_figure, reduce_colours
+from bdl.reports.layout import metric_with_unit
 
 Array = NDArray[np.float64]
 
 ROOT = Path(__file__).parents[1]
-ONE = Layout(Linear(bias=False), 1, 1)
+ONE = Layout(LinearModel(bias=False), 1, 1)
 """A model of one weight, which has one layer and leaves one unit."""
 WEIGHT, LAYER_A, UNIT_A, LAYER_B, UNIT_B = range(5)
 """Latent variables that the horseshoe has there: the weight before it is scaled, and logarithms
@@ -175,28 +175,28 @@ NEAR, FAR = np.linspace(-5, 5, 400), np.geomspace(0.01, 100, 200)
 
 def densities() -> Figure:
     """Draw the densities of a weight, and of what scales it under a horseshoe."""
-    figure, panels = drawing.grid(len(PANELS) + 2, (3.1, 2.7), columns=3)
+    figure, panels = drawing.lay_out_panels(len(PANELS) + 2, (3.1, 2.7), columns=3)
     for panel, (heading, lines) in zip(panels, PANELS.items(), strict=False):
         theta = FAR if heading == "Tails" else NEAR
         for label, line in lines.items():
             panel.plot(theta, line.of(theta), line.style, color=line.color, label=label)
         panel.set(ylim=(0, None), xlabel="weight")
-        drawing.dress(panel, heading)
+        drawing.style_panel(panel, heading)
     *_, horseshoe, tails, scales, shares = panels
     horseshoe.set_ylim(0, 1.5)  # it has no bound at 0
     tails.set(xscale="log", yscale="log", ylim=(1e-8, 30), xlabel="size of a weight")
     for (label, parts), color in zip(SCALES.items(), drawing.COLORS, strict=False):
         scales.plot(*of_scale(*parts), color=color, label=label)
     scales.set(xlim=(0, 4), ylim=(0, None), xlabel="scale, or factor of it")
-    drawing.dress(scales, "Scale of a unit, horseshoe")
+    drawing.style_panel(scales, "Scale of a unit, horseshoe")
     shares.plot(*of_shrinkage(), color=HORSESHOE.color, label="horseshoe")
     shares.set(xlim=(0, 1), ylim=(0, 4), xlabel="1 / (1 + scale²)")
-    drawing.dress(shares, "Shrinkage by it")
+    drawing.style_panel(shares, "Shrinkage by it")
     for panel in panels[:-1]:
         place = "lower left" if panel is tails else "upper right"
         panel.legend(frameon=False, fontsize=7.5, handlelength=1.5, loc=place)
     drawing.label_left(panels, "density")
-    drawing.title(figure, "Densities of the priors of a weight")
+    drawing.write_title(figure, "Densities of the priors of a weight")
     return figure
 
 
@@ -210,7 +210,7 @@ def last_updates() -> Figure:
         "metric == 'neg_elbo'"
     )
     end = int(points["at"].max())
-    figure, panels = drawing.grid(2, (4.2, 3.0), sharey=True)
+    figure, panels = drawing.lay_out_panels(2, (4.2, 3.0), sharey=True)
     shown = []
     for (entry, own), color in zip(
         points.groupby("entry", sort=False), drawing.COLORS, strict=False
@@ -225,23 +225,25 @@ def last_updates() -> Figure:
     for panel, heading, first in zip(
         panels, ("All updates", f"Last {LAST:,} updates"), (0, end - LAST), strict=True
     ):
-        drawing.dress(panel, heading)
+        drawing.style_panel(panel, heading)
         panel.set(xlim=(first, end), xlabel="updates")
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.locator_params(axis="x", nbins=5)
     last = pd.concat(shown)
     low, high = float(points["value"].min()), float(last.quantile(SHOWN))
-    panels[0].set_ylim(low - drawing.FREE * (high - low), high + drawing.FREE * (high - low))
-    drawing.label_left(panels, measure("neg_elbo"))
+    panels[0].set_ylim(
+        low - drawing.AXIS_MARGIN * (high - low), high + drawing.AXIS_MARGIN * (high - low)
+    )
+    drawing.label_left(panels, metric_with_unit("neg_elbo"))
     beyond = f"{1 - SHOWN:.1%} of the last values lie beyond the axis, up to {last.max():.1f}"
-    drawing.title(figure, "Cubic regression with ten hidden units", beyond)
-    drawing.legend(figure, columns=5)
+    drawing.write_title(figure, "Cubic regression with ten hidden units", beyond)
+    drawing.draw_legend(figure, columns=5)
     return figure
 
 
 def save(draw: Callable[[], Figure], target: Path) -> None:
     """Draw a figure in the style of all others."""
-    figure = drawn(draw)
+    figure = draw_figure(draw)
     with context(["default", drawing.STYLE]):
         figure.savefig(target, dpi=200, metadata=drawing.METADATA["png"])
     reduce_colours(target)

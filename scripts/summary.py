@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import bdl
-from bdl.publishing.outcome import claimed
-from bdl.reports.claims import Judged
+from bdl.publishing.published_files import judge_run_claims
+from bdl.reports.claims import ClaimVerdict
 from bdl.reports.verdicts import WITHHELD
 from bdl.spec import list_benchmarks, load_benchmark
 
@@ -62,17 +62,19 @@ def counts(cells: list[dict[str, Any]]) -> dict[str, Counter[str]]:
     return found
 
 
-def claims() -> list[tuple[str, Judged]]:
+def claims() -> list[tuple[str, ClaimVerdict]]:
     """Return the claims of the papers as the rows judge them, each after its benchmark."""
     runs = [
         bdl.results(name, results=ROOT / "results")
         for name, _ in list_benchmarks()
         if load_benchmark(name).claims
     ]
-    return [(run.found.benchmark.name, each) for run in runs for each in claimed(run.found)]
+    return [
+        (run.loaded.benchmark.name, each) for run in runs for each in judge_run_claims(run.loaded)
+    ]
 
 
-def doubted(judged: list[tuple[str, Judged]]) -> list[str]:
+def doubted(judged: list[tuple[str, ClaimVerdict]]) -> list[str]:
     """Return the claims that are not confirmed on every data set, each as a row of the table."""
     return [
         f"| {each.claim.text} | [`{name}`](../results/{name}/table.md) | {each.verdict} |"

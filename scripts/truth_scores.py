@@ -19,13 +19,13 @@ from scipy.stats import spearmanr
 
 from bdl.archive.loading import load_results
 from bdl.metrics import METRICS
-from bdl.plan import Cell
-from bdl.plan.planning import cells_of
-from bdl.plan.truths import recipe, training_data
+from bdl.plan import Task
+from bdl.plan.planning import list_tasks
+from bdl.plan.reference_posteriors import find_recipe, load_training_data
 from bdl.references.base import obtain
 from bdl.references.function_certificate import functions
 from bdl.references.nuts import NetworkRecipe
-from bdl.spec import load_variant
+from bdl.spec import load_request
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("benchmark", help="name of a benchmark")
     parser.add_argument("--dataset", action="append", help="only this one (repeatable)")
     options = parser.parse_args(arguments)
-    variant = load_variant(options.benchmark)
+    variant = load_request(options.benchmark)
     rows, metrics = (
         load_results(variant, RESULTS).rows,
         [str(name) for name in variant.benchmark.metrics],
@@ -47,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for kind in ("predictive", "distance")
     )
     for dataset in options.dataset or variant.benchmark.datasets:
-        cell = next(cell for cell in cells_of(variant.chosen) if cell.dataset == dataset)
+        cell = next(
+            cell for cell in list_tasks(variant.selected_benchmark) if cell.dataset == dataset
+        )
         scores = [score(cell, split) for split in cell.splits]
         print(
             f"{dataset}: {sum(scores) / len(scores):.3f} ({', '.join(f'{one:.3f}' for one in scores)})"
@@ -62,14 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def score(cell: Cell, split: int) -> float:
+def score(cell: Task, split: int) -> float:
     """Negative log predictive density of the reference's draws, nats per test row, original units."""
-    asked = recipe(cell, split)
+    asked = find_recipe(cell, split)
     assert isinstance(asked, NetworkRecipe)
     f = torch.from_numpy(functions(asked.problem, obtain(asked).theta, asked.test_x)).flatten(0, 1)
     density = asked.problem.likelihood.predictive(f, asked.hyper).log_prob(asked.test_y)
     mixed = density.logsumexp(0) - log(len(f))
-    return log(training_data(cell, split).y_unit) - float(mixed.mean())
+    return log(load_training_data(cell, split).y_unit) - float(mixed.mean())
 
 
 if __name__ == "__main__":

@@ -30,15 +30,69 @@ signal.signal(
 )  # a shell's background jobs ignore it, and what they start
 
 
+LAST_SKIPPED = "bdl/last_skipped"
+"""Where pytest's cache keeps which tests and files the last run skipped."""
+MISSING_DATA = ("cannot get data file", "download the training images")
+"""How refusals begin where data files are missing and cannot be downloaded."""
+
+
+def pytest_addoption(parser):
+    """Let what further packages and data add be tested alone."""
+    parser.addoption(
+        "--last-skipped", action="store_true", help="only tests that the last run skipped"
+    )
+
+
 def pytest_configure(config):
-    """Keep the order of collection: pytest-xdist's own, by numbers of tests, starts files of few and slow ones last."""
+    """Keep the order of collection.
+
+    That of pytest-xdist, by numbers of tests, starts files of few and slow ones last.
+    """
     config.option.loadscopereorder = False
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Begin with the files that have most slow tests, so that processes that take whole files end together."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
+    if config.getoption("last_skipped"):
+        wanted = set(config.cache.get(LAST_SKIPPED, []))
+        items[:] = [
+            item for item in items if {item.nodeid, item.nodeid.partition("::")[0]} & wanted
+        ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Skip a test of real data where these are missing and cannot be downloaded."""
+    report = yield
+    if report.failed and item.get_closest_marker("data"):
+        refusal = next((words for words in MISSING_DATA if words in str(report.longrepr)), None)
+        if refusal:
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), item.location[1], f"Skipped: {refusal}")
+    return report
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say in one line what was skipped and how to get what it needs; remember which tests these are."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    counts = Counter(_reason_to_skip(str(report.longrepr)) for report in skipped)
+    if counts:
+        shares = "; ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+        terminalreporter.write_line(f"skipped: {shares}")
+    if not config.getoption("last_skipped"):
+        config.cache.set(LAST_SKIPPED, [report.nodeid for report in skipped])
+
+
+def _reason_to_skip(text):
+    if "data file" in text or "training images" in text:
+        return "need data (bdl-bench data fetch NAME, or set BDL_DATA_MIRROR)"
+    if "GPU" in text:
+        return "need a GPU"
+    if "import" in text or "installed" in text or "extra" in text:
+        return "need packages (pip install -c constraints.txt '.[dev,docs,guests,ranks]')"
+    return "do not apply here"
 
 
 @pytest.fixture

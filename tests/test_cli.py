@@ -20,7 +20,7 @@ import yaml
 from bdl.cli.listing import KINDS
 from bdl.data import DATASETS
 from bdl.methods import METHODS
-from bdl.plan import _load
+from bdl.plan import _load_prepared
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -413,6 +413,7 @@ def test_init_names_the_file_and_overwrites_none(tiny, invoke):
     assert yaml.safe_load(Path("b.yaml").read_text("utf-8"))["name"] == "my-benchmark"
 
 
+@pytest.mark.data
 def test_lists_are_names_for_people_and_json_for_programs(invoke):
     assert invoke("list", "methods") == (0, "".join(f"{name}\n" for name in METHODS.names()), "")
     assert "unknown kind 'method': did you mean methods" in invoke("list", "method")[2]
@@ -432,7 +433,7 @@ def test_lists_are_names_for_people_and_json_for_programs(invoke):
 @pytest.fixture
 def offline(tmp_path, monkeypatch) -> Path:
     """An empty data directory, an empty mirror, a network that refuses every connection, and no data in memory."""
-    _load.cache_clear()
+    _load_prepared.cache_clear()
     (tmp_path / "mirror").mkdir()
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path / "mirror"))
@@ -520,7 +521,7 @@ def test_help_and_what_only_shows_import_no_more_than_they_need():
     parts = found.split("LOADED 0 []\n")
     assert parts.pop() == ""
     assert len(parts) == 3
-    assert all(command in parts[0] for command in ("run", "submit", "verify"))
+    assert all(command in parts[0] for command in ("run", "report", "compare"))
     assert "vifa-nn" in parts[1]
     assert "vifa-nn" in parts[2]
 

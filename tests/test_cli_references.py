@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from bdl.data import load, streams
+from bdl.data import load_dataset, streams
 from bdl.references import nuts
 from bdl.references.mcmc import Draws, Origin
 
@@ -128,7 +128,7 @@ def test_the_certificate_of_a_computed_reference_is_shown(invoke, tmp_path):
         "covariance_identity",
         "quadrature",
     ]
-    data = load("synthetic")
+    data = load_dataset("synthetic")
     rows = data.split(0).train
     x, y = data.x[rows], data.y[rows]
     evidence = multivariate_normal.logpdf(y.ravel(), cov=10 * np.eye(len(y)) + 100 * x @ x.T)

@@ -2,20 +2,20 @@
 
 import pytest
 
-from bdl.cli.describe import REGISTRIES, _entry, describe
+from bdl.cli.describe import REGISTRIES, _entry_lines, describe_by_name
 from bdl.errors import InputError
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
-from bdl.registry import shipped
+from bdl.registry import shipped_benchmarks
 from bdl.spec import load_benchmark
 from bdl.training.schedule import RATES
 
-NAMES = [*shipped(), *(name for registry in REGISTRIES for name in registry.names())]
+NAMES = [*shipped_benchmarks(), *(name for registry in REGISTRIES for name in registry.names())]
 
 
 def test_everything_listed_is_described_with_its_settings():
-    for name, text in ((name, describe(name)) for name in dict.fromkeys(NAMES)):
+    for name, text in ((name, describe_by_name(name)) for name in dict.fromkeys(NAMES)):
         heading, *body = text.splitlines()
         assert heading.startswith(f"{name} (")
         assert body
@@ -26,7 +26,7 @@ def test_everything_listed_is_described_with_its_settings():
 
 
 def test_a_benchmark_is_told_as_its_file_says(tmp_path):
-    lines = describe("uci-regression").splitlines()
+    lines = describe_by_name("uci-regression").splitlines()
     assert lines[:6] == [
         "uci-regression (benchmark)",
         "UCI regression with VIFA, SLANG and the iterates of SGD",
@@ -47,14 +47,15 @@ def test_a_benchmark_is_told_as_its_file_says(tmp_path):
         "    noise_precision: 0.01 to 1, log",
     ]
     assert not any(line.startswith("preparation") for line in lines)
-    assert "preparation: split=first, standardise=none, rows={'usps_3v5': 767}" in describe(
-        "logistic-posterior"
+    assert (
+        "preparation: split=first, standardise=none, rows={'usps_3v5': 767}"
+        in describe_by_name("logistic-posterior")
     )
     changes = "  on concrete: training.epochs=20000, training.batch_size=100"
-    assert changes in describe("uci-linear-posterior").splitlines()
+    assert changes in describe_by_name("uci-linear-posterior").splitlines()
     path = tmp_path / "mine.yaml"
-    path.write_text(shipped()["uci-regression"].read_text("utf-8"), "utf-8")
-    assert describe(str(path)).splitlines()[1:] == lines[1:]
+    path.write_text(shipped_benchmarks()["uci-regression"].read_text("utf-8"), "utf-8")
+    assert describe_by_name(str(path)).splitlines()[1:] == lines[1:]
     path.write_text(
         "{name: mine, title: Mine, datasets: [yacht], splits: 1, metrics: [rmse], sweep: {model.hidden: [[3], [4]]},\n"
         "by_dataset: {yacht: {training: {epochs: 2}}}, record: {unit: epochs, every: 1}, entries: {one: {\n"
@@ -66,7 +67,7 @@ def test_a_benchmark_is_told_as_its_file_says(tmp_path):
         "on yacht: training.epochs=2",
         "looked at every 1 epochs",
     }
-    assert told <= set(describe(str(path)).splitlines())
+    assert told <= set(describe_by_name(str(path)).splitlines())
 
 
 UNUSUAL = {
@@ -91,7 +92,7 @@ UNUSUAL = {
 @pytest.mark.parametrize("changes", UNUSUAL)
 def test_what_is_not_usual_of_an_entry_is_told(changes):
     overrides = [f"entries.vifa-nn.{change}" for change in changes]
-    assert UNUSUAL[changes] in _entry(
+    assert UNUSUAL[changes] in _entry_lines(
         load_benchmark("uci-regression", overrides=overrides).entries["vifa-nn"]
     )
 
@@ -125,20 +126,21 @@ def test_what_is_not_usual_of_an_entry_is_told(changes):
     ],
 )
 def test_a_component_is_told_as_its_source_says(name, lines):
-    assert describe(name).splitlines() == lines
+    assert describe_by_name(name).splitlines() == lines
 
 
 def test_limits_of_hyper_parameters_and_settings_of_bases_are_told():
     assert (
         "  dropout_rate, below 1: share of the units that are left out"
-        in describe("mc-dropout").splitlines()
+        in describe_by_name("mc-dropout").splitlines()
     )
     assert (
         "  kl_weight, above 0: factor of the divergence from the prior; 1 is Bayes' rule"
-        in describe("noisy-adam")
+        in describe_by_name("noisy-adam")
     )
-    assert '  denominator=plain: "root" divides by the root of s, "plain" by s.' in describe(
-        "vprop"
+    assert (
+        '  denominator=plain: "root" divides by the root of s, "plain" by s.'
+        in describe_by_name("vprop")
     )
 
 
@@ -163,12 +165,15 @@ def rows() -> Dataset:
 def test_a_component_is_described_by_its_path(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(METHOD, "utf-8")
-    assert describe(f"{path}:Mine").splitlines()[:2] == [
+    assert describe_by_name(f"{path}:Mine").splitlines()[:2] == [
         f"{path}:Mine (method)",
         "A method of my own.",
     ]
-    assert "  latent_dim=1" in describe(f"{path}:Mine")
-    assert describe(f"{path}:rows").splitlines() == [f"{path}:rows (data set)", "Rows of my own."]
+    assert "  latent_dim=1" in describe_by_name(f"{path}:Mine")
+    assert describe_by_name(f"{path}:rows").splitlines() == [
+        f"{path}:rows (data set)",
+        "Rows of my own.",
+    ]
     for name, told in (
         (f"{path}:NUMBER", "is no component"),
         (f"{path}:None", "defines no 'None'"),
@@ -176,14 +181,14 @@ def test_a_component_is_described_by_its_path(tmp_path):
         ("vifaa", r"^unknown name 'vifaa': did you mean vifa"),
     ):
         with pytest.raises(InputError, match=told):
-            describe(name)
+            describe_by_name(name)
 
 
 @pytest.mark.parametrize("registry", [METHODS, METRICS, MODELS, LIKELIHOODS, PRIORS, RATES])
 def test_a_path_leads_to_the_kind_of_the_component(registry):
     """A reference may be a method as well, so that these are left out."""
     for path in registry.builtin.values():
-        assert describe(path).splitlines()[0] == f"{path} ({registry.kind})"
+        assert describe_by_name(path).splitlines()[0] == f"{path} ({registry.kind})"
 
 
 def test_names_are_unique_across_kinds():

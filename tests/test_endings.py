@@ -20,11 +20,11 @@ from tiny import TINY, raising, refusal
 
 from bdl import __version__
 from bdl.errors import InputError
-from bdl.execution.groups import attempt
+from bdl.execution.groups import run_group
 from bdl.publishing import tracking
-from bdl.spec import load_variant
+from bdl.spec import load_request
 from bdl.spec.sections import Limits
-from bdl.store.artefacts import Damaged, mended
+from bdl.store.artefacts import Damaged, with_rerun_hint
 
 PAPERS = "papers: [{paper: nobody1900, tables: [Table 1], task: uci_nn_predictions, methods: {fixed: vifa_lr}}]\n"
 
@@ -44,7 +44,7 @@ def copy(results, tiny, tmp_path) -> Path:
 
 
 def test_a_fault_of_the_program_is_code_3_with_its_traceback_in_a_file(tiny, invoke, monkeypatch):
-    monkeypatch.setattr("bdl.spec.load_variant", raising(ZeroDivisionError("two\nlines")))
+    monkeypatch.setattr("bdl.spec.load_request", raising(ZeroDivisionError("two\nlines")))
     error = refusal(invoke("table", tiny), 3)
     assert "a fault of this program: ZeroDivisionError: two lines" in error
     log = Path(re.search(r"the traceback is in (\S+)", error)[1])
@@ -56,16 +56,16 @@ def test_a_fault_of_the_program_is_code_3_with_its_traceback_in_a_file(tiny, inv
 
 def test_an_interrupted_run_is_code_130_and_says_how_to_go_on(tiny, invoke, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("bdl.api.running.run_cells", raising(KeyboardInterrupt()))
+        patch.setattr("bdl.api.running.run_tasks", raising(KeyboardInterrupt()))
         code, _, err = invoke("run", tiny, "--no-compile", "--tracking", "none")
     assert (code, err) == (130, "interrupted; the same command goes on from here\n")
     assert f"bdl-bench run {tiny}" in refusal(invoke("log", tiny))
     assert f"bdl-bench run {tiny}" in refusal(invoke("table", tiny))
-    monkeypatch.setattr("bdl.spec.load_variant", raising(KeyboardInterrupt()))
+    monkeypatch.setattr("bdl.spec.load_request", raising(KeyboardInterrupt()))
     assert invoke("table", tiny)[0] == 130
 
 
-@pytest.mark.parametrize("call", ["bdl.api.running.publish", "bdl.api.running.run_cells"])
+@pytest.mark.parametrize("call", ["bdl.api.running.publish", "bdl.api.running.run_tasks"])
 def test_a_full_disk_is_told_in_one_line(tiny, invoke, monkeypatch, call):
     monkeypatch.setattr(
         call, raising(OSError(errno.ENOSPC, "No space left on device", "table.md"))
@@ -87,7 +87,7 @@ def test_a_full_disk_fails_no_fit(error):
         run = staticmethod(raising(error))
 
     with pytest.raises(OSError) as raised:  # noqa: PT011
-        attempt(Group(), print)
+        run_group(Group(), print)
     assert raised.value.errno == errno.ENOSPC
 
 
@@ -97,7 +97,7 @@ def test_sys_exit_in_a_method_file_is_told_and_in_a_fit_fails_the_fit(tiny, invo
         TINY.replace("{name: vifa, gradients_per_update: 2}", "{name: leaves.py:Method}"), "utf-8"
     )
     assert "leaves.py, line 3, called sys.exit(0)" in refusal(invoke("run", tiny))
-    assert attempt(SimpleNamespace(members=(), run=raising(SystemExit(0))), print) == []
+    assert run_group(SimpleNamespace(members=(), run=raising(SystemExit(0))), print) == []
 
 
 COMMANDS = [
@@ -196,12 +196,12 @@ def test_what_is_in_the_way_of_results_is_told(tiny, tmp_path, invoke):
 
 
 def test_a_damaged_posterior_names_the_command_that_makes_it_again(tiny, tmp_path):
-    asked = load_variant(str(tiny), overrides=["seed=1"])
+    asked = load_request(str(tiny), overrides=["seed=1"])
     again = f"bdl-bench run {tiny} --set seed=1 --results '{tmp_path}/else where'"
     told = f"x is damaged; this makes its fit again, and no other: {again}"
     with (
         pytest.raises(InputError, match=f"^{re.escape(told)}$"),
-        mended(asked, tmp_path / "else where"),
+        with_rerun_hint(asked, tmp_path / "else where"),
     ):
         raise Damaged("x is damaged")
 

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 import torch
 
-from bdl.data import load
+from bdl.data import load_dataset
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Batch, Problem
 
 PAGE = Path(__file__).parents[1].joinpath("docs/extending.md").read_text("utf-8")
@@ -78,7 +78,7 @@ def test_method_averages_to_the_closed_form_gradient(folder):
     o diag(H) - 1.
     """
     method = METHODS.get(f"{folder / 'mean_field.py'}:MeanField")()
-    problem = Problem(Linear(), Gaussian(), d_in=2)
+    problem = Problem(LinearModel(), GaussianLikelihood(), d_in=2)
     generator = torch.Generator().manual_seed(0)
     x, y, m, r = (
         torch.randn(*shape, generator=generator).double() for shape in ((6, 2), (6,), (3,), (3,))
@@ -115,7 +115,7 @@ def test_method_starts_and_reports_as_it_says(folder):
     method = METHODS.get(f"{folder / 'mean_field.py'}:MeanField")(initial_std=0.2)
     noise = torch.tensor([1.0, -2.0, 3.0])
     posterior = method.posterior(
-        method.init(Problem(Linear(), Gaussian(), d_in=2), {"theta": noise})
+        method.init(Problem(LinearModel(), GaussianLikelihood(), d_in=2), {"theta": noise})
     )
     torch.testing.assert_close(posterior.mean(), 0.2 * noise)
     torch.testing.assert_close(posterior.variance(), torch.full((3,), 0.04))
@@ -131,7 +131,7 @@ def test_score_counts_large_errors(folder):
 
 
 def test_dataset_loads_and_splits(folder):
-    dataset = load(f"{folder / 'wave.py'}:wave")
+    dataset = load_dataset(f"{folder / 'wave.py'}:wave")
     assert dataset.x.shape == (200, 1)
     assert np.abs(dataset.y - np.sin(dataset.x[:, 0])).std() < 0.1
     train, test, _ = dataset.split(7)

@@ -203,7 +203,7 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
     edit(
         copy / "bdl/training/schedule.py",
         '"linear": "bdl',
-        '"again": "bdl.training.schedule:Linear",\n        "linear": "bdl',
+        '"again": "bdl.training.schedule:LinearDecay",\n        "linear": "bdl',
     )
     edit(copy / "bdl/methods/base.py", "parameters of the model; lower it", "parameters: lower it")
     slang = copy / "bdl/methods/slang.py"

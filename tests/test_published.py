@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bdl.reports.distributions import truth_ranks
+from bdl.reports.distributions import gather_truth_ranks
 from bdl.spec import load_benchmark
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -40,7 +40,7 @@ def test_the_divergence_from_itself_is_zero(logistic):
 
 def test_ranks_are_uniform_under_the_exact_posterior_and_not_under_mean_field():
     rows = pd.read_parquet(RESULTS / "simulation-calibration" / "trials.parquet")
-    ranked = truth_ranks(load_benchmark("simulation-calibration"), rows)
-    inside = {(one.entry, one.quantity): not one.beyond.any() for one in ranked}
+    ranked = gather_truth_ranks(load_benchmark("simulation-calibration"), rows)
+    inside = {(one.entry, one.quantity): not one.outside_envelope.any() for one in ranked}
     assert [inside["conjugate", f"parameter {index}"] for index in (0, 1, 3)] == [True, True, True]
     assert [inside["mean-field", f"parameter {index}"] for index in (0, 1)] == [False, False]

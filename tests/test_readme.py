@@ -12,7 +12,6 @@ PAGES = sorted(
     [
         *ROOT.glob("*.md"),
         ROOT / "data/README.md",
-        ROOT / "submissions/README.md",
         *ROOT.glob("docs/*.md"),
     ]
 )
@@ -36,7 +35,9 @@ def test_two_commands_are_enough():
     assert (
         first == "pip install -c constraints.txt . && bdl-bench run uci-regression --profile quick"
     )
-    assert second == 'pip install -c constraints.txt ".[test]" && pytest -n auto --dist loadfile'
+    assert (
+        second == 'pip install -c constraints.txt ".[test]" && pytest -n logical --dist loadfile'
+    )
 
 
 def test_every_page_is_named():

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bdl import runtime
-from bdl.runtime import SPINS, importing, in_time, one_thread, wait_briefly
+from bdl.runtime import SPINS, frozen_imports, one_thread, time_limit, wait_briefly
 
 SMALL_PAGES = "import ctypes\nctypes.CDLL(None).prctl(41, 1, 0, 0, 0)\n"
 """Of 4 kB (PR_SET_THP_DISABLE), whatever the system does of itself; what it starts has them, too.
@@ -82,7 +82,7 @@ def test_imports_are_not_searched_for_garbage():
 
     What comes after is.
     """
-    with importing():
+    with frozen_imports():
         kept = [[] for _ in range(10)]
         assert not gc.isenabled()
     assert gc.isenabled()
@@ -109,5 +109,5 @@ def test_time_that_is_over_is_told_again():
             time.sleep(0.5)
         time.sleep(5)
 
-    with in_time(0.01, TimeoutError("over")), pytest.raises(TimeoutError, match="over"):
+    with time_limit(0.01, TimeoutError("over")), pytest.raises(TimeoutError, match="over"):
         deaf()

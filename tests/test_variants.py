@@ -11,8 +11,8 @@ import torch
 from tiny import TINY, contents, raising, refusal
 
 from bdl.archive.loading import LoadedResults, departures
-from bdl.publishing import mirror
-from bdl.spec import load_variant
+from bdl.publishing import mlflow_export
+from bdl.spec import load_request
 
 TWO = TINY.replace("  fixed:", "  fixed: &fixed").replace(
     "evaluation:", "  other: *fixed\nevaluation:"
@@ -137,7 +137,7 @@ def test_a_variant_leaves_what_is_published_and_says_what_it_is(
 
 
 def test_an_entry_that_a_profile_runs_on_no_data_set_has_not_come_since():
-    large = load_variant("uci-contenders", "large")
+    large = load_request("uci-contenders", "large")
     kept = replace(large, benchmark=large.benchmark.select())
     assert "nuts" in large.benchmark.entries
     assert "nuts" not in kept.benchmark.entries
@@ -174,10 +174,10 @@ def test_what_is_mirrored_is_what_was_run(tiny, run, invoke, monkeypatch):
     told = {}
 
     def take(benchmark, store, cells, **more):
-        told.update(more, parameters=[mirror.parameters(cell) for cell in cells])
+        told.update(more, parameters=[mlflow_export.parameters(cell) for cell in cells])
         return ["a run"]
 
-    monkeypatch.setattr(mirror, "mirror", take)
+    monkeypatch.setattr(mlflow_export, "export_run", take)
     assert run(tiny, *FASTER)[0] == 0
     error = refusal(invoke("log", tiny))
     assert "no results in results/tiny; start with: bdl-bench run" in error
@@ -200,7 +200,7 @@ def test_figures_never_take_the_place_of_plots_that_have_data(
     """Neither those of a part, nor those of a run that was interrupted before its first fit."""
     before = protocol(published)
     with monkeypatch.context() as patch:
-        patch.setattr("bdl.api.running.run_cells", raising(KeyboardInterrupt()))
+        patch.setattr("bdl.api.running.run_tasks", raising(KeyboardInterrupt()))
         assert run(tiny)[0] == 130
     for extra in (published / "store.sqlite", published / "store.lock"):
         before[extra] = extra.read_bytes()
@@ -228,11 +228,11 @@ def test_figures_that_are_no_longer_drawn_do_not_stay(tiny, run):
 def remark(made):
     """Say what rows of an earlier version are not."""
     none = pd.DataFrame()
-    return LoadedResults.of(Path(), made, made.benchmark, none, none, known=False).remark
+    return LoadedResults.of(Path(), made, made.benchmark, none, none, has_spec=False).remark
 
 
 def test_a_profile_is_told_in_what_it_changes():
-    made = load_variant("blindness-detection", "cpu")
+    made = load_request("blindness-detection", "cpu")
     told = remark(made)
     assert told.startswith(
         "Not the protocol: profile cpu (datasets.0.size 224, datasets.0.features efficientnet-lite0, "
@@ -247,14 +247,14 @@ def test_a_profile_is_told_in_what_it_changes():
 
 
 def test_lists_are_told_by_names(tiny):
-    made = load_variant(str(tiny), overrides=["metrics=[nmll, {name: rmse, standardised: true}]"])
+    made = load_request(str(tiny), overrides=["metrics=[nmll, {name: rmse, standardised: true}]"])
     assert remark(made) == "Not the protocol: metrics=[nmll, rmse_true]."
 
 
 def test_changes_of_entries_that_are_not_run_are_not_told(tiny):
     more = "profiles:\n  quick:\n    entries: {fixed: {training: {epochs: 7}}, other: {training: {batch_size: 3}}}\n"
     tiny.write_text(TWO.partition("profiles:")[0] + more, "utf-8")
-    whole, part = (load_variant(str(tiny), "quick", entries=names) for names in ((), ("other",)))
+    whole, part = (load_request(str(tiny), "quick", entries=names) for names in ((), ("other",)))
     assert remark(whole) == (
         "Not the protocol: profile quick (training.epochs 7, training.batch_size 3)."
     )

@@ -1,4 +1,4 @@
-"""Fits of arrays of one's own."""
+"""Fit a posterior to arrays that the caller brings."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,43 +13,51 @@ from torch import nn
 from bdl.api import automatic
 from bdl.api.fitted import Fitted
 from bdl.data import Dataset, Split, Standardise
-from bdl.data.conversion import Array, Inputs, check_aligned, columns_of, inputs, targets
+from bdl.data.conversion import (
+    Array,
+    Inputs,
+    as_inputs,
+    as_targets,
+    check_row_labels,
+    column_names,
+)
 from bdl.errors import InputError
-from bdl.execution.details import is_finite
+from bdl.execution.scoring import is_finite
 from bdl.methods.base import MinibatchMethod
 from bdl.models.base import Model
-from bdl.models.modules import GivenModule
+from bdl.models.modules import NetworkModule
 from bdl.models.problem import Problem
-from bdl.plan import Cell
-from bdl.plan.initial_check import check as check_start
-from bdl.plan.planning import check, check_device
-from bdl.plan.programs import compiles, final_fitting
-from bdl.search.crossval import failure
+from bdl.plan import Task
+from bdl.plan.fittings import build_final_fitting
+from bdl.plan.initial_check import check_initial_likelihood
+from bdl.plan.planning import check_device, check_task
+from bdl.plan.workload import is_stage_compiled
+from bdl.search.crossval import describe_failure
 from bdl.spec import Benchmark
 from bdl.spec.components import LikelihoodComponent, MethodComponent, PriorComponent
-from bdl.spec.fields import checked, explain
+from bdl.spec.fields import explain, validate_arguments
 from bdl.spec.labels import DatasetName
-from bdl.training.fitting import finished
+from bdl.training.fitting import run_to_end
 
 Component = str | Mapping[str, Any]
 """A registered name, or a mapping with a name and settings, as in a benchmark file."""
 
 
-def _read_hyper(given: Any) -> Any:
-    if not isinstance(given, Mapping) and not (isinstance(given, str) and given == "auto"):
+def _check_hyper(hyper: Any) -> Any:
+    if not isinstance(hyper, Mapping) and not (isinstance(hyper, str) and hyper == "auto"):
         raise ValueError("should be a mapping of names to numbers, or 'auto'")
-    return given
+    return hyper
 
 
-HyperParameters = Annotated[Mapping[str, Any] | Literal["auto"], PlainValidator(_read_hyper)]
-"""Numbers by name, in original units, or ``"auto"`` for what is chosen."""
+HyperParameters = Annotated[Mapping[str, Any] | Literal["auto"], PlainValidator(_check_hyper)]
+"""Numbers by name, in original units; ``"auto"`` for those to be chosen on the rows."""
 
 _NAME = "arrays"
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayCell(Cell):
-    """A cell whose data set is at hand, and perhaps its model."""
+class ArrayTask(Task):
+    """A task whose data set is in memory, and whose model may be as well."""
 
     arrays: Dataset = field(kw_only=True)
     network: Model | None = field(kw_only=True, default=None)
@@ -62,11 +70,11 @@ class ArrayCell(Cell):
     @cached_property
     def problem(self) -> Problem:
         """Model, likelihood and prior."""
-        found = super().problem
-        return found if self.network is None else replace(found, model=self.network)
+        problem = super().problem
+        return problem if self.network is None else replace(problem, model=self.network)
 
 
-@checked
+@validate_arguments
 def fit(
     method: Component,
     model: Component | nn.Module,
@@ -106,7 +114,7 @@ def fit(
         Every hyper-parameter by name, in original units; ``"auto"`` for one, or for all, is chosen
         on the rows of `X`: by the evidence for a linear model, else by a short search.
     prior
-        The prior, as the method.
+        The prior, likewise.
     training
         ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches, and else for
         some 500 updates.
@@ -115,7 +123,7 @@ def fit(
     samples
         Posterior draws of a prediction.
     seed
-        Of every random number.
+        Seed of every random number.
     device
         ``"cpu"`` or ``"cuda"``.
     compile
@@ -127,93 +135,118 @@ def fit(
         If something is missing or does not fit together, or the fit diverges.
     """
     check_device(device)
-    check_aligned(X, y)
-    x, numbers = inputs(X, "X"), targets(y, "y")
-    if len(x) != len(numbers):
-        raise InputError(f"X has {len(x)} rows and y {len(numbers)}: give one target a row")
-    named = {"method": method, "likelihood": likelihood, "prior": prior}
-    entry: dict[str, Any] = {kind: _component(given) for kind, given in named.items()}
-    given = (
-        dict.fromkeys(hyper_names(method, likelihood, prior), "auto")
-        if isinstance(hyper, str)
-        else dict(hyper)
-    )
-    wanted = [name for name, value in given.items() if isinstance(value, str) and value == "auto"]
-    automatic.check_names(wanted)
-    network = {"name": "module", "factory": type(model).__name__}  # described by its name alone
-    entry |= {
-        "model": network if isinstance(model, nn.Module) else _component(model),
-        "hyper": given | dict.fromkeys(wanted, 1.0),
+    check_row_labels(X, y)
+    x, target_values = as_inputs(X, "X"), as_targets(y, "y")
+    if len(x) != len(target_values):
+        raise InputError(f"X has {len(x)} rows and y {len(target_values)}: give one target a row")
+    components = {"method": method, "likelihood": likelihood, "prior": prior}
+    entry: dict[str, Any] = {
+        kind: _as_mapping(component) for kind, component in components.items()
     }
-    if training is None and isinstance(made := built(MethodComponent, method), MinibatchMethod):
-        training = automatic.training_for(len(x), made.batches_per_step)
+    if isinstance(hyper, str):
+        names = hyper_names(method, likelihood, prior)
+        hyper_values: dict[str, Any] = dict.fromkeys(names, "auto")
+    else:
+        hyper_values = dict(hyper)
+    automatic_names = [
+        name
+        for name, value in hyper_values.items()
+        if isinstance(value, str) and value == "auto"  # an array compares entry by entry
+    ]
+    automatic.check_automatic_names(automatic_names)
+    # the spec describes a module by the name of its class; ArrayTask.problem puts it in
+    module_component = {"name": "module", "factory": type(model).__name__}
+    entry |= {
+        "model": module_component if isinstance(model, nn.Module) else _as_mapping(model),
+        # the spec needs a number for each; those of automatic_names are replaced below
+        "hyper": hyper_values | dict.fromkeys(automatic_names, 1.0),
+    }
+    if training is None:
+        built_method = build_component(MethodComponent, method)
+        if isinstance(built_method, MinibatchMethod):
+            training = automatic.default_training(len(x), built_method.batches_per_step)
     entry["training"] = training
-    with _plain_words():
-        spec = _spec(entry, samples, seed)
-        data = _data(x, numbers, columns_of(X), spec, standardise)
-        own = spec, spec.datasets[0], _NAME, (0,)
-        cell = ArrayCell(
-            *own, device=device, compile=compile, arrays=data, network=_network(model, data)
+    with _without_entry_paths():
+        spec = _build_spec(entry, samples, seed)
+        data = _build_dataset(x, target_values, column_names(X), spec, standardise)
+        task = ArrayTask(
+            spec,
+            spec.datasets[0],
+            _NAME,
+            (0,),
+            device=device,
+            compile=compile,
+            arrays=data,
+            network=_as_model(model, data),
         )
-        check(cell)
-        if wanted:
-            kept = {
-                name: value for name, value in cell.settings.hyper.items() if name not in wanted
+        check_task(task)
+        if automatic_names:
+            fixed_hyper = {
+                name: value
+                for name, value in task.settings.hyper.items()
+                if name not in automatic_names
             }
-            entry["hyper"] = automatic.choose(cell, kept, wanted)
-            cell = replace(cell, benchmark=_spec(entry, samples, seed))
-            check(cell)
-        check_start([cell])
-        return _fitted(cell)
+            entry["hyper"] = automatic.choose_hyper(task, fixed_hyper, automatic_names)
+            task = replace(task, benchmark=_build_spec(entry, samples, seed))
+            check_task(task)
+        check_initial_likelihood([task])
+        return _fit_task(task)
 
 
 def hyper_names(
     method: Component, likelihood: Component, prior: Component = "gaussian"
 ) -> tuple[str, ...]:
-    """Name the hyper-parameters of components.
+    """Return the names of the hyper-parameters of components.
 
-    None where a component is wrong, which `fit` tells.
+    There are none where a component is wrong, which `fit` reports.
     """
-    given = ((MethodComponent, method), (PriorComponent, prior), (LikelihoodComponent, likelihood))
-    made = [built(kind, own) for kind, own in given]
-    if any(own is None for own in made):
+    components = [
+        build_component(MethodComponent, method),
+        build_component(PriorComponent, prior),
+        build_component(LikelihoodComponent, likelihood),
+    ]
+    if any(component is None for component in components):
         return ()
-    return tuple(
-        name for own in made for name in getattr(own, "hyper", ())
-    )  # what learns from a stream has none
+    names: list[str] = []
+    for component in components:
+        names += getattr(component, "hyper", ())  # a method that learns from a stream has none
+    return tuple(names)
 
 
-def built(
-    kind: type[MethodComponent | PriorComponent | LikelihoodComponent], given: Component
+def build_component(
+    kind: type[MethodComponent | PriorComponent | LikelihoodComponent], component: Component
 ) -> Any:
-    """Build a component; None where it is wrong, which `fit` tells."""
+    """Build a component; None where it is wrong, which `fit` reports."""
     try:
-        return kind.model_validate(_component(given)).build()
+        return kind.model_validate(_as_mapping(component)).build()
     except (InputError, TypeError, ValueError):  # a ValidationError is a ValueError
         return None
 
 
-def _component(given: Component) -> dict[str, Any]:
-    return {"name": given} if isinstance(given, str) else dict(given)
+def _as_mapping(component: Component) -> dict[str, Any]:
+    return {"name": component} if isinstance(component, str) else dict(component)
 
 
-def _fitted(cell: ArrayCell) -> Fitted:
-    hyper = cell.settings.hyper
-    work = final_fitting([(cell, 0)], [hyper], compiles(cell, "final"), alone=True)
-    end = finished(work)
-    posterior = work.posterior(end, 0)
-    if reason := failure(int(end.diverged[0]), 0.0 if is_finite(posterior) else float("nan")):
+def _fit_task(task: ArrayTask) -> Fitted:
+    hyper = task.settings.hyper
+    fitting = build_final_fitting(
+        [(task, 0)], [hyper], is_stage_compiled(task, "final"), alone=True
+    )
+    snapshot = run_to_end(fitting)
+    posterior = fitting.posterior(snapshot, 0)
+    if reason := describe_failure(
+        int(snapshot.diverged[0]), 0.0 if is_finite(posterior) else float("nan")
+    ):
         raise InputError(
             f"the fit failed ({reason}): lower the learning rate, or change other hyper-parameters"
         )
-    return Fitted(
-        cell, 0, posterior, {name: value[0] for name, value in end.buffers.items()}, dict(hyper)
-    )
+    buffers = {name: stacked[0] for name, stacked in snapshot.buffers.items()}
+    return Fitted(task, 0, posterior, buffers, dict(hyper))
 
 
 @contextmanager
-def _plain_words() -> Iterator[None]:
-    """Leave out of messages where a benchmark file would have what is wrong."""
+def _without_entry_paths() -> Iterator[None]:
+    """Raise refusals without the path in a benchmark file, of which the caller has none."""
     try:
         yield
     except InputError as error:
@@ -222,14 +255,17 @@ def _plain_words() -> Iterator[None]:
         ) from None
 
 
-def _network(model: Component | nn.Module, data: Dataset) -> Model | None:
+def _as_model(model: Component | nn.Module, data: Dataset) -> Model | None:
     if not isinstance(model, nn.Module):
         return None
-    row = data.x.shape[1:]
-    return GivenModule(network=model, shape=((1,) * (3 - len(row)) + row) if data.images else None)
+    row_shape = data.x.shape[1:]
+    if not data.images:
+        return NetworkModule(network=model, shape=None)
+    channels_first = (1,) * (3 - len(row_shape)) + row_shape  # (H, W) is one channel
+    return NetworkModule(network=model, shape=channels_first)
 
 
-def _spec(entry: Mapping[str, Any], samples: int, seed: int) -> Benchmark:
+def _build_spec(entry: Mapping[str, Any], samples: int, seed: int) -> Benchmark:
     content = {
         "name": _NAME,
         "title": _NAME,
@@ -246,7 +282,7 @@ def _spec(entry: Mapping[str, Any], samples: int, seed: int) -> Benchmark:
         raise InputError(explain(error)) from None
 
 
-def _data(
+def _build_dataset(
     x: Inputs, y: Array, columns: tuple[str, ...], spec: Benchmark, standardise: Standardise
 ) -> Dataset:
     (entry,) = spec.entries.values()

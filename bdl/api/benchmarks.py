@@ -1,4 +1,4 @@
-"""A benchmark, running it, its results as frames, and the posteriors that it has left."""
+"""A benchmark: run it, read its results as frames, and load the posteriors of its fits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,53 +12,64 @@ from typer import Exit
 
 from bdl.api.fitted import Fitted
 from bdl.archive import ResultsFolder
-from bdl.archive.loading import LoadedResults, load, load_results
-from bdl.errors import unknown
-from bdl.plan.planning import cells_of
-from bdl.publishing.outcome import claimed, compared, gathered, stored_pictures
-from bdl.reports.figures import Figures, drawings_of, drawn, tables_html
-from bdl.reports.layout import sections
+from bdl.archive.loading import LoadedResults, load_open_results, load_results
+from bdl.errors import unknown_name_error
+from bdl.plan.planning import list_tasks
+from bdl.publishing.published_files import (
+    compare_with_print,
+    gather_figure_data,
+    judge_run_claims,
+    stored_pictures,
+)
+from bdl.reports.figures import Figures, draw_figure, drawings_of, tables_html
+from bdl.reports.layout import metric_sections
 from bdl.spec import Benchmark as Spec
-from bdl.spec import Point, Variant, load_variant
-from bdl.spec.fields import checked
+from bdl.spec import Request, SweepPoint, load_request
+from bdl.spec.fields import validate_arguments
 
 Names = str | Sequence[str]
 """One name, or several."""
 Splits = int | str | Sequence[int] | None
-"""How many splits, the first so many; which ones, ``"0,3,5-7"`` or ``[0, 3]``; None for all."""
+"""The number of splits, from the first on; or which, ``"0,3,5-7"`` or ``[0, 3]``; None for all."""
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
     """Results of a run, and the folder that they are in."""
 
-    place: Path
-    found: LoadedResults = field(repr=False)
+    folder: Path
+    loaded: LoadedResults = field(repr=False)
 
     @property
     def rows(self) -> pd.DataFrame:
-        """One row a final fit: data set, method, split, status, hyper-parameters (``hyper_...``), a column a metric.
+        """One row a final fit, with a column for each metric and hyper-parameter (``hyper_...``).
 
+        The other columns are data set, method, split, status and so on.
         `method` and `entry` are the same, the name of an entry of the benchmark file; published
         files have `entry`.
         """
-        return _by_method(self.found.rows)
+        return _with_method_column(self.loaded.rows)
 
     @property
     def points(self) -> pd.DataFrame:
         """One row a score that was recorded while a fit ran; data set and method as in `rows`."""
-        return _by_method(self.found.points)
+        return _with_method_column(self.loaded.points)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row a statistic of a cell, ours and the paper's, as ``bdl-bench table --format csv``."""
-        cells = [asdict(cell) for cell in compared(self.found)]
-        return pd.DataFrame([{**cell.pop("point"), **cell} for cell in cells])
+        """One row a statistic of a cell, ours and the paper's, as in ``bdl-bench table``."""
+        entries = [asdict(entry) for entry in compare_with_print(self.loaded)]
+        return pd.DataFrame([{**entry.pop("point"), **entry} for entry in entries])
 
     @cached_property
     def claims(self) -> pd.DataFrame:
-        """One row a finding: `claim`, `source`, data set, point, means of both sides, difference, interval, verdict."""
-        return pd.DataFrame(record for each in claimed(self.found) for record in each.records)
+        """One row a finding of a paper, with its verdict.
+
+        The columns are `claim`, `source`, data set, point, means of both sides, difference,
+        interval and verdict.
+        """
+        records = [record for claim in judge_run_claims(self.loaded) for record in claim.records]
+        return pd.DataFrame(records)
 
     def plot(self, name: str = "") -> Figures:
         """Draw the figures that ``bdl-bench figures`` writes.
@@ -78,21 +89,32 @@ class Results:
         InputError
             If there is no such figure.
         """
-        drawings = drawings_of(gathered(self.found, stored_pictures(self.found, self.found.made)))
+        pictures = stored_pictures(self.loaded, self.loaded.recorded_request)
+        drawings = drawings_of(gather_figure_data(self.loaded, pictures))
         if name and name not in drawings:
-            raise unknown("figure", name, drawings)
-        return Figures(
-            {own: drawn(draw, self.remark) for own, draw in drawings.items() if name in ("", own)}
-        )
+            raise unknown_name_error("figure", name, drawings)
+        if name:
+            drawings = {name: drawings[name]}
+        return Figures({title: draw_figure(draw, self.remark) for title, draw in drawings.items()})
+
+    @property
+    def place(self) -> Path:
+        """The same as `folder`."""
+        return self.folder  # alias until 0.3
+
+    @property
+    def found(self) -> LoadedResults:
+        """The same as `loaded`."""
+        return self.loaded  # alias until 0.3
 
     def _repr_html_(self) -> str:
-        """Show the means and medians of a cell in one row, and what the rows are not above them."""
-        return tables_html(sections(compared(self.found)), self.found.banner)
+        """Show tables of means and medians, below a remark where rows differ from the protocol."""
+        return tables_html(metric_sections(compare_with_print(self.loaded)), self.loaded.banner)
 
     @property
     def remark(self) -> str:
         """How the rows differ from the protocol; empty if they do not."""
-        return self.found.remark
+        return self.loaded.remark
 
     def posterior(
         self, dataset: str, method: str, split: int = 0, at: Mapping[str, Any] | None = None
@@ -106,7 +128,7 @@ class Results:
         method
             The method, as in `rows`.
         split
-            Number of the split.
+            Number of the split, from 0.
         at
             Path of each axis of the sweep to its value, where there is one.
 
@@ -116,17 +138,20 @@ class Results:
             If there is no such fit, it failed or was imported from published rows, or spec, data
             or code have changed.
         """
-        cells = cells_of(self.found.benchmark)
-        named = {"dataset": dataset, "method": method, "point": Point(at or {}).text}
-        for place, (kind, name) in enumerate(named.items()):
-            known = {cell.key[place] for cell in cells}
-            if name not in known:
-                raise unknown(kind, name, known)
-            cells = [cell for cell in cells if cell.key[place] == name]
-        (cell,) = cells
-        with ResultsFolder(self.place, self.found.made, latest=True) as here:
-            posterior, buffers, row = here.posterior(cell, split)
-        return Fitted(cell.with_splits((split,)), split, posterior, buffers, row.hyper)
+        tasks = list_tasks(self.loaded.benchmark)
+        # in the order of Task.key, so that a message lists what the earlier names leave
+        coordinates = {"dataset": dataset, "method": method, "point": SweepPoint(at or {}).text}
+        for position, (kind, name) in enumerate(coordinates.items()):
+            candidates = {task.key[position] for task in tasks}
+            if name not in candidates:
+                raise unknown_name_error(kind, name, candidates)
+            tasks = [task for task in tasks if task.key[position] == name]
+        (task,) = tasks
+        with ResultsFolder(
+            self.folder, self.loaded.recorded_request, prefer_store=True
+        ) as results_folder:
+            posterior, buffers, row = results_folder.posterior(task, split)
+        return Fitted(task.with_splits((split,)), split, posterior, buffers, row.hyper)
 
 
 @dataclass(frozen=True)
@@ -139,10 +164,10 @@ class Benchmark:
 
     @property
     def spec(self) -> Spec:
-        """The file as it is checked: ``spec.datasets``, ``spec.entries``, ``spec.metrics`` and so on."""
-        return load_variant(self.name_or_path, self.profile, self.set).benchmark
+        """The checked content of the file: ``spec.datasets``, ``spec.entries`` and so on."""
+        return load_request(self.name_or_path, self.profile, self.set).benchmark
 
-    @checked
+    @validate_arguments
     def run(
         self,
         datasets: Names = (),
@@ -181,8 +206,8 @@ class Benchmark:
         fresh
             Whether to start anew; a copy of the store is kept.
         changed
-            Whether to start anew what another spec, data or code made; a copy of the store is
-            kept.
+            Whether to start anew the fits that another spec, data or code made; a copy of the
+            store is kept.
         published
             Whether to import published fits that today's spec, data and code made.
         retry_failed
@@ -196,12 +221,14 @@ class Benchmark:
         Raises
         ------
         InputError
-            What the command line would refuse, in the same words.
+            If the command line would refuse it; the words are the same.
         """
-        from bdl.api import running  # which programs that read results do without
+        from bdl.api import running  # slow to import; programs that read results do without it
 
-        asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
-        run_settings = running.RunSettings(
+        request = build_request(
+            self.name_or_path, self.profile, self.set, datasets, methods, splits
+        )
+        options = running.RunOptions(
             Path(results),
             device,
             compile,
@@ -213,13 +240,13 @@ class Benchmark:
             bar=progress is None,
         )
         try:
-            running.run(asked, run_settings, None, Console(quiet=not progress))
+            running.run_benchmark(request, options, None, Console(quiet=not progress))
         except Exit as end:
             if end.exit_code != 1:  # some final fits failed
                 raise KeyboardInterrupt from None
         return self.results(datasets, methods, splits, results=results)
 
-    @checked
+    @validate_arguments
     def results(
         self,
         datasets: Names = (),
@@ -229,12 +256,14 @@ class Benchmark:
         results: str | Path = "results",
     ) -> Results:
         """Read the results of an earlier run of the same part; errors as in `bdl.results`."""
-        asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
-        found = load_results(asked, Path(results))
-        return Results(found.place, found)
+        request = build_request(
+            self.name_or_path, self.profile, self.set, datasets, methods, splits
+        )
+        loaded = load_results(request, Path(results))
+        return Results(loaded.folder, loaded)
 
 
-@checked
+@validate_arguments
 def benchmark(name_or_path: str | Path, profile: str = "paper", set: Names = ()) -> Benchmark:
     """Return a benchmark.
 
@@ -253,12 +282,12 @@ def benchmark(name_or_path: str | Path, profile: str = "paper", set: Names = ())
         If the file cannot be read, or it, its profile or an override says something that is not
         allowed.
     """
-    found = Benchmark(str(name_or_path), profile, (set,) if isinstance(set, str) else tuple(set))
-    load_variant(found.name_or_path, found.profile, found.set)
-    return found
+    overrides = (set,) if isinstance(set, str) else tuple(set)
+    load_request(str(name_or_path), profile, overrides)  # refuse here rather than at the first run
+    return Benchmark(str(name_or_path), profile, overrides)
 
 
-@checked
+@validate_arguments
 def results(
     name_or_path: str | Path,
     profile: str = "paper",
@@ -284,16 +313,16 @@ def results(
     InputError
         If there are none, or a file is damaged.
     """
-    place = Path(name_or_path)
-    with ResultsFolder(place) as here:
-        if here.has_rows:
-            return Results(place, load(here))
+    folder = Path(name_or_path)
+    with ResultsFolder(folder) as results_folder:
+        if results_folder.has_rows:
+            return Results(folder, load_open_results(results_folder))
     return benchmark(name_or_path, profile, set).results(
         datasets, methods, splits, results=results
     )
 
 
-@checked
+@validate_arguments
 def posterior(
     found: Results | str | Path,
     dataset: str,
@@ -301,33 +330,34 @@ def posterior(
     split: int = 0,
     at: Mapping[str, Any] | None = None,
 ) -> Fitted:
-    """Load the posterior of a final fit of results, or of what `results` finds.
+    """Load the posterior of a final fit; `found` are results, or what `results` takes.
 
     Otherwise as `Results.posterior`.
     """
-    found = found if isinstance(found, Results) else results(found)
-    return found.posterior(dataset, method, split, at)
+    loaded = found if isinstance(found, Results) else results(found)
+    return loaded.posterior(dataset, method, split, at)
 
 
-def asked_for(
+def build_request(
     name_or_path: str, profile: str, set: Names, datasets: Names, methods: Names, splits: Splits
-) -> Variant:
-    """Put what a program asks for into the words of the command line.
+) -> Request:
+    """Build the request that the same words make on the command line.
 
-    Errors as in `bdl.spec.load_variant`.
+    Errors as in `bdl.spec.load_request`.
     """
-    overrides, tables, entries = (
-        [one] if isinstance(one, str) else one for one in (set, datasets, methods)
+    overrides, dataset_names, entries = (
+        [names] if isinstance(names, str) else names for names in (set, datasets, methods)
     )
     if isinstance(splits, int):
         splits = str(splits)
     elif splits is not None and not isinstance(splits, str):
+        # a lone "3" would mean the first three, so that each number is a range
         splits = ",".join(f"{number}-{number}" for number in splits)
-    return load_variant(name_or_path, profile, overrides, tables, entries, splits)
+    return load_request(name_or_path, profile, overrides, dataset_names, entries, splits)
 
 
-def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
-    """Call entries methods, too, as commands and tables do."""
-    named = rows.copy()
-    named.insert(list(rows.columns).index("entry"), "method", rows["entry"])
-    return named
+def _with_method_column(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the column ``method``, a copy of ``entry``: commands and tables call entries methods."""
+    frame = rows.copy()
+    frame.insert(list(rows.columns).index("entry"), "method", rows["entry"])
+    return frame

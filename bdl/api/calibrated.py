@@ -1,4 +1,4 @@
-"""Calibration of a fit on rows that it has not seen."""
+"""Calibration of a fit on rows that it was not fitted to."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -14,13 +14,13 @@ from bdl.api.estimators import Classifier, Regressor
 from bdl.api.fitted import Fitted
 from bdl.errors import InputError
 from bdl.reports.certainty import calibration_figure, coverage, reliability
-from bdl.reports.figures import Figures, drawn
-from bdl.spec.fields import checked
+from bdl.reports.figures import Figures, draw_figure
+from bdl.spec.fields import validate_arguments
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How often what was predicted with some probability came true.
+    """How often events that were predicted with some probability came true.
 
     Parameters
     ----------
@@ -37,17 +37,19 @@ class Calibration:
 
     def plot(self) -> Figures:
         """Draw coverage against level, or accuracy against confidence; a notebook shows it."""
-        return Figures({"calibration": drawn(lambda: calibration_figure(self.table, self.rows))})
+        return Figures(
+            {"calibration": draw_figure(lambda: calibration_figure(self.table, self.rows))}
+        )
 
 
-@checked
+@validate_arguments
 def calibration(
     fit: Annotated[Regressor | Classifier | Fitted, SkipValidation],
     X: Any = None,
     y: Any = None,
     bins: Annotated[int, Ge(2), Le(1000)] = 10,
 ) -> Calibration:
-    """Compare predictive probabilities with what came true.
+    """Compare predictive probabilities with what came true, on rows that a fit has not seen.
 
     Parameters
     ----------
@@ -79,17 +81,16 @@ def calibration(
             "calibration: give X and y, one target a row, of rows that the fit has not seen"
         )
     if isinstance(fit, Classifier):
-        probabilities, right = fit.predict_proba(X), np.asarray(y) == fit.predict(X)
+        probabilities, correct = fit.predict_proba(X), np.asarray(y) == fit.predict(X)
     else:
-        found = fit.predict_distribution(X)
-        if not isinstance(found, Categorical):
+        distribution = fit.predict_distribution(X)
+        if not isinstance(distribution, Categorical):
             levels = np.arange(1, bins) / bins
-            below = found.cdf(torch.as_tensor(np.asarray(y, dtype=np.float64))).numpy()
-            return Calibration(
-                pd.DataFrame({"level": levels, "coverage": coverage(below, levels)}), len(below)
-            )
-        probabilities = np.asarray(found.probs)
-        right = probabilities.argmax(1) == np.asarray(y)
+            cdf_values = distribution.cdf(torch.as_tensor(np.asarray(y, dtype=np.float64))).numpy()
+            table = pd.DataFrame({"level": levels, "coverage": coverage(cdf_values, levels)})
+            return Calibration(table, len(cdf_values))
+        probabilities = np.asarray(distribution.probs)
+        correct = probabilities.argmax(1) == np.asarray(y)
     names = ("confidence", "accuracy", "rows")
-    values = reliability(probabilities.max(1), right, bins)
-    return Calibration(pd.DataFrame(dict(zip(names, values, strict=True))), len(right))
+    values = reliability(probabilities.max(1), correct, bins)
+    return Calibration(pd.DataFrame(dict(zip(names, values, strict=True))), len(correct))

@@ -1,4 +1,7 @@
-"""A regression and a classification as scikit-learn has them: for its pipelines, cross-validation and searches."""
+"""A regression and a classification as scikit-learn has them.
+
+They work in its pipelines, cross-validation and searches.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,17 +17,17 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from torch import nn
 from torch.distributions import Distribution
 
-from bdl.api.arrays import Component, built, fit, hyper_names
-from bdl.data.conversion import check_aligned, inputs, targets
+from bdl.api.arrays import Component, build_component, fit, hyper_names
+from bdl.data.conversion import as_inputs, as_targets, check_row_labels
 from bdl.errors import InputError
 from bdl.spec.components import LikelihoodComponent
-from bdl.spec.fields import checked
+from bdl.spec.fields import validate_arguments
 
 Array = NDArray[np.float64]
 
 
 class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What both have in common: their parameters, with the defaults of a regression, and inputs."""
+    """Parameters of both, with the defaults of a regression, and the checks of their inputs."""
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.random_state = random_state
 
     def _fit(self, likelihood: Component, values: Any, y: Any) -> None:
-        with _refusing("random_state"):
+        with _raising_refusals("random_state"):
             seed = self.random_state
             if not isinstance(seed, int):
                 seed = int(check_random_state(seed).randint(2**31 - 1))
@@ -61,7 +64,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self.method,
             self.model,
             likelihood,
-            self._named(values),
+            self._with_feature_names(values),
             y,
             self._hyper(likelihood),
             prior=self.prior,
@@ -73,22 +76,27 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _hyper(self, likelihood: Component) -> Any:
         """Lay the parameters that are hyper-parameters over `hyper`."""
         names = ("prior_precision", "noise_precision", "learning_rate")
-        own = {name: value for name in names if (value := getattr(self, name)) is not None}
+        explicit_hyper = {}
+        for name in names:
+            value = getattr(self, name)
+            if value is not None:
+                explicit_hyper[name] = value
         if isinstance(self.hyper, Mapping):
-            return {**self.hyper, **own}
-        if not own or not isinstance(self.hyper, str) or self.hyper != "auto":
+            return {**self.hyper, **explicit_hyper}
+        if not explicit_hyper or not isinstance(self.hyper, str) or self.hyper != "auto":
             return self.hyper
-        return dict.fromkeys(hyper_names(self.method, likelihood, self.prior), "auto") | own
+        automatic_names = hyper_names(self.method, likelihood, self.prior)
+        return dict.fromkeys(automatic_names, "auto") | explicit_hyper
 
     def _inputs(self, X: Any) -> Any:
         check_is_fitted(self)
-        with _refusing("X"):
+        with _raising_refusals("X"):
             values = validate_data(self, X, reset=False)
-        _check(X)
-        return self._named(values)
+        _check_arrays(X)
+        return self._with_feature_names(values)
 
-    def _named(self, values: Any) -> Any:
-        """Return numbers under the names that scikit-learn has found, if there are any."""
+    def _with_feature_names(self, values: Any) -> Any:
+        """Return numbers, as a frame if scikit-learn has recorded the names of the columns."""
         values = np.asarray(values, dtype=np.float64)
         if not hasattr(self, "feature_names_in_"):
             return values
@@ -110,12 +118,12 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         Hyper-parameters, laid over `hyper`, so that scikit-learn's searches find them; None for
         what `hyper` says.
     random_state
-        Seed of every random number; None for another one at each fit.
+        Seed of every random number; None draws one at each fit.
 
     Attributes
     ----------
     fitted_
-        What `bdl.fit` gave.
+        The `bdl.api.Fitted` that `bdl.fit` returned.
     """
 
     def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
@@ -123,29 +131,35 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
 
         `InputError` as `bdl.fit` raises it, and for wrong arrays scikit-learn's words in it.
         """
-        _refuse(unknown)
-        found = built(LikelihoodComponent, self.likelihood)
-        if found is not None and not found.fits(0):
+        _check_unknown(unknown)
+        likelihood = build_component(LikelihoodComponent, self.likelihood)
+        if likelihood is not None and not likelihood.fits(0):
             raise WrongArray(
                 f"likelihood: {self.likelihood!r} describes labels: use bdl.Classifier"
             )
-        with _refusing("X, y"):
-            values, numbers = validate_data(self, X, y, y_numeric=True)
-        _check(X, y)
-        self._fit(self.likelihood, values, numbers)
+        with _raising_refusals("X, y"):
+            values, target_values = validate_data(self, X, y, y_numeric=True)
+        _check_arrays(X, y)
+        self._fit(self.likelihood, values, target_values)
         return self
 
-    @checked
+    @validate_arguments
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Return the predictive mean of each row, (n,), and if wanted its standard deviation, noise included."""
+        """Return the predictive mean of each row, (n,).
+
+        With `return_std`, return its standard deviation, noise included, as well.
+        """
         rows = self._inputs(X)
         if not return_std:
             return self.fitted_.predict(rows)
-        found = self.fitted_.predict_distribution(rows)
-        return found.mean.numpy(), found.variance.sqrt().numpy()
+        distribution = self.fitted_.predict_distribution(rows)
+        return distribution.mean.numpy(), distribution.variance.sqrt().numpy()
 
     def predict_distribution(self, X: Any) -> Distribution:
-        """Return the predictive distribution of each row, as `bdl.api.Fitted.predict_distribution`."""
+        """Return the predictive distribution of each row.
+
+        As `bdl.api.Fitted.predict_distribution`.
+        """
         rows = self._inputs(X)
         return self.fitted_.predict_distribution(rows)
 
@@ -162,7 +176,9 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method, model, hyper, prior, training, samples, prior_precision, noise_precision, learning_rate, random_state
+    method, model, hyper, prior, training, samples
+        As `bdl.fit` takes them.
+    prior_precision, noise_precision, learning_rate, random_state
         As `Regressor` takes them.
     likelihood
         As `bdl.fit` takes it; by default Bernoulli for two classes, and categorical for more.
@@ -170,7 +186,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     Attributes
     ----------
     fitted_
-        What `bdl.fit` gave; its classes are 0 to C - 1.
+        The `bdl.api.Fitted` that `bdl.fit` returned; its classes are 0 to C - 1.
     classes_
         The labels, in order, (C,).
     """
@@ -196,23 +212,23 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Fit the posterior to labels, which may be texts; errors as in `Regressor.fit`."""
-        _refuse(unknown)
-        free = isinstance(self.likelihood, str) and self.likelihood == "auto"
-        found = None if free else built(LikelihoodComponent, self.likelihood)
-        if found is not None and found.fits(0):
+        _check_unknown(unknown)
+        is_auto = isinstance(self.likelihood, str) and self.likelihood == "auto"
+        likelihood = None if is_auto else build_component(LikelihoodComponent, self.likelihood)
+        if likelihood is not None and likelihood.fits(0):
             raise WrongArray(
                 f"likelihood: {self.likelihood!r} describes numbers: use bdl.Regressor"
             )
-        with _refusing("X, y"):
+        with _raising_refusals("X, y"):
             values, labels = validate_data(self, X, column_or_1d(y, warn=True))
             check_classification_targets(labels)
-        _check(X)
-        check_aligned(X, y)
+        _check_arrays(X)
+        check_row_labels(X, y)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise WrongArray("y has one class: give two classes or more")
-        chosen = "bernoulli" if len(self.classes_) == 2 else "categorical"
-        self._fit(chosen if free else self.likelihood, values, codes)
+        default_likelihood = "bernoulli" if len(self.classes_) == 2 else "categorical"
+        self._fit(default_likelihood if is_auto else self.likelihood, values, codes)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -224,8 +240,8 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class, (n, C), in the order of `classes_`."""
         rows = self._inputs(X)
-        found: Any = self.fitted_.predict_distribution(rows)
-        return np.asarray(found.probs)
+        distribution: Any = self.fitted_.predict_distribution(rows)
+        return np.asarray(distribution.probs)
 
 
 class WrongArray(InputError, ValueError):
@@ -237,21 +253,19 @@ class WrongType(InputError, TypeError):
 
 
 @contextmanager
-def _refusing(what: str) -> Iterator[None]:
+def _raising_refusals(argument: str) -> Iterator[None]:
     """Raise the errors of scikit-learn, and of the libraries that it calls, as one line."""
     try:
         yield
     except Exception as error:
         text = " ".join(str(error).split())
-        shown = (
-            text if len(text) <= 320 else f"{text[:150]} ... {text[-150:]}"
-        )  # arrays stand in the middle
-        raise (WrongType if isinstance(error, TypeError) else WrongArray)(
-            f"{what}: {shown}"
-        ) from None
+        if len(text) > 320:
+            text = f"{text[:150]} ... {text[-150:]}"  # an array in the middle is left out
+        refusal = WrongType if isinstance(error, TypeError) else WrongArray
+        raise refusal(f"{argument}: {text}") from None
 
 
-def _refuse(unknown: Mapping[str, Any]) -> None:
+def _check_unknown(unknown: Mapping[str, Any]) -> None:
     if "sample_weight" in unknown:
         raise WrongType(
             "sample_weight: the methods count every row once: leave it out, or repeat rows"
@@ -260,12 +274,15 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
         raise WrongType(f"fit: unknown argument '{next(iter(unknown))}'; allowed: X, y")
 
 
-def _check(X: Any, y: Any = None) -> None:
-    """Refuse what scikit-learn converts silently: text to numbers, and row labels in another order."""
+def _check_arrays(X: Any, y: Any = None) -> None:
+    """Refuse what scikit-learn converts silently.
+
+    It makes numbers of text, and ignores row labels in another order.
+    """
     try:
-        inputs(X, "X")
+        as_inputs(X, "X")
         if y is not None:
-            targets(y, "y")
-            check_aligned(X, y)
+            as_targets(y, "y")
+            check_row_labels(X, y)
     except InputError as error:
         raise WrongArray(str(error)) from None

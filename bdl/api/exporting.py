@@ -9,16 +9,16 @@ from typing import Any, Literal
 from torch import Tensor
 
 import bdl
-from bdl.api.fitted import Count, Fitted, Seed, about, drawn, sample
+from bdl.api.fitted import Count, Fitted, Seed, describe_fit, draw_parameters, sample_parameters
 from bdl.errors import InputError
-from bdl.execution.scoring import computed, scores
-from bdl.plan import truths
+from bdl.execution.scoring import compute_scores, fit_metrics
+from bdl.plan import reference_posteriors
 from bdl.posteriors import FullGaussian
 from bdl.references import base
-from bdl.spec.fields import checked
+from bdl.spec.fields import validate_arguments
 
 
-@checked
+@validate_arguments
 def export(
     fitted: object,
     folder: str | Path,
@@ -31,20 +31,20 @@ def export(
     Parameters
     ----------
     fitted
-        What was fitted, a `bdl.Fitted`.
+        A fit, `bdl.api.Fitted`.
     folder
-        Where to write, made if missing: ``posteriors/NAME.json`` says what it is a posterior of,
-        ``reference_posteriors/draws/draws/NAME.json.zip`` has the draws, a list of chains of
+        Folder to write to, created if missing: ``posteriors/NAME.json`` names the model and the
+        data, ``reference_posteriors/draws/draws/NAME.json.zip`` has the draws, a list of chains of
         ``theta[1]`` and so on, ``.../info/NAME.info.json`` how they were made, and
-        ``quality/NAME.json`` what is known of their quality: the scores of a posterior, the
-        certificate of a reference.
+        ``quality/NAME.json`` their quality: the scores of a posterior, the certificate of a
+        reference.
     what
-        Which of the two.
+        Whether to write the posterior or the reference.
     draws
         Draws of a posterior, or of a reference in closed form; those of a sampled reference, of an
         ensemble and of a sampler are written as they are.
     seed
-        Of these draws.
+        Seed of these draws.
 
     Returns
     -------
@@ -60,68 +60,72 @@ def export(
         raise InputError(
             f"export: fitted is {type(fitted).__name__}: give what bdl.posterior returns"
         )
-    chains, info, quality = (
-        _posterior(fitted, draws, seed) if what == "posterior" else _reference(fitted, draws, seed)
-    )
-    cell = fitted.cell
-    name = "-".join([str(cell.dataset), cell.entry, str(fitted.split), what])
+    if what == "posterior":
+        chains, info, quality = _posterior_draws(fitted, draws, seed)
+    else:
+        chains, info, quality = _reference_draws(fitted, draws, seed)
+    task = fitted.cell
+    name = "-".join([str(task.dataset), task.entry, str(fitted.split), what])
     top = Path(folder)
-    place = top / "reference_posteriors/draws"
-    described = {
+    draws_folder = top / "reference_posteriors/draws"
+    posterior_record = {
         "name": name,
-        "model_name": cell.entry,
-        "data_name": str(cell.dataset),
+        "model_name": task.entry,
+        "data_name": str(task.dataset),
         "reference_posterior_name": name,
         "dimensions": {"theta": chains.shape[-1]},
         "added_by": f"bdl-bench {bdl.__version__}",
     }
-    texts = [
+    chain_records = [
         {f"theta[{number + 1}]": chain[:, number].tolist() for number in range(chain.shape[1])}
         for chain in chains
     ]
     try:
         for path, content in (
-            (top / f"posteriors/{name}.json", described),
-            (place / f"info/{name}.info.json", {"name": name, **info}),
+            (top / f"posteriors/{name}.json", posterior_record),
+            (draws_folder / f"info/{name}.info.json", {"name": name, **info}),
             (top / f"quality/{name}.json", quality),
         ):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-        (place / "draws").mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(place / f"draws/{name}.json.zip", "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr(zipfile.ZipInfo(f"{name}.json"), json.dumps(texts))
+        (draws_folder / "draws").mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(
+            draws_folder / f"draws/{name}.json.zip", "w", zipfile.ZIP_DEFLATED
+        ) as file:
+            file.writestr(zipfile.ZipInfo(f"{name}.json"), json.dumps(chain_records))
     except OSError as error:
         raise InputError(
             f"cannot write {error.filename}: {error.strerror}; choose another folder"
         ) from None
-    return place / f"draws/{name}.json.zip"
+    return draws_folder / f"draws/{name}.json.zip"
 
 
-Written = tuple[Tensor, dict[str, Any], dict[str, Any]]
-"""Chains (C, S, D), how they were made, and what is known of their quality."""
+ExportedDraws = tuple[Tensor, dict[str, Any], dict[str, Any]]
+"""Chains (C, S, D), how they were made, and their quality."""
 
 
-def _posterior(fitted: Fitted, draws: int, seed: int) -> Written:
-    theta = drawn(fitted, draws, seed)
-    scored = scores(fitted.evaluation, computed(fitted.cell)).stored
-    made = {
+def _posterior_draws(fitted: Fitted, draws: int, seed: int) -> ExportedDraws:
+    theta = draw_parameters(fitted, draws, seed)
+    stored_scores = compute_scores(fitted.evaluation, fit_metrics(fitted.cell)).stored
+    inference = {
         "method": fitted.cell.settings.method.name,
         "method_arguments": fitted.cell.settings.method.settings,
     }
-    return theta[None], {"inference": made, **about(fitted)}, {"scores": scored}
+    return theta[None], {"inference": inference, **describe_fit(fitted)}, {"scores": stored_scores}
 
 
-def _reference(fitted: Fitted, draws: int, seed: int) -> Written:
-    cell, split = fitted.cell, fitted.split
-    truth = truths.truth(cell, split)
-    if truth is None or cell.settings.reference is None:
-        raise InputError(f"entry {cell.entry} has no reference: export the posterior")
-    own = cell.settings.reference
-    info = {"inference": {"method": own.name, "method_arguments": own.settings}, **about(fitted)}
-    recipe = truths.recipe(cell, split)
+def _reference_draws(fitted: Fitted, draws: int, seed: int) -> ExportedDraws:
+    task, split = fitted.cell, fitted.split
+    truth = reference_posteriors.compute_truth(task, split)
+    if truth is None or task.settings.reference is None:
+        raise InputError(f"entry {task.entry} has no reference: export the posterior")
+    reference = task.settings.reference
+    inference = {"method": reference.name, "method_arguments": reference.settings}
+    info = {"inference": inference, **describe_fit(fitted)}
+    recipe = reference_posteriors.find_recipe(task, split)
     quality: dict[str, Any]
     if recipe is None:
-        quality = {"evidence": truths.evidence(cell, split)}
+        quality = {"evidence": reference_posteriors.describe_evidence(task, split)}
     else:
         quality = {"certificate": asdict(base.obtain(recipe).certificate)}
     if truth.chains is not None:
@@ -130,8 +134,5 @@ def _reference(fitted: Fitted, draws: int, seed: int) -> Written:
         raise InputError(
             "the reference knows the covariance of some parameters only: it has no draws to export"
         )
-    return (
-        sample(FullGaussian.from_covariance(truth.mean, truth.covariance), draws, seed)[None],
-        info,
-        quality,
-    )
+    exact = FullGaussian.from_covariance(truth.mean, truth.covariance)
+    return sample_parameters(exact, draws, seed)[None], info, quality

@@ -16,19 +16,19 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
 import bdl
-from bdl.data.conversion import in_order, inputs, numbers
+from bdl.data.conversion import as_inputs, as_numbers, reorder_columns
 from bdl.errors import InputError
-from bdl.execution.scoring import evaluation, examples
+from bdl.execution.scoring import make_evaluation, standardise_examples
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, tensors_of
 from bdl.metrics.targets import Examples, Mixture, at_outputs
 from bdl.models.problem import Problem
-from bdl.plan import Cell
+from bdl.plan import Task
 from bdl.posteriors import Empirical, Posterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
 from bdl.references.mcmc import optional
-from bdl.spec.fields import checked
+from bdl.spec.fields import validate_arguments
 
 Array = NDArray[np.float64]
 Count = Annotated[int, Ge(1), Le(10**6)]
@@ -42,9 +42,9 @@ class Fitted:
     Parameters
     ----------
     cell
-        What was fitted: an entry of a benchmark on a data set.
+        The fitted task: an entry of a benchmark on a data set.
     split
-        On the training rows of which split.
+        The split whose training rows it was fitted to.
     posterior
         Over the flat parameter vector, D entries, of the model as it sees standardised data.
     buffers
@@ -53,7 +53,7 @@ class Fitted:
         Hyper-parameters by name, in original units.
     """
 
-    cell: Cell = field(repr=False)
+    cell: Task = field(repr=False)
     split: int
     posterior: Posterior = field(repr=False)
     buffers: Mapping[str, Tensor] = field(repr=False)
@@ -69,15 +69,20 @@ class Fitted:
 
     @cached_property
     def evaluation(self) -> Evaluation:
-        """What metrics are functions of: ``bdl.metrics.METRICS.build("rmse", {})(fitted.evaluation)``."""
-        return evaluation(self.cell, self.split, self.posterior, self.buffers, dict(self.hyper))
+        """The argument of metrics, which are functions.
 
-    @checked
+        For instance: ``bdl.metrics.METRICS.build("rmse", {})(fitted.evaluation)``.
+        """
+        return make_evaluation(
+            self.cell, self.split, self.posterior, self.buffers, dict(self.hyper)
+        )
+
+    @validate_arguments
     def sample(self, n: Annotated[int, Ge(1), Le(10**7)] = 1, seed: Seed = 0) -> Array:
         """Draw parameter vectors, (n, D)."""
-        return sample(self.double(), n, seed).numpy()
+        return sample_parameters(self.double(), n, seed).numpy()
 
-    @checked
+    @validate_arguments
     def to_inferencedata(self, draws: Count = 1000, seed: Seed = 0) -> Any:
         """Convert to `arviz.InferenceData`, for plots and diagnostics of any method's draws.
 
@@ -86,7 +91,7 @@ class Fitted:
         draws
             Draws of the posterior; an ensemble, and what a sampler left, is taken as it is.
         seed
-            Of the draws.
+            Seed of the draws.
 
         Returns
         -------
@@ -102,18 +107,18 @@ class Fitted:
             'bdl-bench[mcmc]'``).
         """
         arviz = optional("arviz", "to_inferencedata")
-        theta = drawn(self, draws, seed)
-        seen = self.evaluation.trained
-        f = self.evaluation.outputs(
-            seen, self.draws._replace(samples=len(theta)), Empirical(theta)
+        theta = draw_parameters(self, draws, seed)
+        training = self.evaluation.trained
+        outputs = self.evaluation.outputs(
+            training, self.draws._replace(samples=len(theta)), Empirical(theta)
         )
-        likelihood = at_outputs(self.problem, f, tensors_of(self.hyper)).log_prob(seen.y)
+        likelihood = at_outputs(self.problem, outputs, tensors_of(self.hyper)).log_prob(training.y)
         return arviz.from_dict(
             posterior={"theta": theta.numpy()[None]},
             log_likelihood={"y": likelihood.numpy()[None]},
-            observed_data={"y": seen.y.numpy()},
+            observed_data={"y": training.y.numpy()},
             dims={"theta": ["parameter"], "y": ["row"]},
-            attrs=about(self),
+            attrs=describe_fit(self),
         )
 
     def log_density(self, theta: ArrayLike) -> Array:
@@ -122,13 +127,13 @@ class Fitted:
         `InputError` if the last axis has another length than D, or a value is not a finite number.
         """
         posterior = self.double()
-        given = torch.from_numpy(np.array(numbers(theta, "theta")))
-        if given.ndim == 0 or given.shape[-1] != self.posterior.dim:
-            raise InputError(f"theta is {tuple(given.shape)}: give (..., {self.posterior.dim})")
-        return posterior.log_prob(given).numpy()
+        vectors = torch.from_numpy(np.array(as_numbers(theta, "theta")))
+        if vectors.ndim == 0 or vectors.shape[-1] != self.posterior.dim:
+            raise InputError(f"theta is {tuple(vectors.shape)}: give (..., {self.posterior.dim})")
+        return posterior.log_prob(vectors).numpy()
 
     def predict(self, x: Any) -> Array:
-        """Predict targets in original units, or classes, from the draws that its scores are made of.
+        """Predict targets in original units, or classes, from the draws that its scores use.
 
         Parameters
         ----------
@@ -167,7 +172,7 @@ class Fitted:
             return Categorical(probs=self.evaluation.predict(rows, self.draws).probabilities.cpu())
         return Mixture.of(self.evaluation.members(rows, self.draws))
 
-    @checked
+    @validate_arguments
     def predict_interval(self, x: Any, level: Annotated[float, Gt(0), Lt(1)] = 0.9) -> Array:
         """Return the central interval of each row in original units.
 
@@ -190,16 +195,16 @@ class Fitted:
         InputError
             If the targets are labels.
         """
-        found = self.predict_distribution(x)
-        if not isinstance(found, Mixture):
+        distribution = self.predict_distribution(x)
+        if not isinstance(distribution, Mixture):
             raise InputError("labels have no intervals: use predict_distribution(x).probs")
-        return torch.stack(found.interval(level), -1).numpy()
+        return torch.stack(distribution.interval(level), -1).numpy()
 
-    @checked
+    @validate_arguments
     def save(self, path: str | Path) -> None:
         """Write it to a file that `bdl.load` reads: a pickle, data included.
 
-        `InputError` if that cannot be.
+        `InputError` if the model cannot be pickled.
         """
         try:
             content = pickle.dumps(self)
@@ -211,13 +216,13 @@ class Fitted:
 
     @property
     def draws(self) -> Draws:
-        """The draws that its scores are made of."""
+        """The number and the key of the draws that its scores use."""
         return Draws(self.evaluation.samples, self.evaluation.key)
 
     def double(self) -> Posterior:
         """Return the posterior in float64 on the CPU.
 
-        `InputError` if there is none of parameters.
+        `InputError` if the method left none over parameters.
         """
         if is_predictive(self.posterior):
             raise InputError(
@@ -229,25 +234,26 @@ class Fitted:
         """Standardise new inputs, which have no targets."""
         self.problem  # noqa: B018  # a stream has none, and says so
         data = self.cell.data
-        given = inputs(in_order(x, data.columns, "x"), "x")
-        if given.shape[1:] != data.x.shape[1:] or given.dtype != data.x.dtype:
-            wanted = ("n", *map(str, data.x.shape[1:]))
+        x_values = as_inputs(reorder_columns(x, data.columns, "x"), "x")
+        if x_values.shape[1:] != data.x.shape[1:] or x_values.dtype != data.x.dtype:
+            expected_shape = ", ".join(["n", *map(str, data.x.shape[1:])])
             raise InputError(
-                f"x is {given.dtype} of shape {given.shape}: give {data.x.dtype}, ({', '.join(wanted)})"
+                f"x is {x_values.dtype} of shape {x_values.shape}: "
+                f"give {data.x.dtype}, ({expected_shape})"
             )
-        return examples(self.cell, self.split, given, np.zeros(len(given)))
+        return standardise_examples(self.cell, self.split, x_values, np.zeros(len(x_values)))
 
 
-@checked
+@validate_arguments
 def load(path: str | Path) -> Fitted:
-    """Read what `Fitted.save` wrote.
+    """Read a fit that `Fitted.save` wrote.
 
     It is a pickle, which may run code: load files that you trust alone.
 
-    `InputError` if there is no such file, or something else in it.
+    `InputError` if there is no such file, or it holds something else.
     """
     try:
-        found = pickle.loads(Path(path).read_bytes())
+        content = pickle.loads(Path(path).read_bytes())
     except (
         pickle.UnpicklingError,
         AttributeError,
@@ -259,21 +265,21 @@ def load(path: str | Path) -> Fitted:
         raise InputError(
             f"{path} is not a saved fit, or one of another version ({error}): fit and save it"
         ) from None
-    if not isinstance(found, Fitted):
+    if not isinstance(content, Fitted):
         raise InputError(
-            f"{path} has {type(found).__name__} in it: give a file that Fitted.save wrote"
+            f"{path} has {type(content).__name__} in it: give a file that Fitted.save wrote"
         )
-    return found
+    return content
 
 
-def drawn(fitted: Fitted, draws: int, seed: int) -> Tensor:
-    """Draw parameter vectors, (S, D), float64; of a set of vectors, take it."""
+def draw_parameters(fitted: Fitted, draws: int, seed: int) -> Tensor:
+    """Draw parameter vectors, (S, D), float64; a posterior of atoms is taken as it is."""
     posterior = fitted.double()
     atoms: Tensor | None = getattr(posterior, "atoms", None)
-    return sample(posterior, draws, seed) if atoms is None else atoms
+    return sample_parameters(posterior, draws, seed) if atoms is None else atoms
 
 
-def sample(posterior: Posterior, draws: int, seed: int) -> Tensor:
+def sample_parameters(posterior: Posterior, draws: int, seed: int) -> Tensor:
     """Draw parameter vectors of a posterior in float64, (S, D)."""
     generator = torch.Generator().manual_seed(seed)
     return posterior.sample(
@@ -281,13 +287,13 @@ def sample(posterior: Posterior, draws: int, seed: int) -> Tensor:
     )
 
 
-def about(fitted: Fitted) -> Mapping[str, Any]:
-    """Describe a fit, for those who find its draws."""
-    cell = fitted.cell
+def describe_fit(fitted: Fitted) -> Mapping[str, Any]:
+    """Describe a fit: the origin that is stored with its draws."""
+    task = fitted.cell
     return {
-        "benchmark": cell.benchmark.name,
-        "dataset": str(cell.dataset),
-        "entry": cell.entry,
+        "benchmark": task.benchmark.name,
+        "dataset": str(task.dataset),
+        "entry": task.entry,
         "split": fitted.split,
         "hyper": json.dumps({name: float(value) for name, value in fitted.hyper.items()}),
         "versions": f"bdl-bench {bdl.__version__}, torch {torch.__version__}",

@@ -1,4 +1,4 @@
-"""What is said before a run: how much it is, how long it takes on this machine, and how to narrow it."""
+"""The forecast of a run: how much it is, how long it takes here, and how to narrow it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -6,126 +6,150 @@ from pathlib import Path
 
 from bdl import runtime
 from bdl.archive.loading import timings
-from bdl.data import status
-from bdl.execution.estimate import Estimate, estimate, left_of
-from bdl.execution.rehearsal import time_updates
-from bdl.plan import Cell
-from bdl.plan.initial_check import most_jobs
-from bdl.plan.planning import first_of
-from bdl.plan.truths import sampled
+from bdl.data import file_states
+from bdl.execution.estimate import RunEstimate, count_remaining, estimate_remaining
+from bdl.execution.timing import time_updates
+from bdl.plan import Task
+from bdl.plan.planning import list_first_splits
+from bdl.plan.reference_posteriors import list_sampled_references
+from bdl.plan.sizes import count_possible_jobs
 from bdl.references.base import state
-from bdl.runtime import amount
-from bdl.spec import Variant, list_profiles
-from bdl.spec.variant import there
+from bdl.runtime import format_bytes
+from bdl.spec import Request, list_profiles
+from bdl.spec.request import results_option
 from bdl.store import CellKey
 from bdl.store.store import Store
 
-SHORT, LONG = 60.0, 30 * 60.0
-"""Seconds; shorter runs need no word, longer ones one of how to narrow them."""
-_TIMED = 2.0
-"""Seconds that are spent on updates of cells of which nothing is known."""
+SHORT_RUN_SECONDS, LONG_RUN_SECONDS = 60.0, 30 * 60.0
+"""Seconds below which a run needs no forecast, and above which it names narrower commands."""
+_TIMING_SECONDS = 2.0
+"""Seconds that are spent on timing updates of tasks without earlier fits."""
 
-_COLUMNS = 12
-"""Columns of a data set that are told of."""
+_COLUMNS_SHOWN = 12
+"""Columns of a data set that are described; the others are counted."""
 
 
-def forecast(
-    asked: Variant,
-    cells: Sequence[Cell],
+def estimate_run(
+    request: Request,
+    tasks: Sequence[Task],
     store: Store,
     results: Path,
     jobs: int,
-    elsewhere: Mapping[CellKey, Collection[int]] | None = None,
-) -> Estimate:
-    """Estimate what a run of a plan is going to take.
+    copied_splits: Mapping[CellKey, Collection[int]] | None = None,
+) -> RunEstimate:
+    """Estimate the time, memory and disk that a run of a plan needs.
 
-    What the store has is left out, and so are the splits of a cell that are copied from
-    `elsewhere`, or imported. Runs of the benchmark in the folder of results tell what fits take.
+    Fits that the store has are left out, and so are `copied_splits`, which a run copies from other
+    runs or imports. The times rest on the runs of the benchmark in the folder of results.
     Processes (`jobs`) are, for 0, as many as memory and cores allow, but one where that is done
     within a minute.
     """
-    left = [left_of(cell, store, (elsewhere or {}).get(cell.key, ())) for cell in cells]
-    known = timings(asked, results) if any(own.splits for own in left) else []
-    known += time_updates([own for own in left if own.splits], known, _TIMED)
+    copied_splits = copied_splits or {}
+    remaining_work = [
+        count_remaining(task, store, copied_splits.get(task.key, ())) for task in tasks
+    ]
+    unfinished = [work for work in remaining_work if work.splits]
+    measured = timings(request, results) if unfinished else []
+    measured += time_updates(unfinished, measured, _TIMING_SECONDS)
     if jobs:
-        return estimate(left, jobs, known)
-    alone = estimate(left, 1, known)
-    many = most_jobs([(own.cell, own.splits) for own in left])
-    return alone if alone.seconds < SHORT or many == 1 else estimate(left, many, known)
+        return estimate_remaining(remaining_work, jobs, measured)
+    one_job = estimate_remaining(remaining_work, 1, measured)
+    possible_jobs = count_possible_jobs([(work.task, work.splits) for work in remaining_work])
+    if one_job.seconds < SHORT_RUN_SECONDS or possible_jobs == 1:
+        return one_job
+    return estimate_remaining(remaining_work, possible_jobs, measured)
 
 
-def not_here(asked: Variant) -> list[str]:
-    """Name the data sets whose files are not on this machine, and how to get them.
+def describe_missing_files(request: Request) -> list[str]:
+    """Describe the data sets whose files are not on this machine, and how to get them.
 
-    Nothing if all are here.
+    Empty if none is missing.
     """
     missing: dict[str, str] = {}
-    gaps = any(asked.chosen.at(point).preparation.split == "gap" for point in asked.chosen.points)
-    for label in asked.chosen.datasets:
-        states = [state for _, state in status(label, gaps=gaps)]
+    gaps = any(
+        request.selected_benchmark.at(point).preparation.split == "gap"
+        for point in request.selected_benchmark.points
+    )
+    for label in request.selected_benchmark.datasets:
+        states = [state for _, state in file_states(label, gaps=gaps)]
         if count := states.count("missing"):
             missing[label.name] = f"{label} ({count} of {len(states)} files)"
     if not missing:
         return []
-    counts = [count for _, count in first_of(asked.chosen, asked.numbers)]
+    counts = [
+        count for _, count in list_first_splits(request.selected_benchmark, request.split_numbers)
+    ]
     return [
-        f"{counted(len(counts), 'cell')}, final fits: {sum(counts):,}",
-        f"not on this machine, and needed to estimate how long it takes: {', '.join(missing.values())}",
-        f"download {'them' if len(missing) > 1 else 'it'} with: bdl-bench data fetch {' '.join(missing)} "
-        "(run without --dry-run does so by itself)",
+        f"{with_plural(len(counts), 'cell')}, final fits: {sum(counts):,}",
+        "not on this machine, and needed to estimate how long it takes: "
+        + ", ".join(missing.values()),
+        f"download {'them' if len(missing) > 1 else 'it'} with: "
+        f"bdl-bench data fetch {' '.join(missing)} (run without --dry-run does so by itself)",
     ]
 
 
-def references(cells: Sequence[Cell]) -> list[str]:
+def describe_missing_references(tasks: Sequence[Task]) -> list[str]:
     """Describe how many references the run samples first, if there are any."""
-    count = sum(state(reference.recipe) == "missing" for reference in sampled(cells))
+    count = sum(
+        state(reference.recipe) == "missing" for reference in list_sampled_references(tasks)
+    )
     return [f"references to sample first, which is not in the time: {count}"] if count else []
 
 
-def read(cells: Sequence[Cell]) -> list[str]:
-    """Return how the columns of files of one's own were read, a line a data set: what is no number comes first."""
-    told = dict[str, None]()
-    for cell in cells:
-        if not cell.settings.streams and cell.data.read_as:
-            target, *others = cell.data.read_as
-            others.sort(key=lambda column: column.endswith(": numbers"))
-            more = [f"and {len(others) - _COLUMNS} more"] if len(others) > _COLUMNS else []
-            told[
-                f"{cell.dataset}: {len(cell.data.y):,} rows; {'; '.join([target, *others[:_COLUMNS], *more])}"
-            ] = None
-    return list(told)
+def describe_columns(tasks: Sequence[Task]) -> list[str]:
+    """Describe how the columns of the user's own files were read, a line a data set.
 
-
-def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
-    """Describe an estimate: fits, time and what it rests on, memory and disk, and how to narrow what is long.
-
-    The disk is that of the folder of results.
+    Columns that are not numbers come first.
     """
-    searched, final = found.count("search"), found.count("final")
-    there = found.done("search"), found.done("final")
-    done = f"; done already and left out: {there[0]:,} and {there[1]:,}" if any(there) else ""
-    told = [
-        f"{counted(len(found.left), 'cell')}, fits: {searched:,} of the search and {final:,} final{done}"
+    descriptions = dict[str, None]()  # entries of one data set repeat a line
+    for task in tasks:
+        if task.settings.streams or not task.data.read_as:
+            continue
+        target, *features = task.data.read_as
+        features.sort(key=lambda column: column.endswith(": numbers"))
+        columns = [target, *features[:_COLUMNS_SHOWN]]
+        if len(features) > _COLUMNS_SHOWN:
+            columns.append(f"and {len(features) - _COLUMNS_SHOWN} more")
+        line = f"{task.dataset}: {len(task.data.y):,} rows; {'; '.join(columns)}"
+        descriptions[line] = None
+    return list(descriptions)
+
+
+def describe_estimate(estimate: RunEstimate, request: Request, results: Path) -> list[str]:
+    """Describe an estimate: fits, time and its basis, memory and disk, how to narrow a long run.
+
+    The free disk is that of the folder of results.
+    """
+    search_fits, final_fits = estimate.count("search"), estimate.count("final")
+    search_fits_before, final_fits_before = estimate.done("search"), estimate.done("final")
+    fits = f"fits: {search_fits:,} of the search and {final_fits:,} final"
+    if search_fits_before or final_fits_before:
+        fits += f"; done already and left out: {search_fits_before:,} and {final_fits_before:,}"
+    lines = [f"{with_plural(len(estimate.remaining), 'cell')}, {fits}"]
+    if not final_fits:
+        return [*lines, "everything is done: there is nothing left to train"]
+    lines += [
+        f"time: {_describe_time(estimate)}",
+        f"memory: about {format_bytes(estimate.memory)} at the peak, "
+        f"of {format_bytes(runtime.available_memory())} available; "
+        f"disk: about {format_bytes(estimate.disk)}, "
+        f"of {format_bytes(runtime.free_disk(results))} free",
     ]
-    if not final:
-        return [*told, "everything is done: there is nothing left to train"]
-    told += [
-        f"time: {_time(found)}",
-        f"memory: about {amount(found.memory)} at the peak, of {amount(runtime.available_memory())} available; "
-        f"disk: about {amount(found.disk)}, of {amount(runtime.free_disk(place))} free",
-    ]
-    return told + (
-        [f"shorter: {way}"] if found.seconds > LONG and (way := narrower(asked, place)) else []
+    commands = (
+        suggest_narrower_commands(request, results) if estimate.seconds > LONG_RUN_SECONDS else ""
     )
+    if commands:
+        lines.append(f"shorter: {commands}")
+    return lines
 
 
-def counted(number: int, what: str) -> str:
-    """Write a number of things."""
-    return f"{number} {what}{'s' if number > 1 else ''}"
+def with_plural(number: int, noun: str) -> str:
+    """Write a number before a noun, with an s for several."""
+    return f"{number} {noun}{'s' if number > 1 else ''}"
 
 
-def duration(seconds: float) -> str:
-    """Write a rough time for people."""
+def format_duration(seconds: float) -> str:
+    """Write a rough time in words."""
     minutes = seconds / 60
     if minutes < 1:
         return "less than a minute"
@@ -135,26 +159,37 @@ def duration(seconds: float) -> str:
     return f"about {hours:.0f} hours" if hours < 72 else f"about {hours / 24:.0f} days"
 
 
-def narrower(asked: Variant, results: Path) -> str:
-    """Name the commands that do a smaller part; empty if it is the smallest."""
-    chosen, source = asked.chosen, asked.source or asked.benchmark.name
-    ways = []
-    if asked.benchmark.profile == "paper" and "quick" in list_profiles(source):
-        ways.append(f"bdl-bench run {source} --profile quick{there(results)}")
-    if len(chosen.datasets) > 1:
-        ways.append(replace(asked, datasets=(str(chosen.datasets[0]),)).command("run", results))
-    if len(asked.numbers) > 1:
-        ways.append(replace(asked, splits=(asked.numbers[0],)).command("run", results))
-    return ", or ".join(ways)
+def suggest_narrower_commands(request: Request, results: Path) -> str:
+    """Write the commands that run a smaller part; empty if there is none."""
+    benchmark, source = request.selected_benchmark, request.source or request.benchmark.name
+    commands = []
+    if request.benchmark.profile == "paper" and "quick" in list_profiles(source):
+        commands.append(f"bdl-bench run {source} --profile quick{results_option(results)}")
+    if len(benchmark.datasets) > 1:
+        commands.append(
+            replace(request, datasets=(str(benchmark.datasets[0]),)).format_command("run", results)
+        )
+    if len(request.split_numbers) > 1:
+        commands.append(
+            replace(request, splits=(request.split_numbers[0],)).format_command("run", results)
+        )
+    return ", or ".join(commands)
 
 
-def _time(found: Estimate) -> str:
-    """Describe the time and what it rests on: by the number of fits, most first."""
-    total, unknown = sum(found.basis.values()), found.basis["nothing"]
+def _describe_time(estimate: RunEstimate) -> str:
+    """Describe the time and the measurements it rests on, by the number of fits, most first."""
+    total, unknown = sum(estimate.basis.values()), estimate.basis["nothing"]
     if unknown == total:
-        return "unknown; there are no earlier fits of these cells, and their methods make no updates that can be timed"
-    jobs = f"{counted(found.jobs, 'job')} on {runtime.available_cores()} cores"
-    rests = [(basis, count) for basis, count in found.basis.most_common() if basis != "nothing"]
-    ways = "; ".join(f"{basis} ({count / total:.0%} of the fits)" for basis, count in rests)
-    beside = f"; that of the other {unknown / total:.0%} is unknown" if unknown else ""
-    return f"{duration(found.seconds)} here, with {jobs}; this rests on what was measured of {ways}{beside}"
+        return (
+            "unknown; there are no earlier fits of these cells, "
+            "and their methods make no updates that can be timed"
+        )
+    jobs = f"{with_plural(estimate.jobs, 'job')} on {runtime.available_cores()} cores"
+    bases = "; ".join(
+        f"{basis} ({count / total:.0%} of the fits)"
+        for basis, count in estimate.basis.most_common()
+        if basis != "nothing"
+    )
+    unknown_share = f"; that of the other {unknown / total:.0%} is unknown" if unknown else ""
+    rests_on = f"this rests on what was measured of {bases}{unknown_share}"
+    return f"{format_duration(estimate.seconds)} here, with {jobs}; {rests_on}"

@@ -1,4 +1,4 @@
-"""How a run looks while it goes: a bar with the time left and a live table, or plain lines."""
+"""Progress of a run: a bar with the time left and a live table, or plain lines."""
 
 import time
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from rich.table import Table
 from tqdm import tqdm
 
 from bdl.errors import InputError
-from bdl.plan import Cell
+from bdl.plan import Task
 from bdl.store import STAGES, Row
 from bdl.store.store import Store
 
 
-class Voice(Console):
-    """A console of which a file, if there is one, keeps what is printed, line by line with its time.
+class LoggedConsole(Console):
+    """A console that copies its output to a log file, if there is one, each line with its time.
 
-    A verbose one prints what is otherwise for the file alone. Options are those of
+    A verbose one prints the details that otherwise go to the file alone. Options are those of
     `rich.console.Console`. `InputError` if the file cannot be written.
     """
 
@@ -33,45 +33,46 @@ class Voice(Console):
             file = None if log is None else log.open("a", encoding="utf-8", buffering=1)
         except OSError as error:
             raise InputError(f"cannot write {log}: {error.strerror}; give another --log") from None
-        self._log = file and Console(file=file, width=120, markup=False, emoji=False)
+        self._log_console = file and Console(file=file, width=120, markup=False, emoji=False)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print, and keep it; not what moves a bar."""
+        """Print, and write to the file; not the control codes that redraw a bar."""
         super().print(*objects, **options)
-        if not all(isinstance(each, (Control, NewLine)) for each in objects):
-            self.keep(*objects, **options)
+        if not all(isinstance(item, (Control, NewLine)) for item in objects):
+            self.write_log(*objects, **options)
 
-    def keep(self, *objects: Any, **options: Any) -> None:
+    def write_log(self, *objects: Any, **options: Any) -> None:
         """Write to the file alone."""
-        if self._log:
-            self._log.print(f"{datetime.now():%Y-%m-%d %H:%M:%S}", end=" ", highlight=False)
-            self._log.print(*objects, **options)
+        if self._log_console:
+            time_stamp = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
+            self._log_console.print(time_stamp, end=" ", highlight=False)
+            self._log_console.print(*objects, **options)
 
 
-def aside(console: Console, line: str, *, shown: bool = False) -> None:
-    """Print a line if it is to be `shown`, or if the console is a verbose `Voice`.
-
-    Its file has it anyway.
-    """
-    if shown or (isinstance(console, Voice) and console.verbose):
+def print_detail(console: Console, line: str, *, always: bool = False) -> None:
+    """Print a line on a verbose `LoggedConsole`, or `always`; a log file has it in any case."""
+    if always or (isinstance(console, LoggedConsole) and console.verbose):
         console.print(line, highlight=False, soft_wrap=True)
-    elif isinstance(console, Voice):
-        console.keep(line, soft_wrap=True)
+    elif isinstance(console, LoggedConsole):
+        console.write_log(line, soft_wrap=True)
 
 
-_PLAIN_EVERY = 15.0
-"""Seconds between plain lines that say how far the run is."""
+_PLAIN_LINE_SECONDS = 15.0
+"""Seconds between plain lines with the progress of the run."""
 
 
 class Bar:
-    """A `bdl.execution.queue.Listener` that draws tqdm's bar in a notebook or on a terminal, and nothing elsewhere."""
+    """A `bdl.execution.scheduler.Listener` that draws tqdm's bar.
+
+    It draws in a notebook or on a terminal, and nothing elsewhere.
+    """
 
     def __init__(self, name: str) -> None:
         console = Console(stderr=True)
-        form = "{desc} {percentage:3.0f}% |{bar:30}| {elapsed}, left {remaining} {postfix}"
+        layout = "{desc} {percentage:3.0f}% |{bar:30}| {elapsed}, left {remaining} {postfix}"
         hidden = not (console.is_jupyter or console.is_terminal)
         self._bar: tqdm[NoReturn] = tqdm(
-            desc=name, total=1, bar_format=form, disable=hidden, leave=False
+            desc=name, total=1, bar_format=layout, disable=hidden, leave=False
         )
 
     def __enter__(self) -> Self:
@@ -81,34 +82,34 @@ class Bar:
         self._bar.close()
 
     def begin(self, work: int) -> None:
-        """Start; so much work is to be done, in the units of `advance`."""
+        """Start a run of so much work, in the units of `advance`."""
         self._bar.reset(max(work, 1))
 
     def advance(self, work: int) -> None:
-        """Count work that is done."""
+        """Count finished work."""
         self._bar.update(work)
 
-    def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
-        """Name the cell that has new rows."""
+    def note_stored(self, task: Task, rows: Sequence[Row]) -> None:
+        """Name the task that has new rows."""
         if rows:
-            self._bar.set_postfix_str(cell.label)
+            self._bar.set_postfix_str(task.label)
 
 
 class Display:
-    """A `bdl.execution.queue.Listener` for a terminal, or for a log file where there is none.
+    """A `bdl.execution.scheduler.Listener` for a terminal, or for a log file where there is none.
 
-    The live table has a line a cell of the plan; what the store has already is shown as done.
+    The live table has a line for each task of the plan; fits that the store has are shown as done.
     """
 
-    def __init__(self, console: Console, cells: Sequence[Cell], store: Store) -> None:
+    def __init__(self, console: Console, tasks: Sequence[Task], store: Store) -> None:
         self._console = console
-        self._drawn = console.is_terminal and not console.is_dumb_terminal
+        self._is_live = console.is_terminal and not console.is_dumb_terminal
         self._rows = {
-            cell: {
-                stage: [row for row in store.rows(stage, cell.key) if row.split in cell.splits]
+            task: {
+                stage: [row for row in store.rows(stage, task.key) if row.split in task.splits]
                 for stage in STAGES
             }
-            for cell in cells
+            for task in tasks
         }
         self._bar = Progress(
             TextColumn("[bold]training"),
@@ -122,10 +123,10 @@ class Display:
         )
         self._task = self._bar.add_task("", total=None)
         self._live = Live(self._render(), console=console, refresh_per_second=4, transient=True)
-        self._said = time.monotonic()
+        self._last_printed = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self._drawn:
+        if self._is_live:
             self._live.start()
         return self
 
@@ -133,75 +134,76 @@ class Display:
         self._live.stop()
 
     def begin(self, work: int) -> None:
-        """Start; so much work is to be done, in the units of `advance`."""
+        """Start a run of so much work, in the units of `advance`."""
         self._bar.update(self._task, total=max(work, 1))
         finals = [row for stages in self._rows.values() for row in stages["final"]]
-        if len(finals) < sum(len(cell.splits) for cell in self._rows):
+        if len(finals) < sum(len(task.splits) for task in self._rows):
             return
-        if failed := sum(row.status == "failed" for row in finals):
+        if n_failed := sum(row.status == "failed" for row in finals):
             self._console.print(
-                f"Nothing is left to do, but {failed} of {len(finals)} final fits failed."
+                f"Nothing is left to do, but {n_failed} of {len(finals)} final fits failed."
             )
-        elif refused := sum(bool(row.refused) for row in finals):
+        elif n_refused := sum(bool(row.refused) for row in finals):
             self._console.print(
-                f"Nothing is left to train, but {refused} of {len(finals)} final fits lack scores."
+                f"Nothing is left to train, but {n_refused} of {len(finals)} final fits "
+                "lack scores."
             )
         else:
             self._console.print("Everything is in the store already.")
 
     def advance(self, work: int) -> None:
-        """Count work that is done."""
+        """Count finished work."""
         self._bar.advance(self._task, work)
         now = time.monotonic()
-        if not self._drawn and now - self._said > _PLAIN_EVERY:
-            self._said = now
+        if not self._is_live and now - self._last_printed > _PLAIN_LINE_SECONDS:
+            self._last_printed = now
             (task,) = self._bar.tasks
-            eta = (
-                "" if task.time_remaining is None else f", about {task.time_remaining:.0f} s left"
-            )
-            self._console.print(f"{task.percentage:3.0f}% done{eta}")
+            line = f"{task.percentage:3.0f}% done"
+            if task.time_remaining is not None:
+                line += f", about {task.time_remaining:.0f} s left"
+            self._console.print(line)
 
-    def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
-        """Take note of rows that are safe in the store."""
+    def note_stored(self, task: Task, rows: Sequence[Row]) -> None:
+        """Update the table with rows that the store has taken."""
         for row in rows:
-            self._rows[cell][row.stage].append(row)
-        if self._drawn:
+            self._rows[task][row.stage].append(row)
+        if self._is_live:
             self._live.update(self._render())
         if rows:
-            failed = sum(row.status == "failed" for row in rows)
-            what = "search" if rows[0].stage == "search" else "final fits"
-            splits = sorted({row.split for row in rows})
-            where = f"split {splits[0]}" if len(splits) == 1 else f"{len(splits)} splits"
+            n_failed = sum(row.status == "failed" for row in rows)
+            stage = "search" if rows[0].stage == "search" else "final fits"
+            numbers = sorted({row.split for row in rows})
+            splits = f"split {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} splits"
             seconds = sum(row.seconds for row in rows)
-            line = f"{cell.dataset:>10} {cell.entry:<10} {what}, {where}: {len(rows)} trials in {seconds:.1f} s"
-            aside(
-                self._console,
-                line + (f", {failed} failed" if failed else ""),
-                shown=not self._drawn,
+            line = (
+                f"{task.dataset:>10} {task.entry:<10} {stage}, {splits}: "
+                f"{len(rows)} trials in {seconds:.1f} s"
             )
+            if n_failed:
+                line += f", {n_failed} failed"
+            print_detail(self._console, line, always=not self._is_live)
 
     def _render(self) -> Group:
-        metrics = [
-            name
-            for cell in [*self._rows][:1]
-            for name in cell.benchmark.metrics
-            if name != "runtime"
-        ]
+        metrics: list[str] = []
+        if self._rows:
+            benchmark = next(iter(self._rows)).benchmark  # all tasks are of one benchmark
+            metrics = [name for name in benchmark.metrics if name != "runtime"]
         table = Table(
             "dataset", "entry", "searched", "finished", "failed trials", *metrics, box=None
         )
-        for cell, stages in self._rows.items():
+        for task, stages in self._rows.items():
             final = stages["final"]
             values = [
                 [value for row in final if (value := row.metrics.get(name)) is not None]
                 for name in metrics
             ]
-            means = [f"{sum(own) / len(own):.3f}" if own else "" for own in values]
-            failed = sum(row.status == "failed" for rows in stages.values() for row in rows)
-            search = cell.settings.search
-            last = search.trials - 1 if search else None
-            searched = len({row.split for row in stages["search"] if row.trial == last})
+            means = [f"{sum(scores) / len(scores):.3f}" if scores else "" for scores in values]
+            n_failed = sum(row.status == "failed" for rows in stages.values() for row in rows)
+            search = task.settings.search
+            # a split is searched once its last trial is in, also if an earlier run made some
+            last_trial = search.trials - 1 if search else None
+            n_searched = len({row.split for row in stages["search"] if row.trial == last_trial})
             table.add_row(
-                cell.dataset, cell.entry, str(searched), str(len(final)), str(failed), *means
+                task.dataset, task.entry, str(n_searched), str(len(final)), str(n_failed), *means
             )
         return Group(table, self._bar)

@@ -1,4 +1,4 @@
-"""Run a benchmark: plan, estimate, work, publish."""
+"""Run a benchmark: plan, estimate, fit, publish."""
 
 import json
 import time
@@ -11,292 +11,315 @@ from typing import NamedTuple
 from rich.console import Console
 from typer import Exit
 
-from bdl.api import forecast as forecasts
-from bdl.api.progress import Bar, Display, Voice, aside
+from bdl.api import forecast
+from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
 from bdl.archive.frames import empty, folder, looked_at, opened, siblings, start_afresh
 from bdl.archive.loading import check_overwrite
 from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, stored_fits
 from bdl.errors import InputError
-from bdl.execution.cluster import worker_pool_for
-from bdl.execution.queue import changed, check, forget_failed, prepare
-from bdl.execution.queue import run as run_cells
-from bdl.execution.rehearsal import explained, rehearse
-from bdl.plan import Cell, initial_check, planning, truths
-from bdl.plan.truths import Reference
-from bdl.publishing.outcome import mirror_run, publish, tables
-from bdl.reports.more_tables import bound_notes
+from bdl.execution.cluster import open_worker_pool
+from bdl.execution.rehearsal import rehearse, shorten_component_errors
+from bdl.execution.scheduler import (
+    changed_tasks,
+    check_stored_fits,
+    forget_failed,
+    prepare_store,
+    run_tasks,
+)
+from bdl.plan import Task, initial_check, planning, reference_posteriors
+from bdl.plan.reference_posteriors import SampledReference
+from bdl.publishing.published_files import export_to_mlflow, publish, tables
 from bdl.reports.papers import paper_values
-from bdl.spec import Variant
-from bdl.spec.variant import there
+from bdl.reports.search_bounds import bound_notes
+from bdl.spec import Request
+from bdl.spec.request import results_option
 from bdl.store import CellKey, Row
 from bdl.store.artefacts import Damaged
 from bdl.store.store import Store
 
 
-class RunSettings(NamedTuple):
-    """Options of a run, whichever part of a benchmark runs."""
+class RunOptions(NamedTuple):
+    """Options of a run that do not depend on which benchmark or part of it runs."""
 
     results: Path
     device: str
     compile: bool | None
     jobs: int
-    """Processes; 0 for as many as pay."""
+    """Processes; 0 for as many as shorten the run."""
     fresh: bool
     changed: bool
     published: bool
-    """Import published fits of today's identities."""
+    """Import published fits that today's spec, data and code made."""
     retry: bool = False
     """Make fits again that failed."""
     executor: str = ""
-    """Where groups run if not here, as `bdl.execution.cluster.worker_pool_for` takes it."""
+    """Where groups run if not here, as `bdl.execution.cluster.open_worker_pool` takes it."""
     bar: bool = False
     """Draw a bar and nothing else."""
 
 
-def run(asked: Variant, settings: RunSettings, uri: str | None, console: Console) -> None:
-    """Do what is missing of what is asked for, publish it, and mirror it to MLflow where there is an address."""
-    start, results = time.perf_counter(), settings.results
-    cells = _plan(asked, settings, console)
-    _say(forecasts.read(cells), console)
-    aside(console, f"planned in {time.perf_counter() - start:.1f} s")
-    with opened(results, asked) as store:
-        _work(asked, cells, store, settings, console)
-        worked = time.perf_counter()
+def run_benchmark(
+    request: Request, options: RunOptions, uri: str | None, console: Console
+) -> None:
+    """Make the missing fits of a request and publish them, to MLflow as well if there is a URI.
+
+    Raise `typer.Exit`, whose code is 1, if a fit failed or lacks scores.
+    """
+    start, results = time.perf_counter(), options.results
+    tasks = _plan_tasks(request, options, console)
+    _print_lines(forecast.describe_columns(tasks), console)
+    print_detail(console, f"planned in {time.perf_counter() - start:.1f} s")
+    with opened(results, request) as store:
+        _run_missing_fits(request, tasks, store, options, console)
+        fitted_at = time.perf_counter()
         try:
-            found, compared, files = publish(asked, store, results, worked - start)
-        except Damaged:  # a posterior that a figure was to show; its fit is made again
-            _work(
-                asked,
-                cells,
-                store,
-                settings._replace(fresh=False, changed=False, retry=False),
-                console,
-            )
-            worked = time.perf_counter()
-            found, compared, files = publish(asked, store, results, worked - start)
-        console.print(tables(found, "rich", cells=compared))
-        bounds = bound_notes(found.benchmark, found.rows)
-        _say((f"{note.dataset}/{note.entry}: {note.text}" for note in bounds), console)
-        if asked.name:
-            again = asked.command("table", results)
-            _say(
-                [f"kept apart from the protocol, in {store.path.parent}; see it with: {again}"],
+            loaded, table_entries, files = publish(request, store, results, fitted_at - start)
+        except Damaged:
+            # A figure needs a posterior whose file is damaged, and its fit counts as missing now.
+            # Make it again, with options that leave all other fits alone.
+            mending_options = options._replace(fresh=False, changed=False, retry=False)
+            _run_missing_fits(request, tasks, store, mending_options, console)
+            fitted_at = time.perf_counter()
+            loaded, table_entries, files = publish(request, store, results, fitted_at - start)
+        console.print(tables(loaded, "rich", cells=table_entries))
+        bounds = bound_notes(loaded.benchmark, loaded.rows)
+        _print_lines((f"{note.dataset}/{note.entry}: {note.text}" for note in bounds), console)
+        if request.folder_name:
+            command = request.format_command("table", results)
+            _print_lines(
+                [f"kept apart from the protocol, in {store.path.parent}; see it with: {command}"],
                 console,
             )
         if uri:
-            mirror_run(found, store, uri, results, files)
-            _say([f"mirrored to MLflow; look at it with: bdl-bench ui{there(results)}"], console)
-        published = time.perf_counter() - worked
-        aside(console, f"worked until {worked - start:.1f} s, and published in {published:.1f} s")
-        finals = [row for cell in cells for row in store.rows("final", cell.key)]
-    if told := _shortfall(asked, finals, results):
-        _say(told, console)
-        if isinstance(console, Voice) and console.quiet:
-            _say(told, Console(stderr=True))
+            export_to_mlflow(loaded, store, uri, results, files)
+            _print_lines(
+                [f"mirrored to MLflow; look at it with: bdl-bench ui{results_option(results)}"],
+                console,
+            )
+        seconds = time.perf_counter() - fitted_at
+        print_detail(
+            console, f"worked until {fitted_at - start:.1f} s, and published in {seconds:.1f} s"
+        )
+        finals = [row for task in tasks for row in store.rows("final", task.key)]
+    if shortfall := _explain_shortfall(request, finals, results):
+        _print_lines(shortfall, console)
+        if isinstance(console, LoggedConsole) and console.quiet:
+            _print_lines(shortfall, Console(stderr=True))
         raise Exit(1)
 
 
-def _shortfall(asked: Variant, finals: list[Row], results: Path) -> list[str]:
-    """Return how many fits lack scores and how many failed, why, and what to do.
+def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> list[str]:
+    """Explain how many fits lack scores and how many failed, why, and what to do about it.
 
-    Nothing if all is well.
+    Empty if there are none.
     """
-    told = []
-    lacking = [f"{metric}: {why}" for row in finals for metric, why in row.refused.items()]
-    if lacking:
-        again = asked.command("run", results)
-        what = f"{forecasts.counted(len(lacking), 'score')} could not be computed ({_reasons(lacking)})"
-        told.append(f"{what}; mend it, and compute them without training by: {again}")
-    failed = [row.reason or "no reason" for row in finals if row.status == "failed"]
-    if failed:
-        why, again = (
-            asked.command("failures", results, "--traceback"),
-            asked.command("run", results, "--retry-failed"),
+    lines = []
+    refusals = [f"{metric}: {reason}" for row in finals for metric, reason in row.refused.items()]
+    if refusals:
+        scores = forecast.with_plural(len(refusals), "score")
+        lines.append(
+            f"{scores} could not be computed ({_summarise_reasons(refusals)}); mend it, "
+            f"and compute them without training by: {request.format_command('run', results)}"
         )
-        what = f"{forecasts.counted(len(failed), 'fit')} failed ({_reasons(failed)})"
-        told.append(f"{what}; to see where: {why}; mend it, and make them again by: {again}")
-    return told
+    failures = [row.reason or "no reason" for row in finals if row.status == "failed"]
+    if failures:
+        fits = forecast.with_plural(len(failures), "fit")
+        show = request.format_command("failures", results, "--traceback")
+        retry = request.format_command("run", results, "--retry-failed")
+        lines.append(
+            f"{fits} failed ({_summarise_reasons(failures)}); to see where: {show}; "
+            f"mend it, and make them again by: {retry}"
+        )
+    return lines
 
 
-def _reasons(found: list[str]) -> str:
+def _summarise_reasons(reasons: list[str]) -> str:
     """Name the most frequent reason, and count the others."""
-    counts = Counter(found)
-    ((first, _),) = counts.most_common(1)
-    return first + (
-        f", and {forecasts.counted(len(counts) - 1, 'other reason')}" if len(counts) > 1 else ""
-    )
+    counts = Counter(reasons)
+    ((most_frequent, _),) = counts.most_common(1)
+    if len(counts) == 1:
+        return most_frequent
+    return f"{most_frequent}, and {forecast.with_plural(len(counts) - 1, 'other reason')}"
 
 
-def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:
-    """Describe what a run would take; nothing is started or written."""
-    if told := forecasts.not_here(asked):
-        _say(told, console)
+def print_forecast(request: Request, options: RunOptions, console: Console) -> None:
+    """Print how long a run would take; nothing is started or written."""
+    if missing_files := forecast.describe_missing_files(request):
+        _print_lines(missing_files, console)
         return
-    cells = _plan(asked, settings, console, dry=True)
-    with empty() if settings.fresh else looked_at(settings.results, asked) as store:
-        check(cells, store)
-        elsewhere = _elsewhere(asked, cells, store, settings)
-        found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs, elsewhere)
-    _say(
+    tasks = _plan_tasks(request, options, console, dry=True)
+    with empty() if options.fresh else looked_at(options.results, request) as store:
+        check_stored_fits(tasks, store)
+        copied_splits = _list_reusable_splits(request, tasks, store, options)
+        estimate = forecast.estimate_run(
+            request, tasks, store, options.results, options.jobs, copied_splits
+        )
+    _print_lines(
         [
-            *forecasts.read(cells),
-            *forecasts.lines(found, asked, settings.results),
-            *forecasts.references(cells),
+            *forecast.describe_columns(tasks),
+            *forecast.describe_estimate(estimate, request, options.results),
+            *forecast.describe_missing_references(tasks),
         ],
         console,
     )
 
 
-def sample_references(
-    references: Sequence[Reference], console: Console, *, again: bool = False
+def print_reference_sampling(
+    references: Sequence[SampledReference], console: Console, *, fresh: bool = False
 ) -> None:
     """Sample references, and print each with its certificate."""
-    for reference, certificate in truths.build(references, again=again):
-        about = reference.recipe.about()
-        told = "sampling the posterior of {}: {rows} rows, {parameters} parameters".format(
-            reference.place, **about
-        )
-        console.print(
-            told if certificate is None else f"  {certificate.summary()}", highlight=False
-        )
+    for reference, certificate in reference_posteriors.build_references(
+        references, overwrite=fresh
+    ):
+        if certificate is None:  # it is about to be sampled
+            line = "sampling the posterior of {}: {rows} rows, {parameters} parameters".format(
+                reference.label, **reference.recipe.about()
+            )
+        else:
+            line = f"  {certificate.summary()}"
+        console.print(line, highlight=False)
 
 
-def _plan(
-    asked: Variant, settings: RunSettings, console: Console, *, dry: bool = False
-) -> list[Cell]:
-    """Lay out what is asked for, with references that are sampled.
+def _plan_tasks(
+    request: Request, options: RunOptions, console: Console, *, dry: bool = False
+) -> list[Task]:
+    """Plan the tasks of a request, and sample the references that they need.
 
-    Refuse what would only be found after training.
-
-    Dry, nothing is sampled, and references are not looked at.
+    Refuse here whatever would otherwise fail after hours of training. With `dry`, sample nothing
+    and check no references.
     """
-    if settings.fresh and settings.published:
+    if options.fresh and options.published:
         raise InputError(
-            "--fresh --published: start anew with the first, or from what is published with the second"
+            "--fresh --published: start anew with the first, "
+            "or from what is published with the second"
         )
-    paper_values(asked.benchmark.papers)
-    with explained():
-        cells = planning.plan(
-            asked.chosen,
-            splits=asked.numbers,
-            device=settings.device,
-            compile=settings.compile,
-            jobs=settings.jobs or 1,
+    paper_values(request.benchmark.papers)
+    with shorten_component_errors():
+        tasks = planning.plan_tasks(
+            request.selected_benchmark,
+            splits=request.split_numbers,
+            device=options.device,
+            compile=options.compile,
+            jobs=options.jobs or 1,
         )
-        cells = _within_reach(asked, cells, settings, console)
-        check_overwrite(asked, cells, settings.results)
+        tasks = _select_runnable_tasks(request, tasks, options, console)
+        check_overwrite(request, tasks, options.results)
         if not dry:
-            sample_references(truths.sampled(cells), console)
-            truths.check(cells)
-        initial_check.check(cells)
+            print_reference_sampling(reference_posteriors.list_sampled_references(tasks), console)
+            reference_posteriors.check_references(tasks)
+        initial_check.check_initial_likelihood(tasks)
         if not dry:
-            rehearse(cells)
-    return cells
+            rehearse(tasks)
+    return tasks
 
 
-def _within_reach(
-    asked: Variant, cells: list[Cell], settings: RunSettings, console: Console
-) -> list[Cell]:
-    """Leave out the fits that need a package that is not installed, unless they are done or published.
+def _select_runnable_tasks(
+    request: Request, tasks: list[Task], options: RunOptions, console: Console
+) -> list[Task]:
+    """Leave out the fits whose package is not installed, unless they are done or published.
 
-    `InputError` if an entry that needs one was asked for by name, or nothing is left.
+    `InputError` if an entry that needs one was requested by name, or nothing is left.
     """
-    lacking = [cell for cell in cells if cell.settings.method.build().missing]
-    if not lacking:
-        return cells
-    with empty() if settings.fresh else looked_at(settings.results, asked) as store:
-        ready = _elsewhere(asked, lacking, store, settings)
-        for cell in lacking:
-            ready[cell.key] |= {row.split for row in store.rows("final", cell.key)}
-    narrowed = [
-        replace(
-            cell,
-            splits=tuple(
-                split for split in cell.splits if split in ready.get(cell.key, cell.splits)
-            ),
-        )
-        for cell in cells
-    ]
-    fewer = (old for old, new in zip(cells, narrowed, strict=True) if old.splits != new.splits)
-    short = {cell.entry: cell.settings.method.build().missing for cell in fewer}
-    kept = [cell for cell in narrowed if cell.splits]
-    if short and (asked.entries or not kept):
-        raise InputError(next(f"entries.{entry}: {missing}" for entry, missing in short.items()))
-    _say((f"{entry} is left out: {missing}" for entry, missing in short.items()), console)
-    return kept
-
-
-def _elsewhere(
-    asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
-) -> dict[CellKey, set[int]]:
-    """Return the splits of each cell that a run copies from other runs, or imports from published rows."""
-    others = [] if settings.fresh else siblings(folder(settings.results, asked))
-    found = reusable(cells, store, stored_fits(others))
-    importing, published = _importing(asked, cells, settings)
-    imported = reusable(importing, store, published)
-    return {key: splits | imported.get(key, set()) for key, splits in found.items()}
-
-
-def _importing(
-    asked: Variant, cells: list[Cell], settings: RunSettings
-) -> tuple[list[Cell], list[PublishedFits]]:
-    """List the cells whose published fits are imported, all or those that cannot be made here.
-
-    And what there is.
-    """
-    place = folder(settings.results, asked)
-    found = (
-        cells
-        if settings.published
-        else [cell for cell in cells if cell.settings.method.build().missing]
+    uninstalled_tasks = [task for task in tasks if task.settings.method.build().missing]
+    if not uninstalled_tasks:
+        return tasks
+    with empty() if options.fresh else looked_at(options.results, request) as store:
+        available_splits = _list_reusable_splits(request, uninstalled_tasks, store, options)
+        for task in uninstalled_tasks:
+            available_splits[task.key] |= {row.split for row in store.rows("final", task.key)}
+    runnable_tasks: list[Task] = []
+    missing_packages: dict[str, str] = {}
+    for task in tasks:
+        splits = task.splits
+        if task.key in available_splits:
+            splits = tuple(split for split in splits if split in available_splits[task.key])
+        if splits != task.splits:
+            missing_packages[task.entry] = task.settings.method.build().missing
+        if splits:
+            runnable_tasks.append(replace(task, splits=splits))
+    if missing_packages and (request.entries or not runnable_tasks):
+        entry, message = next(iter(missing_packages.items()))
+        raise InputError(f"entries.{entry}: {message}")
+    _print_lines(
+        (f"{entry} is left out: {message}" for entry, message in missing_packages.items()), console
     )
-    return found, published_fits(place, siblings(place)) if found else []
+    return runnable_tasks
 
 
-def _work(
-    asked: Variant, cells: list[Cell], store: Store, settings: RunSettings, console: Console
+def _list_reusable_splits(
+    request: Request, tasks: list[Task], store: Store, options: RunOptions
+) -> dict[CellKey, set[int]]:
+    """Return the splits of each task that a run copies from other runs or from published rows."""
+    other_runs = [] if options.fresh else siblings(folder(options.results, request))
+    copied_splits = reusable(tasks, store, stored_fits(other_runs))
+    importing_tasks, published = _list_importable_fits(request, tasks, options)
+    imported_splits = reusable(importing_tasks, store, published)
+    return {key: splits | imported_splits.get(key, set()) for key, splits in copied_splits.items()}
+
+
+def _list_importable_fits(
+    request: Request, tasks: list[Task], options: RunOptions
+) -> tuple[list[Task], list[PublishedFits]]:
+    """List the tasks whose published fits are imported, and these fits.
+
+    With ``--published`` these are all tasks, otherwise those that cannot be fitted here.
+    """
+    if options.published:
+        importing_tasks = tasks
+    else:
+        importing_tasks = [task for task in tasks if task.settings.method.build().missing]
+    if not importing_tasks:
+        return [], []
+    run_folder = folder(options.results, request)
+    return importing_tasks, published_fits(run_folder, siblings(run_folder))
+
+
+def _run_missing_fits(
+    request: Request, tasks: list[Task], store: Store, options: RunOptions, console: Console
 ) -> None:
-    """Do what the store lacks, and what no other run of the benchmark has done already."""
-    anew = cells if settings.fresh else changed(cells, store) if settings.changed else []
-    if copy := start_afresh(store, [cell.key for cell in anew]):
+    """Make the fits that the store lacks; copy those that another run of the benchmark has."""
+    restarted_tasks: Sequence[Task] = []
+    if options.fresh:
+        restarted_tasks = tasks
+    elif options.changed:
+        restarted_tasks = changed_tasks(tasks, store)
+    if copy := start_afresh(store, [task.key for task in restarted_tasks]):
         console.print(
-            f"Starting {len(anew)} of {len(cells)} cells anew; the earlier rows are in {copy}"
+            f"Starting {len(restarted_tasks)} of {len(tasks)} cells anew; "
+            f"the earlier rows are in {copy}"
         )
     try:
-        _say(prepare(cells, store), console)
-        if settings.retry and (count := forget_failed(cells, store)):
+        _print_lines(prepare_store(tasks, store), console)
+        if options.retry and (count := forget_failed(tasks, store)):
             console.print(f"fits that failed and are made again: {count}")
-        store.remember(json.dumps(asked.dump()))
-        if not settings.fresh and (
-            count := copy_fits(cells, store, stored_fits(siblings(store.path.parent)))
-        ):
-            console.print(f"final fits reused from other runs of {asked.benchmark.name}: {count}")
-        importing, published = _importing(asked, cells, settings)
-        if count := copy_fits(importing, store, published):
-            lacking = sum(
-                row.imported and row.status == "ok" and not row.artefact
-                for cell in cells
-                for row in store.rows("final", cell.key)
+        store.remember(json.dumps(request.dump()))
+        if not options.fresh:
+            count = copy_fits(tasks, store, stored_fits(siblings(store.path.parent)))
+            if count:
+                console.print(
+                    f"final fits reused from other runs of {request.benchmark.name}: {count}"
+                )
+        importing_tasks, published = _list_importable_fits(request, tasks, options)
+        if count := copy_fits(importing_tasks, store, published):
+            finals = [row for task in tasks for row in store.rows("final", task.key)]
+            without_posterior = sum(
+                row.imported and row.status == "ok" and not row.artefact for row in finals
             )
-            without = f", {lacking} of them without posteriors" if lacking else ""
-            console.print(
-                f"final fits imported from published rows: {count}{without}", highlight=False
-            )
-        found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs)
-        if found.seconds > forecasts.SHORT:
-            _say(forecasts.lines(found, asked, settings.results), console)
-        with (
-            Bar(cells[0].benchmark.name)
-            if settings.bar
-            else Display(console, cells, store) as display,
-            worker_pool_for(cells, found.jobs, settings.executor) as workers,
-        ):
-            run_cells(cells, store, workers, display)
+            line = f"final fits imported from published rows: {count}"
+            if without_posterior:
+                line += f", {without_posterior} of them without posteriors"
+            console.print(line, highlight=False)
+        estimate = forecast.estimate_run(request, tasks, store, options.results, options.jobs)
+        if estimate.seconds > forecast.SHORT_RUN_SECONDS:
+            _print_lines(forecast.describe_estimate(estimate, request, options.results), console)
+        listener = Bar(tasks[0].benchmark.name) if options.bar else Display(console, tasks, store)
+        with listener, open_worker_pool(tasks, estimate.jobs, options.executor) as workers:
+            run_tasks(tasks, store, workers, listener)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on from here")
         raise Exit(130) from None
 
 
-def _say(lines: Iterable[str], console: Console) -> None:
+def _print_lines(lines: Iterable[str], console: Console) -> None:
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)

@@ -27,12 +27,12 @@ from bdl.archive.frames import (
 )
 from bdl.archive.posteriors import POSTERIORS
 from bdl.errors import InputError
-from bdl.execution.estimate import Basis, Measured
-from bdl.execution.queue import check_hashes
-from bdl.plan import Cell
-from bdl.plan.planning import cells_of
+from bdl.execution.estimate import Basis, MeasuredFit
+from bdl.execution.scheduler import check_fit_hashes
+from bdl.plan import Task
+from bdl.plan.planning import list_tasks
 from bdl.posteriors import Posterior
-from bdl.spec import Benchmark, Variant, load_variant
+from bdl.spec import Benchmark, Request, load_request
 from bdl.spec.sections import Note
 from bdl.store import STAGES, Row, artefacts
 from bdl.store.store import Store
@@ -71,14 +71,16 @@ class ResultsFolder:
     raises `InputError`.
     """
 
-    def __init__(self, place: Path, asked: Variant | None = None, *, latest: bool = False) -> None:
-        self.place = place
-        self._tabled, self._stored = ((place / name).exists() for name in (TRIALS, STORE))
-        self.published = self._tabled and not (latest and self._stored)
-        self.path = place / (TRIALS if self.published else STORE)
-        self._asked, self._stack = asked, ExitStack()
+    def __init__(
+        self, folder: Path, request: Request | None = None, *, prefer_store: bool = False
+    ) -> None:
+        self.folder = folder
+        self._tabled, self._stored = ((folder / name).exists() for name in (TRIALS, STORE))
+        self.published = self._tabled and not (prefer_store and self._stored)
+        self.path = folder / (TRIALS if self.published else STORE)
+        self._asked, self._stack = request, ExitStack()
         self._chosen: tuple[Sequence[str], Sequence[str]] = (
-            (asked.datasets, asked.entries) if asked else ((), ())
+            (request.datasets, request.entries) if request else ((), ())
         )
 
     def __enter__(self) -> Self:
@@ -94,7 +96,7 @@ class ResultsFolder:
     @cached_property
     def store(self) -> Store | None:
         """The store; None if there is none."""
-        return self._stack.enter_context(Store(self.place / STORE)) if self._stored else None
+        return self._stack.enter_context(Store(self.folder / STORE)) if self._stored else None
 
     @property
     def has_rows(self) -> bool:
@@ -102,62 +104,62 @@ class ResultsFolder:
         return self._tabled or bool(self.store and self.store.begun)
 
     @cached_property
-    def spec(self) -> Variant | None:
+    def spec(self) -> Request | None:
         """What the rows were made with.
 
         None if they do not say so, as those of earlier versions.
         """
-        text = self._frames.made if self.published else self._rows_of.made
-        return Variant.parse(text, str(self.path)) if text else None
+        text = self._frames.recorded_request if self.published else self._rows_of.recorded_request
+        return Request.parse(text, str(self.path)) if text else None
 
     @cached_property
-    def asked(self) -> Variant:
+    def request(self) -> Request:
         """What is asked for."""
         if self._asked:
             return self._asked
         return (
             replace(self.spec, source=self.spec.benchmark.name)
             if self.spec
-            else load_variant(self.place.name)
+            else load_request(self.folder.name)
         )
 
     @cached_property
-    def made(self) -> Variant:
+    def recorded_request(self) -> Request:
         """What the rows were made with, as tables show it.
 
         What is asked for if the rows do not say.
         """
-        made = _as_shown(self.spec, self.asked) if self.spec else self.asked
+        recorded = _as_shown(self.spec, self.request) if self.spec else self.request
         if self.published:
             with suppress(InputError):  # a damaged provenance, without which the rows are shown
-                made = _with_legacy(made, self.provenance.get("fit_hashes", {}))
-        if self.asked.narrowed and not made.narrowed:  # to a part of the whole
-            return replace(made, datasets=self.asked.datasets, entries=self.asked.entries)
-        return made
+                recorded = _with_legacy(recorded, self.provenance.get("fit_hashes", {}))
+        if self.request.is_narrowed and not recorded.is_narrowed:  # to a part of the whole
+            return replace(recorded, datasets=self.request.datasets, entries=self.request.entries)
+        return recorded
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
         """Where the published rows came from; empty if nothing says so."""
-        path = self.place / "provenance.json"
+        path = self.folder / "provenance.json"
         if not path.exists():
             return {}
         try:
-            found = json.loads(path.read_text("utf-8"))
-            if not isinstance(found, dict) or not all(
-                isinstance(found.get(name, {}), dict) for name in HASHES
+            content = json.loads(path.read_text("utf-8"))
+            if not isinstance(content, dict) or not all(
+                isinstance(content.get(name, {}), dict) for name in HASHES
             ):
                 raise ValueError("it does not say what rows were made with")
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read {path} ({error}); remove it and run again") from None
-        return found
+        return content
 
     @cached_property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[Task]:
         """Cells that have final rows in the store, with the splits that have them."""
-        cells = stored_cells(self.made.benchmark, self.store) if self.store else []
+        cells = stored_cells(self.recorded_request.benchmark, self.store) if self.store else []
         datasets, entries = self._chosen
-        kept = [cell for cell in cells if not datasets or str(cell.dataset) in datasets]
-        return [cell for cell in kept if not entries or cell.entry in entries]
+        selected = [cell for cell in cells if not datasets or str(cell.dataset) in datasets]
+        return [cell for cell in selected if not entries or cell.entry in entries]
 
     @property
     def finals(self) -> pd.DataFrame:
@@ -165,13 +167,13 @@ class ResultsFolder:
         if not self.published:
             return final_frame(self.cells, self._rows_of)
         rows = self._frames.rows
-        return self._part(rows[rows.stage == "final"])
+        return self._select_part(rows[rows.stage == "final"])
 
     @property
     def points(self) -> pd.DataFrame:
         """Scores at recorded counts."""
         return (
-            self._part(self._frames.points)
+            self._select_part(self._frames.points)
             if self.published
             else points_frame(self.cells, self._rows_of)
         )
@@ -179,37 +181,43 @@ class ResultsFolder:
     def rows(self, *details: str) -> pd.DataFrame:
         """Return all rows, folds of the search as well, with these details of the store's rows as further columns."""
         if self.published:
-            return self._part(self._frames.rows)
-        return self._part(frame(cells_of(self.made.benchmark), self._rows_of, STAGES, details))
+            return self._select_part(self._frames.rows)
+        return self._select_part(
+            frame(list_tasks(self.recorded_request.benchmark), self._rows_of, STAGES, details)
+        )
 
     def failures(self) -> list[Failure]:
         """Return what failed, folds of the search as well, in the order of the cells."""
-        cells = cells_of(self.made.benchmark)
+        cells = list_tasks(self.recorded_request.benchmark)
         if self.published:
-            rows = self._part(self._frames.rows)
+            rows = self._select_part(self._frames.rows)
             rows = rows[(rows.status != "ok") | rows.reason.notna()]
         else:
-            rows = self._part(frame(cells, self._rows_of, STAGES, ["traceback"], problems=True))
+            rows = self._select_part(
+                frame(cells, self._rows_of, STAGES, ["traceback"], problems=True)
+            )
         labels = {cell.key: cell.label for cell in cells}
         columns = rows.reindex(columns=["stage", "split", "reason", "traceback"])
         columns["cell"] = [labels.get(key, "/".join(key[:2])) for key in cell_keys(rows)]
         columns["reason"] = columns.reason.fillna("no reason was kept")
-        found = []
-        for (cell, stage, reason), own in columns.groupby(["cell", "stage", "reason"], sort=False):
-            trace = next((text for text in own.traceback if isinstance(text, str)), "")
-            found.append(
+        failures = []
+        for (cell, stage, reason), cell_failures in columns.groupby(
+            ["cell", "stage", "reason"], sort=False
+        ):
+            trace = next((text for text in cell_failures.traceback if isinstance(text, str)), "")
+            failures.append(
                 Failure(
                     str(cell),
                     str(stage),
-                    tuple(sorted({*own.split})),
-                    len(own),
+                    tuple(sorted({*cell_failures.split})),
+                    len(cell_failures),
                     str(reason),
                     trace,
                 )
             )
-        return found
+        return failures
 
-    def timings(self, own: bool) -> Iterator[Measured]:
+    def timings(self, is_requested: bool) -> Iterator[MeasuredFit]:
         """Yield what the fits took; `own` says whether the folder is that of the run that goes on.
 
         Fits that were imported from published rows are not its own: another machine may have made
@@ -228,43 +236,45 @@ class ResultsFolder:
                 updates = (
                     row["updates"] if row["updates"] == row["updates"] else 0.0
                 )  # not counted
-                here = own and not self.published and (key, row["split"]) not in imported
+                made_here = (
+                    is_requested and not self.published and (key, row["split"]) not in imported
+                )
                 how = int(row["width"]), row["device"], bool(row["compiled"])
                 basis: Basis = (
-                    "the same cells" if here else "the same cells in other or published runs"
+                    "the same cells" if made_here else "the same cells in other or published runs"
                 )
-                yield Measured(key, row["stage"], row["seconds"], updates, *how, basis)
+                yield MeasuredFit(key, row["stage"], row["seconds"], updates, *how, basis)
 
-    def posterior(self, cell: Cell, split: int) -> tuple[Posterior, Mapping[str, Tensor], Row]:
+    def posterior(self, cell: Task, split: int) -> tuple[Posterior, Mapping[str, Tensor], Row]:
         """Load the posterior of a final fit, the buffers of its model, and its row.
 
         `InputError` if there is no such fit, it failed or was imported from published rows, or
         spec, data or code have changed.
         """
-        again = f"bdl-bench run {self.made.asked}"
+        rerun = f"bdl-bench run {self.recorded_request.command_arguments}"
         if self.store is None:
-            again += " --published" if (self.place / POSTERIORS).exists() else ""
+            rerun += " --published" if (self.folder / POSTERIORS).exists() else ""
             raise InputError(
-                f"{self.place} has published rows alone, without posteriors; they come with: {again}"
+                f"{self.folder} has published rows alone, without posteriors; they come with: {rerun}"
             )
-        check_hashes([cell], self.store)
+        check_fit_hashes([cell], self.store)
         rows = {row.split: row for row in self.store.rows("final", cell.key)}
         if split not in rows:
-            there = f"there are {', '.join(map(str, rows))}" if rows else "there is none"
-            raise InputError(f"{cell.label} has no fit of split {split}; {there}")
+            available = f"there are {', '.join(map(str, rows))}" if rows else "there is none"
+            raise InputError(f"{cell.label} has no fit of split {split}; {available}")
         row = rows[split]
         if row.artefact is None:
-            imported = f"it was imported from published rows; make it by: {again} --fresh"
+            imported = f"it was imported from published rows; make it by: {rerun} --fresh"
             raise InputError(
                 f"{cell.label}, split {split} has no posterior: {row.reason or imported}"
             )
-        return *artefacts.read(self.store.posteriors, row.artefact), row
+        return *artefacts.read_artefact(self.store.posteriors, row.artefact), row
 
     @cached_property
     def _frames(self) -> Frames:
-        return read_frames(self.place)
+        return read_frames(self.folder)
 
-    def _part(self, table: pd.DataFrame) -> pd.DataFrame:
+    def _select_part(self, table: pd.DataFrame) -> pd.DataFrame:
         for column, names in zip(("dataset", "entry"), self._chosen, strict=True):
             table = table[table[column].isin(names)] if names else table
         return table
@@ -272,30 +282,32 @@ class ResultsFolder:
     @property
     def _rows_of(self) -> Store:
         if self.store is None:
-            raise InputError(f"no results in {self.place}")
+            raise InputError(f"no results in {self.folder}")
         return self.store
 
 
-def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
+def stored_cells(benchmark: Benchmark, store: Store) -> list[Task]:
     """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
-    found = ((cell, store.splits(cell.key)) for cell in cells_of(benchmark))
-    return [cell.with_splits(splits) for cell, splits in found if splits]
+    stored = ((cell, store.splits(cell.key)) for cell in list_tasks(benchmark))
+    return [cell.with_splits(splits) for cell, splits in stored if splits]
 
 
-def _as_shown(made: Variant, asked: Variant) -> Variant:
-    shown = {name: getattr(asked.benchmark, name) for name in SHOWN}
-    benchmark = made.benchmark.model_copy(
-        update=shown
+def _as_shown(recorded: Request, request: Request) -> Request:
+    current = {name: getattr(request.benchmark, name) for name in SHOWN}
+    benchmark = recorded.benchmark.model_copy(
+        update=current
     ).select()  # which leaves out a baseline that it lacks
-    return replace(made, benchmark=benchmark, source=asked.source)
+    return replace(recorded, benchmark=benchmark, source=request.source)
 
 
-def _with_legacy(made: Variant, hashes: Mapping[str, str | None]) -> Variant:
+def _with_legacy(recorded: Request, hashes: Mapping[str, str | None]) -> Request:
     """Add a note to the published cells without an identity: today's code has not been seen to give their numbers."""
-    cells = [cell for cell in cells_of(made.benchmark) if hashes.get(cell.label, "") is None]
+    cells = [cell for cell in list_tasks(recorded.benchmark) if hashes.get(cell.label, "") is None]
     pairs = dict.fromkeys((str(cell.dataset), cell.entry) for cell in cells)
     notes = tuple(Note(dataset=dataset, entry=entry, text=LEGACY) for dataset, entry in pairs)
     return replace(
-        made,
-        benchmark=made.benchmark.model_copy(update={"notes": (*made.benchmark.notes, *notes)}),
+        recorded,
+        benchmark=recorded.benchmark.model_copy(
+            update={"notes": (*recorded.benchmark.notes, *notes)}
+        ),
     )

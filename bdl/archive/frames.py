@@ -19,31 +19,31 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from bdl.errors import InputError
-from bdl.plan import Cell
-from bdl.spec import Point, Variant
+from bdl.plan import Task
+from bdl.spec import Request, SweepPoint
 from bdl.store import STAGES, CellKey, Stage
-from bdl.store.artefacts import mended
+from bdl.store.artefacts import with_rerun_hint
 from bdl.store.store import Store
 
 STORE = "store.sqlite"
 _VARIANTS = "variants"
 
 
-def folder(results: Path, variant: Variant) -> Path:
+def folder(results: Path, variant: Request) -> Path:
     """Return the folder of a variant, or of the protocol, under its profile."""
     base = results / variant.benchmark.name
     base = base if variant.benchmark.profile == "paper" else base / variant.benchmark.profile
-    return base / _VARIANTS / variant.name if variant.name else base
+    return base / _VARIANTS / variant.folder_name if variant.folder_name else base
 
 
-def siblings(place: Path) -> list[Path]:
+def siblings(folder: Path) -> list[Path]:
     """List the other folders of the same benchmark and profile: that of the protocol, and those of its variants."""
-    base = place.parent.parent if place.parent.name == _VARIANTS else place
-    return [path for path in (base, *sorted((base / _VARIANTS).glob("*/"))) if path != place]
+    base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
+    return [path for path in (base, *sorted((base / _VARIANTS).glob("*/"))) if path != folder]
 
 
 @contextmanager
-def opened(results: Path, variant: Variant) -> Iterator[Store]:
+def opened(results: Path, variant: Request) -> Iterator[Store]:
     """Open the store for writing, alone.
 
     `InputError` if the folder is not writable, or another run is under way.
@@ -62,17 +62,17 @@ def opened(results: Path, variant: Variant) -> Iterator[Store]:
             f"cannot write to {path.parent}: {error.strerror}; choose another --results"
         ) from None
     try:
-        with mended(variant, results), Store(path) as store:
+        with with_rerun_hint(variant, results), Store(path) as store:
             yield store
     finally:
         lock.release()
 
 
 @contextmanager
-def looked_at(results: Path, variant: Variant) -> Iterator[Store]:
+def looked_at(results: Path, variant: Request) -> Iterator[Store]:
     """Open the store to look at what it has; an `empty` one if there is none."""
     path = folder(results, variant) / STORE
-    with mended(variant, results), Store(path) if path.exists() else empty() as store:
+    with with_rerun_hint(variant, results), Store(path) if path.exists() else empty() as store:
         yield store
 
 
@@ -128,14 +128,14 @@ class Frames(NamedTuple):
     """One row a fit, folds of the search as well."""
     points: pd.DataFrame
     """Scores at recorded counts."""
-    made: str | None
+    recorded_request: str | None
     """JSON of what the rows were made with; None for rows of earlier versions, which do not say
     so.
     """
 
 
 def frame(
-    cells: Sequence[Cell],
+    cells: Sequence[Task],
     store: Store,
     stages: Sequence[Stage],
     details: Collection[str] = (),
@@ -147,63 +147,63 @@ def frame(
     The order is that of cells, then stages. `details` names further ones, such as ``traceback``,
     which is not published. With `problems`, only rows with a reason are read.
     """
-    apart = _APART.difference(details)
-    parts = (
+    separate_columns = _APART.difference(details)
+    tables = (
         {
             **{
-                name: [text] * len(own["split"])
-                for name, text in {**_place(cell), "stage": stage}.items()
+                name: [text] * len(columns["split"])
+                for name, text in {**_cell_columns(cell), "stage": stage}.items()
             },
-            **{name: values for name, values in own.items() if name not in apart},
+            **{name: values for name, values in columns.items() if name not in separate_columns},
         }
         for cell in cells
         for stage in stages
-        for own in store.columns(stage, cell.key, problems=problems)
+        for columns in store.columns(stage, cell.key, problems=problems)
     )
-    return _table(parts, [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]])
+    return _table(tables, [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]])
 
 
-def _place(cell: Cell) -> dict[str, str]:
+def _cell_columns(cell: Task) -> dict[str, str]:
     return {**dict(zip(COLUMNS[:2], cell.key, strict=False)), **cell.point.texts}
 
 
-def _table(parts: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]) -> pd.DataFrame:
+def _table(column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]) -> pd.DataFrame:
     """Put parts, a list a column, below each other, with NaN for a column that one lacks.
 
     These columns without any.
     """
-    tables: list[pd.DataFrame] = []
+    blocks: list[pd.DataFrame] = []
     lists: dict[str, list[Any]] = {}
     count = 0
-    for part in parts:
-        size = len(part[COLUMNS[0]])
-        for name in part:
+    for table in column_sets:
+        size = len(table[COLUMNS[0]])
+        for name in table:
             if name not in lists:
                 lists[name] = [nan] * count
         for name, values in lists.items():
-            values += part.get(name) or [nan] * size
+            values += table.get(name) or [nan] * size
         count += size
         if count >= _AS_LISTS:
-            tables.append(pd.DataFrame(lists))
+            blocks.append(pd.DataFrame(lists))
             lists, count = {}, 0
-    if count or not tables:
-        tables.append(pd.DataFrame(lists) if count else pd.DataFrame(columns=list(columns)))
-    return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True).infer_objects()
+    if count or not blocks:
+        blocks.append(pd.DataFrame(lists) if count else pd.DataFrame(columns=list(columns)))
+    return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True).infer_objects()
 
 
-def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
+def final_frame(cells: Sequence[Task], store: Store) -> pd.DataFrame:
     """Return the final rows of the cells as a table, with a column for each metric of the benchmark."""
     table = frame(cells, store, ["final"])
-    wanted = cells[0].benchmark.metrics if cells else ()
+    metrics = cells[0].benchmark.metrics if cells else ()
     return table.reindex(
-        columns=[*table.columns, *(str(name) for name in wanted if name not in table.columns)]
+        columns=[*table.columns, *(str(name) for name in metrics if name not in table.columns)]
     )
 
 
-def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
+def points_frame(cells: Sequence[Task], store: Store) -> pd.DataFrame:
     """Return the scores at recorded counts as a table, one row a score."""
     records: list[dict[str, Any]] = [
-        {**_place(cell), "split": split, **reading._asdict()}
+        {**_cell_columns(cell), "split": split, **reading._asdict()}
         for cell in cells
         for split, reading in store.readings(cell.key)
     ]
@@ -212,7 +212,7 @@ def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
 
 
 def write_frames(
-    cells: Sequence[Cell], store: Store, folder: Path, made: str | None = None
+    cells: Sequence[Task], store: Store, folder: Path, request_text: str | None = None
 ) -> list[Path]:
     """Write every row of the cells to ``trials.parquet``, folds of the search as well, and the points beside it.
 
@@ -220,8 +220,8 @@ def write_frames(
     the other.
     """
     tables = {TRIALS: frame(cells, store, STAGES), POINTS: points_frame(cells, store)}
-    if made is not None:
-        tables[TRIALS].attrs[_MADE] = made
+    if request_text is not None:
+        tables[TRIALS].attrs[_MADE] = request_text
     paths = []
     for name, table in tables.items():
         path = folder / name
@@ -256,10 +256,12 @@ def cell_keys(rows: pd.DataFrame) -> list[CellKey]:
 
     @cache
     def point(*texts: str) -> str:
-        return Point({path: json.loads(text) for path, text in zip(axes, texts, strict=True)}).text
+        return SweepPoint(
+            {path: json.loads(text) for path, text in zip(axes, texts, strict=True)}
+        ).text
 
-    own = rows[["dataset", "entry", *axes]].itertuples(index=False, name=None)
-    return [(dataset, entry, point(*texts)) for dataset, entry, *texts in own]
+    keys = rows[["dataset", "entry", *axes]].itertuples(index=False, name=None)
+    return [(dataset, entry, point(*texts)) for dataset, entry, *texts in keys]
 
 
 def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
@@ -269,12 +271,12 @@ def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
         raise InputError(
             f"cannot read {path} ({str(error).splitlines()[0]}); remove it and run again"
         ) from None
-    if lacking := [name for name in columns if name not in table.columns]:
+    if missing_columns := [name for name in columns if name not in table.columns]:
         raise InputError(
-            f"{path} has no column '{lacking[0]}': it holds no published rows; remove it and run again"
+            f"{path} has no column '{missing_columns[0]}': it holds no published rows; remove it and run again"
         )
     return table
 
 
-def _axes(cells: Sequence[Cell]) -> list[str]:
+def _axes(cells: Sequence[Task]) -> list[str]:
     return list(cells[0].point.texts) if cells else []

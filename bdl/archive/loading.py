@@ -12,11 +12,18 @@ import pandas as pd
 from bdl.archive import SHOWN, ResultsFolder, stored_cells
 from bdl.archive.frames import STORE, TRIALS, cell_keys, folder, siblings
 from bdl.errors import InputError
-from bdl.execution.estimate import Measured
-from bdl.plan import Cell
-from bdl.plan.planning import cells_of
-from bdl.spec import Benchmark, Variant, differences, list_benchmarks, load_benchmark, load_variant
-from bdl.spec.variant import GONE, listed, plain
+from bdl.execution.estimate import MeasuredFit
+from bdl.plan import Task
+from bdl.plan.planning import list_tasks
+from bdl.spec import (
+    Benchmark,
+    Request,
+    find_differences,
+    list_benchmarks,
+    load_benchmark,
+    load_request,
+)
+from bdl.spec.request import MISSING_FIELD, format_ranges, to_inline_yaml
 
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
@@ -33,9 +40,9 @@ _NAMED = 4
 class LoadedResults(NamedTuple):
     """Rows of a run, and what they are."""
 
-    place: Path
+    folder: Path
     """Folder that they are in."""
-    made: Variant
+    recorded_request: Request
     """What they were made with."""
     rows: pd.DataFrame
     """Final rows."""
@@ -49,24 +56,32 @@ class LoadedResults(NamedTuple):
     @classmethod
     def of(
         cls,
-        place: Path,
-        made: Variant,
+        folder: Path,
+        request: Request,
         now: Benchmark,
         rows: pd.DataFrame,
         points: pd.DataFrame,
-        known: bool = True,
+        has_spec: bool = True,
     ) -> "LoadedResults":
         """Compare rows with the protocol: profile, part, overrides, a file that has changed since.
 
         `now` is the benchmark as its file is, under the same overrides. Rows of earlier versions,
         which are not `known` to be all, may be published in part.
         """
-        changed = departures(made, now)
-        parts = [_profile(made)] if made.benchmark.profile != "paper" else []
-        parts += [*(_gaps(made.benchmark, rows) if known and not rows.empty else ()), *changed]
-        remark = f"Not the protocol: {'; '.join(parts)}." if parts else ""
+        changed = departures(request, now)
+        remarks = [_profile(request)] if request.benchmark.profile != "paper" else []
+        remarks += [
+            *(_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
+            *changed,
+        ]
+        remark = f"Not the protocol: {'; '.join(remarks)}." if remarks else ""
         return cls(
-            place, made, rows, points, remark, made.benchmark.profile == "paper" and not changed
+            folder,
+            request,
+            rows,
+            points,
+            remark,
+            request.benchmark.profile == "paper" and not changed,
         )
 
     @property
@@ -81,10 +96,10 @@ class LoadedResults(NamedTuple):
     @property
     def benchmark(self) -> Benchmark:
         """The benchmark that they were made with."""
-        return self.made.benchmark
+        return self.recorded_request.benchmark
 
 
-def load_results(asked: Variant, results: Path) -> LoadedResults:
+def load_results(request: Request, results: Path) -> LoadedResults:
     """Load the published rows of an earlier run, otherwise those of the store.
 
     `InputError` if none, or if damaged.
@@ -92,19 +107,24 @@ def load_results(asked: Variant, results: Path) -> LoadedResults:
     The benchmark is as its file is now, with the overrides and the part of the run. If no run was
     narrowed to these data sets and entries, they are selected from the rows of the whole.
     """
-    with open_results(asked, results) as here:
-        return load(here)
+    with open_results(request, results) as opened:
+        return load_open_results(opened)
 
 
-def load(here: ResultsFolder) -> LoadedResults:
+def load_open_results(opened: ResultsFolder) -> LoadedResults:
     """Load the results of a folder that has rows; errors as in `load_results`."""
-    known = here.spec is not None
+    has_spec = opened.spec is not None
     return LoadedResults.of(
-        here.place, here.made, here.asked.benchmark, here.finals, here.points, known
+        opened.folder,
+        opened.recorded_request,
+        opened.request.benchmark,
+        opened.finals,
+        opened.points,
+        has_spec,
     )
 
 
-def open_results(asked: Variant, results: Path, *, latest: bool = False) -> ResultsFolder:
+def open_results(request: Request, results: Path, *, prefer_store: bool = False) -> ResultsFolder:
     """Open the folder of what is asked for, or that of the whole if no run was narrowed to it.
 
     As `load_results`.
@@ -112,147 +132,167 @@ def open_results(asked: Variant, results: Path, *, latest: bool = False) -> Resu
     Splits are not selected from the whole: means and standard errors of some of them are those of
     another run.
     """
-    place, whole = folder(results, asked), folder(results, asked.whole)
-    for path in (place, whole) if asked.narrowed and not asked.splits else (place,):
-        here = ResultsFolder(path, asked, latest=latest)
-        if here.has_rows:
-            return here
-        here.close()
-    start = asked.command("run", results)
+    part_folder, full_folder = folder(results, request), folder(results, request.full_request)
+    for path in (
+        (part_folder, full_folder)
+        if request.is_narrowed and not request.splits
+        else (part_folder,)
+    ):
+        opened = ResultsFolder(path, request, prefer_store=prefer_store)
+        if opened.has_rows:
+            return opened
+        opened.close()
+    start = request.format_command("run", results)
     raise InputError(
-        f"no results in {place}; start with: {start}{_others(place, asked.source, results)}"
+        f"no results in {part_folder}; start with: {start}{_other_runs(part_folder, request.source, results)}"
     )
 
 
-def timings(asked: Variant, results: Path) -> list[Measured]:
+def timings(request: Request, results: Path) -> list[MeasuredFit]:
     """Return what earlier fits of a benchmark took, whatever profile, part or overrides they had.
 
     Those of the folder of what is asked for are told apart from others. What cannot be read is
     left out.
     """
-    own, base = folder(results, asked), results / asked.benchmark.name
-    found: list[Measured] = []
-    places = {
+    requested_folder, base = folder(results, request), results / request.benchmark.name
+    fits: list[MeasuredFit] = []
+    folders = {
         path.parent
         for below in _BELOW
         for name in (STORE, TRIALS)
         for path in base.glob(below + name)
     }
-    for place in sorted(places):
-        with suppress(InputError), ResultsFolder(place, asked.whole, latest=True) as here:
-            found += here.timings(place == own)
-    return found
+    for path in sorted(folders):
+        with (
+            suppress(InputError),
+            ResultsFolder(path, request.full_request, prefer_store=True) as opened,
+        ):
+            fits += opened.timings(path == requested_folder)
+    return fits
 
 
-def check_overwrite(asked: Variant, cells: Sequence[Cell], results: Path) -> None:
+def check_overwrite(request: Request, cells: Sequence[Task], results: Path) -> None:
     """Refuse a run after which published rows would be lost that no store holds, or would be those of another spec."""
-    place, name = folder(results, asked), asked.benchmark.name
-    with ResultsFolder(place, asked) as here:
-        if not here.published:
+    path, name = folder(results, request), request.benchmark.name
+    with ResultsFolder(path, request) as opened:
+        if not opened.published:
             return
-        kept = set(zip(cell_keys(here.finals), here.finals.split.astype(int), strict=True))
-        stored = stored_cells(asked.benchmark, here.store) if here.store else []
-        kept -= {(cell.key, split) for cell in stored for split in cell.splits}
-        known = here.spec is not None or name not in dict(list_benchmarks())
-        made = here.made if known else load_variant(name, asked.benchmark.profile)
+        unstored = set(zip(cell_keys(opened.finals), opened.finals.split.astype(int), strict=True))
+        stored = stored_cells(request.benchmark, opened.store) if opened.store else []
+        unstored -= {(cell.key, split) for cell in stored for split in cell.splits}
+        has_spec = opened.spec is not None or name not in dict(list_benchmarks())
+        recorded_request = (
+            opened.recorded_request if has_spec else load_request(name, request.benchmark.profile)
+        )
     ours = {cell.key: cell for cell in cells}
     elsewhere = "give the benchmark a name of its own, or choose another --results"
-    for cell in cells_of(made.benchmark):
-        own = ours.get(cell.key)
-        if own and any(key == cell.key for key, _ in kept):
-            today, then = (one.benchmark.fit_part(one.dataset, one.entry) for one in (own, cell))
+    for cell in list_tasks(recorded_request.benchmark):
+        task = ours.get(cell.key)
+        if task and any(key == cell.key for key, _ in unstored):
+            today, then = (
+                version.benchmark.fit_part(version.dataset, version.entry)
+                for version in (task, cell)
+            )
             if today != then:
-                what = f"{place} has published rows of {cell.label} of another spec, and no store"
-                raise InputError(f"{what}; {elsewhere}")
-    lost = kept - {(cell.key, split) for cell in cells for split in cell.splits}
+                refusal = (
+                    f"{path} has published rows of {cell.label} of another spec, and no store"
+                )
+                raise InputError(f"{refusal}; {elsewhere}")
+    lost = unstored - {(cell.key, split) for cell in cells for split in cell.splits}
     if lost:
         raise InputError(
-            f"{place} has {len(lost)} published final fits that this benchmark lacks, and no store of them; {elsewhere}"
+            f"{path} has {len(lost)} published final fits that this benchmark lacks, and no store of them; {elsewhere}"
         )
 
 
-def _others(place: Path, source: str, results: Path) -> str:
-    for path in siblings(place):
-        with ResultsFolder(path) as other:
-            if other.published and other.spec:
-                return (
-                    f" (there is: {replace(other.spec, source=source).command('table', results)})"
-                )
+def _other_runs(folder: Path, source: str, results: Path) -> str:
+    for path in siblings(folder):
+        with ResultsFolder(path) as opened:
+            if opened.published and opened.spec:
+                return f" (there is: {replace(opened.spec, source=source).format_command('table', results)})"
     return ""
 
 
-def departures(made: Variant, now: Benchmark) -> list[str]:
+def departures(recorded_request: Request, current_benchmark: Benchmark) -> list[str]:
     """List the overrides, and the fields that the file has changed since."""
-    parts = [
-        f"{path}={brief(value)}" for path, value in made.changes.items() if _concerns(path, made)
+    texts = [
+        f"{path}={brief(value)}"
+        for path, value in recorded_request.changes.items()
+        if _concerns(path, recorded_request)
     ]
     both = (
-        now.select(),
-        made.benchmark.select(),
+        current_benchmark.select(),
+        recorded_request.benchmark.select(),
     )  # without entries that a profile runs on no data set
-    since = {path: old for path, (_, old) in differences(*both).items() if path not in SHOWN}
+    since = {path: old for path, (_, old) in find_differences(*both).items() if path not in SHOWN}
     for path, old in since.items():
-        if _concerns(path, made):
-            parts.append(
+        if _concerns(path, recorded_request):
+            texts.append(
                 f"{path} has come into the file since"
-                if old == GONE
+                if old == MISSING_FIELD
                 else f"the file had {path}={brief(old)} then"
             )
-    return parts
+    return texts
 
 
-def _concerns(path: str, made: Variant) -> bool:
+def _concerns(path: str, recorded_request: Request) -> bool:
     """Return whether a field is one of the part that was run, rather than of an entry or a data set that was not."""
     field, _, rest = path.partition(".")
-    kept = {"entries": made.entries, "by_dataset": made.datasets}.get(field, ())
-    return not kept or rest.partition(".")[0] in kept
+    selected = {"entries": recorded_request.entries, "by_dataset": recorded_request.datasets}.get(
+        field, ()
+    )
+    return not selected or rest.partition(".")[0] in selected
 
 
-def _profile(made: Variant) -> str:
+def _profile(recorded_request: Request) -> str:
     """Name a profile, and the fields that it changes with their values there, one time for all entries."""
-    name = made.benchmark.profile
-    file = load_benchmark(made.source or made.benchmark.name, name)
+    name = recorded_request.benchmark.profile
+    file = load_benchmark(recorded_request.source or recorded_request.benchmark.name, name)
     values = dict[str, dict[str, None]]()
-    for path, (own, _) in differences(
-        file, load_benchmark(made.source or made.benchmark.name)
+    for path, (profile_value, _) in find_differences(
+        file, load_benchmark(recorded_request.source or recorded_request.benchmark.name)
     ).items():
-        if path not in (*SHOWN, "profile") and _concerns(path, made):
+        if path not in (*SHOWN, "profile") and _concerns(path, recorded_request):
             inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
-            values.setdefault(inner, {})[brief(own)] = None
-    changed = ", ".join(f"{inner} {' or '.join(own)}" for inner, own in values.items())
+            values.setdefault(inner, {})[brief(profile_value)] = None
+    changed = ", ".join(
+        f"{inner} {' or '.join(profile_value)}" for inner, profile_value in values.items()
+    )
     return f"profile {name} ({changed})" if changed else f"profile {name}"
 
 
 def brief(value: object) -> str:
     """Write a value for people; components of a list by their labels or names."""
-    text = plain(value)
+    text = to_inline_yaml(value)
     if isinstance(value, list):
         names = [
-            own.get("label") or own.get("name", own) if isinstance(own, dict) else own
-            for own in value
+            item.get("label") or item.get("name", item) if isinstance(item, dict) else item
+            for item in value
         ]
-        text = f"[{', '.join(map(plain, names))}]"
+        text = f"[{', '.join(map(to_inline_yaml, names))}]"
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."
 
 
 def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     """Describe which cells and splits there are, if some are missing."""
     columns = ["dataset", "entry", *benchmark.axes]
-    have = {key: set(own.split) for key, own in rows.groupby(columns, sort=False)}
-    wanted = {
+    have = {key: set(cell_rows.split) for key, cell_rows in rows.groupby(columns, sort=False)}
+    expected = {
         (str(cell.dataset), cell.entry, *cell.point.texts.values()): cell
-        for cell in cells_of(benchmark)
+        for cell in list_tasks(benchmark)
     }
-    present = {key: cell for key, cell in wanted.items() if key in have}
+    present = {key: cell for key, cell in expected.items() if key in have}
     named = [cell.label for cell in present.values()]
     gaps = []
-    if len(present) < len(wanted):
+    if len(present) < len(expected):
         names = f" ({', '.join(named)})" if len(named) <= _NAMED else ""
-        gaps.append(f"{len(named)} of {len(wanted)} cells{names}")
+        gaps.append(f"{len(named)} of {len(expected)} cells{names}")
     if any(set(cell.splits) - have[key] for key, cell in present.items()):
-        first, *others = ({*have[key]} for key in present)
-        alike, n = all(own == first for own in others), benchmark.splits
+        first, *further = ({*have[key]} for key in present)
+        same_splits, n = all(cell_rows == first for cell_rows in further), benchmark.splits
         gaps.append(
-            f"{len(first)} of {n} splits ({listed(first)})" if alike else f"not all of {n} splits"
+            f"{len(first)} of {n} splits ({format_ranges(first)})"
+            if same_splits
+            else f"not all of {n} splits"
         )
     return gaps

@@ -15,7 +15,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from bdl.archive.frames import replacing
 from bdl.errors import InputError
-from bdl.plan import Cell
+from bdl.plan import Task
 from bdl.store import artefacts
 from bdl.store.artefacts import Damaged
 from bdl.store.store import Store
@@ -36,31 +36,31 @@ Contents = Mapping[str, Mapping[int, bytes]]
 """Artefacts by the label of the cell and the split."""
 
 
-def stored_posteriors(cells: Sequence[Cell], store: Store) -> Contents:
+def stored_posteriors(cells: Sequence[Task], store: Store) -> Contents:
     """Read the artefacts of the final fits of cells; nothing if they are far too large to travel.
 
     `Damaged` if one of them is missing or not what was written; all of these are noticed by the
     next run.
     """
-    kept = {
+    digests = {
         cell.label: {split: name for split, _, name in store.artefacts(cell.key) if name}
         for cell in cells
     }
-    distinct = {name for own in kept.values() for name in own.values()}
-    if sum(artefacts.size(store.posteriors, name) for name in distinct) > _TIMES * LIMIT:
+    distinct = {name for by_split in digests.values() for name in by_split.values()}
+    if sum(artefacts.artefact_size(store.posteriors, name) for name in distinct) > _TIMES * LIMIT:
         return {}
     read, damaged = dict[str, bytes](), list[Damaged]()
     for name in distinct:
         try:
-            read[name] = artefacts.content(store.posteriors, name)
+            read[name] = artefacts.artefact_content(store.posteriors, name)
         except Damaged as error:
             damaged.append(error)
     if damaged:
         raise damaged[0]
     return {
-        label: {split: read[name] for split, name in own.items()}
-        for label, own in kept.items()
-        if own
+        label: {split: read[name] for split, name in by_split.items()}
+        for label, by_split in digests.items()
+        if by_split
     }
 
 
@@ -72,13 +72,15 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
     if nothing travels.
     """
     path = folder / POSTERIORS
-    own = {
+    contents_to_write = {
         label: {
-            split: content for split, content in splits.items() if _ours(artefacts.family(content))
+            split: content
+            for split, content in splits.items()
+            if _ours(artefacts.posterior_family(content))
         }
         for label, splits in contents.items()
     }
-    if any(own.values()) and len(packed := _packed(own)) <= LIMIT:
+    if any(contents_to_write.values()) and len(packed := _packed(contents_to_write)) <= LIMIT:
         with replacing(path) as new:
             new.write_bytes(packed)
         return {"sha256": sha256(packed).hexdigest()}
@@ -95,21 +97,25 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
     if not (provenance.get("posteriors") and path.is_file()):
         return {}
     if not is_published(folder, provenance):
-        what = f"{path} is damaged or of other rows: its SHA-256 is not the one in provenance.json"
-        raise InputError(f"{what}; restore it, or remove it and its fits are made again")
+        refusal = (
+            f"{path} is damaged or of other rows: its SHA-256 is not the one in provenance.json"
+        )
+        raise InputError(f"{refusal}; restore it, or remove it and its fits are made again")
     with ZipFile(path) as file:
         index: dict[str, dict[str, str]] = json.loads(file.read(_INDEX))
-        read = {name: file.read(name) for own in index.values() for name in set(own.values())}
-    found = {
-        label: {int(split): read[name] for split, name in own.items()}
-        for label, own in index.items()
+        read = {
+            name: file.read(name) for by_split in index.values() for name in set(by_split.values())
+        }
+    contents = {
+        label: {int(split): read[name] for split, name in by_split.items()}
+        for label, by_split in index.items()
     }
-    families = {artefacts.family(content) for content in read.values()}
+    families = {artefacts.posterior_family(content) for content in read.values()}
     if foreign := sorted(family for family in families if not _ours(family)):
         raise InputError(
             f"{path} has posteriors of a family that is not of this package, {foreign[0]}: remove it"
         )
-    return found
+    return contents
 
 
 def is_published(folder: Path, provenance: Mapping[str, Any]) -> bool:
@@ -117,20 +123,21 @@ def is_published(folder: Path, provenance: Mapping[str, Any]) -> bool:
 
     Whether there is none if it names none.
     """
-    path, known = folder / POSTERIORS, provenance.get("posteriors")
+    path, recorded = folder / POSTERIORS, provenance.get("posteriors")
     try:
-        return sha256(path.read_bytes()).hexdigest() == (known or {}).get("sha256")
+        return sha256(path.read_bytes()).hexdigest() == (recorded or {}).get("sha256")
     except FileNotFoundError:
-        return known is None and "posteriors" in provenance
+        return recorded is None and "posteriors" in provenance
 
 
 def _packed(contents: Contents) -> bytes:
     index, named = dict[str, dict[int, str]](), dict[str, bytes]()
-    for label, own in contents.items():
+    for label, by_split in contents.items():
         index[label] = {
-            split: f"{sha256(content).hexdigest()}.safetensors" for split, content in own.items()
+            split: f"{sha256(content).hexdigest()}.safetensors"
+            for split, content in by_split.items()
         }
-        named |= {index[label][split]: content for split, content in own.items()}
+        named |= {index[label][split]: content for split, content in by_split.items()}
     buffer = BytesIO()
     with ZipFile(buffer, "w") as file:
         for name, content in {_INDEX: json.dumps(index, indent=1).encode(), **named}.items():

@@ -15,9 +15,9 @@ from bdl.archive import ResultsFolder
 from bdl.archive.frames import COLUMNS
 from bdl.archive.posteriors import Contents, read_posteriors
 from bdl.errors import InputError
-from bdl.execution.scoring import codes, computed
-from bdl.plan import Cell, is_fit_hash, joint_hash, score_hash
-from bdl.plan.programs import evaluations
+from bdl.execution.scoring import fit_metrics, score_hashes
+from bdl.plan import Task, is_fit_hash, joint_hash, score_hash
+from bdl.plan.fittings import build_evaluation_schedule
 from bdl.spec.labels import MetricName
 from bdl.store import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, Outcome, Reading, Row, artefacts
 from bdl.store.store import Store
@@ -39,7 +39,7 @@ class StoredFits:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def splits(self, cell: Cell) -> set[int]:
+    def splits(self, cell: Task) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
         if not is_fit_hash(cell, self._store.fit_hash(cell.key)):
             return set()
@@ -50,7 +50,7 @@ class StoredFits:
             if row.artefact and artefacts.is_whole(posteriors, row.artefact)
         }
 
-    def outcomes(self, cell: Cell, split: int) -> list[Outcome]:
+    def outcomes(self, cell: Task, split: int) -> list[Outcome]:
         """Return such a fit with its search; raise `Damaged` if its posterior cannot be read."""
         row = next(row for row in self._store.rows("final", cell.key) if row.split == split)
         folds = [
@@ -59,7 +59,11 @@ class StoredFits:
         readings = tuple(reading for at, reading in self._store.readings(cell.key) if at == split)
         return [
             *folds,
-            Outcome(row, readings, artefacts.content(self._store.posteriors, str(row.artefact))),
+            Outcome(
+                row,
+                readings,
+                artefacts.artefact_content(self._store.posteriors, str(row.artefact)),
+            ),
         ]
 
 
@@ -72,35 +76,47 @@ class PublishedFits:
     a figure, needs the fit anew. `InputError` if what is in the folder cannot be read.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self._known: dict[str, Any] = {}
         self._posteriors: Contents = {}
-        with ResultsFolder(place) as here:
-            if here.published:
-                self._rows, self._points, self._known = here.rows(), here.points, here.provenance
-                self._posteriors = read_posteriors(place, self._known)
+        with ResultsFolder(folder) as opened:
+            if opened.published:
+                self._rows, self._points, self._known = (
+                    opened.rows(),
+                    opened.points,
+                    opened.provenance,
+                )
+                self._posteriors = read_posteriors(folder, self._known)
 
-    def splits(self, cell: Cell) -> set[int]:
+    def splits(self, cell: Task) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
         travels = self._posteriors.get(cell.label, {})
-        if not is_fit_hash(cell, self._told("fit_hashes", cell)):
+        if not is_fit_hash(cell, self._recorded_hash("fit_hashes", cell)):
             return set()
-        if not (travels or self._scored_as(cell, computed(cell))):
+        if not (travels or self._scored_as(cell, fit_metrics(cell))):
             return set()
-        own = _of(cell, self._rows)
-        whole = (own.status == "failed") | own.reason.isna()  # of which all scores were computed
-        good = set(own.split[(own.stage == "final") & (whole | own.split.isin([*travels]))])
-        if evaluations(cell) is not None:
-            good &= set(_of(cell, self._points).split) | set(own.split[own.status == "failed"])
+        cell_rows = _of(cell, self._rows)
+        complete = (
+            cell_rows.status == "failed"
+        ) | cell_rows.reason.isna()  # of which all scores were computed
+        good = set(
+            cell_rows.split[
+                (cell_rows.stage == "final") & (complete | cell_rows.split.isin([*travels]))
+            ]
+        )
+        if build_evaluation_schedule(cell) is not None:
+            good &= set(_of(cell, self._points).split) | set(
+                cell_rows.split[cell_rows.status == "failed"]
+            )
         return good
 
-    def outcomes(self, cell: Cell, split: int) -> list[Outcome]:
+    def outcomes(self, cell: Task, split: int) -> list[Outcome]:
         """Return such a fit with its search."""
-        own, points = (
+        cell_rows, points = (
             _of(cell, table[table.split == split]) for table in (self._rows, self._points)
         )
         origin, current = _origin(self._known, cell, split), self._current(cell)
-        rows = [_row(cell, values, origin, current) for values in own.to_dict("records")]
+        rows = [_row(cell, values, origin, current) for values in cell_rows.to_dict("records")]
         readings = tuple(
             Reading(*values) for values in points[list(Reading._fields)].itertuples(index=False)
         )
@@ -110,43 +126,45 @@ class PublishedFits:
             for row in rows
         ]
 
-    def _told(self, name: str, cell: Cell) -> Any:
+    def _recorded_hash(self, name: str, cell: Task) -> Any:
         return self._known.get(name, {}).get(cell.label)
 
-    def _current(self, cell: Cell) -> set[str]:
-        metrics = [metric for metric in computed(cell) if str(metric) in self._rows.columns]
+    def _current(self, cell: Task) -> set[str]:
+        metrics = [metric for metric in fit_metrics(cell) if str(metric) in self._rows.columns]
         return (
             {score_hash(cell, metric) for metric in metrics}
             if self._scored_as(cell, metrics)
             else set()
         )
 
-    def _scored_as(self, cell: Cell, metrics: Iterable[MetricName]) -> bool:
+    def _scored_as(self, cell: Task, metrics: Iterable[MetricName]) -> bool:
         scores = [score_hash(cell, metric) for metric in metrics]
-        return bool(self._told("score_hashes", cell) == (joint_hash(scores) if scores else None))
+        return bool(
+            self._recorded_hash("score_hashes", cell) == (joint_hash(scores) if scores else None)
+        )
 
 
 Source = StoredFits | PublishedFits
 
 
-def published_fits(place: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
+def published_fits(folder: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
     """Read what is published in a folder (`InputError` if that cannot be), and in others as far as it can be read."""
-    found = [PublishedFits(place)]
+    sources = [PublishedFits(folder)]
     for path in siblings:
         with suppress(InputError):
-            found.append(PublishedFits(path))
-    return found
+            sources.append(PublishedFits(path))
+    return sources
 
 
 def stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
     """Yield the fits of the stores in folders, as far as they can be read."""
     for path in folders:
-        with suppress(InputError), ResultsFolder(path) as other:
-            if other.store:
-                yield StoredFits(other.store)
+        with suppress(InputError), ResultsFolder(path) as opened:
+            if opened.store:
+                yield StoredFits(opened.store)
 
 
-def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) -> int:
+def copy_fits(cells: Sequence[Task], store: Store, sources: Iterable[Source]) -> int:
     """Copy fits of the plan, which the store has claimed, from sources.
 
     Return how many final ones.
@@ -155,29 +173,29 @@ def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) ->
     is, and made here.
     """
     count = 0
-    for source, cell, splits in _wanted(cells, store, sources):
+    for source, cell, splits in _missing_splits(cells, store, sources):
         for split in sorted(splits):
-            found: list[Outcome] = []
+            results: list[Outcome] = []
             with suppress(InputError):
-                found = source.outcomes(cell, split)
-            store.append(found)
-            count += bool(found)
+                results = source.outcomes(cell, split)
+            store.append(results)
+            count += bool(results)
     return count
 
 
 def reusable(
-    cells: Sequence[Cell], store: Store, sources: Iterable[Source]
+    cells: Sequence[Task], store: Store, sources: Iterable[Source]
 ) -> dict[CellKey, set[int]]:
     """Return the splits of each cell that `copy_fits` would copy."""
-    found: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
-    for _, cell, splits in _wanted(cells, store, sources):
-        found[cell.key] |= splits
-    return found
+    splits_by_cell: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
+    for _, cell, splits in _missing_splits(cells, store, sources):
+        splits_by_cell[cell.key] |= splits
+    return splits_by_cell
 
 
-def _wanted(
-    cells: Sequence[Cell], store: Store, sources: Iterable[Source]
-) -> Iterator[tuple[Source, Cell, set[int]]]:
+def _missing_splits(
+    cells: Sequence[Task], store: Store, sources: Iterable[Source]
+) -> Iterator[tuple[Source, Task, set[int]]]:
     """Yield the splits of the plan that each source has of each cell, and of which the store holds nothing."""
     for source in sources:
         for cell in cells:
@@ -193,53 +211,61 @@ def _wanted(
                 )
 
 
-def _origin(known: dict[str, Any], cell: Cell, split: int) -> dict[str, Any]:
+def _origin(provenance: dict[str, Any], cell: Task, split: int) -> dict[str, Any]:
     """Return where a fit was made, and with what: where it was imported from, or otherwise where it is published."""
     earlier = (
-        one for one in known.get("taken_from", ()) if split in one["cells"].get(cell.label, ())
+        run
+        for run in provenance.get("taken_from", ())
+        if split in run["cells"].get(cell.label, ())
     )
-    made = next(earlier, known)
-    return {name: made[name] for name in ORIGIN if name in made}
+    origin = next(earlier, provenance)
+    return {name: origin[name] for name in ORIGIN if name in origin}
 
 
-def _of(cell: Cell, table: pd.DataFrame) -> pd.DataFrame:
+def _of(cell: Task, table: pd.DataFrame) -> pd.DataFrame:
     keys = {"dataset": str(cell.dataset), "entry": cell.entry, **cell.point.texts}
     return table[(table.reindex(columns=list(keys)) == pd.Series(keys)).all(axis=1)]
 
 
 def _row(
-    cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any], current: set[str]
+    cell: Task, values: dict[Hashable, Any], origin: dict[str, Any], current: set[str]
 ) -> Row:
     """Return a published row as the store has it, without the columns of which it has no value.
 
     Scores have hashes that are `current`, and none where one could not be computed: those are
     computed again.
     """
-    given = {str(name): value for name, value in values.items() if not pd.isna(value)}
+    present = {str(name): value for name, value in values.items() if not pd.isna(value)}
     hyper = {
-        name.removeprefix(HYPER): value for name, value in given.items() if name.startswith(HYPER)
+        name.removeprefix(HYPER): value
+        for name, value in present.items()
+        if name.startswith(HYPER)
     }
     details: dict[str, Any] = {
-        name: kind(given[name]) for name, kind in _DETAILS.items() if name in given
+        name: kind(present[name]) for name, kind in _DETAILS.items() if name in present
     }
     metrics: dict[str, float | None]
-    if given["stage"] == "search":
+    if present["stage"] == "search":
         score = str(cell.settings.search and cell.settings.search.metric)
-        metrics, hashes = {score: given.get(score)}, {}
+        metrics, hashes = {score: present.get(score)}, {}
     else:
-        other = {*COLUMNS, *cell.point.texts, *_DETAILS, *(HYPER + name for name in hyper)}
-        known = {
-            *given,
-            *map(str, computed(cell)),
+        not_scores = {*COLUMNS, *cell.point.texts, *_DETAILS, *(HYPER + name for name in hyper)}
+        recorded_details = {
+            *present,
+            *map(str, fit_metrics(cell)),
         }  # of which one that is not finite has no number
-        scored = map(str, values) if given["status"] == "ok" else ()
-        metrics = {name: given.get(name) for name in scored if name in known and name not in other}
-        refused = given["status"] == "ok" and "reason" in given
-        own = {} if refused else codes(cell, metrics)
-        hashes = {name: code for name, code in own.items() if code in current}
+        scored = map(str, values) if present["status"] == "ok" else ()
+        metrics = {
+            name: present.get(name)
+            for name in scored
+            if name in recorded_details and name not in not_scores
+        }
+        refused = present["status"] == "ok" and "reason" in present
+        current_hashes = {} if refused else score_hashes(cell, metrics)
+        hashes = {name: code for name, code in current_hashes.items() if code in current}
         details |= {"origin": origin}
-    stage, status = given["stage"], given["status"]
-    reason = given.get("reason") if status == "failed" else None  # of others it tells of scores
-    split, trial, fold = (int(given[name]) for name in ("split", "trial", "fold"))
+    stage, status = present["stage"], present["status"]
+    reason = present.get("reason") if status == "failed" else None  # of others it tells of scores
+    split, trial, fold = (int(present[name]) for name in ("split", "trial", "fold"))
     key = *cell.key, stage, split, trial, fold
-    return Row(*key, status, reason, hyper, metrics, given["seconds"], details, hashes)
+    return Row(*key, status, reason, hyper, metrics, present["seconds"], details, hashes)

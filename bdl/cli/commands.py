@@ -9,13 +9,17 @@ import typer
 
 import bdl
 from bdl.cli import listing, results, terminal
-from bdl.cli.options import AsJson, Results, Selection, count, selecting
+from bdl.cli.options import AsJson, RequestOptions, Results, parse_jobs, with_request_options
 from bdl.errors import InputError
-from bdl.registry import shipped
-from bdl.runtime import importing
+from bdl.registry import shipped_benchmarks
+from bdl.runtime import frozen_imports
+
+_SUMMARY = (
+    "Benchmarks for Bayesian deep learning: every number beside the one printed in the paper."
+)
 
 app = typer.Typer(
-    help="Benchmarks for Bayesian deep learning: every number beside the one printed in the paper.",
+    help=_SUMMARY,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -25,13 +29,13 @@ app.add_typer(listing.references_app, name="references")
 app.add_typer(results.app)
 app.add_typer(listing.app)
 
-console = terminal.console()
+console = terminal.make_console()
 
 
-def _described(begun: str) -> list[str]:
+def _complete_name(prefix: str) -> list[str]:
     from bdl.methods import METHODS
 
-    return [name for name in [*shipped(), *METHODS.names()] if name.startswith(begun)]
+    return [name for name in [*shipped_benchmarks(), *METHODS.names()] if name.startswith(prefix)]
 
 
 Tracking = Annotated[
@@ -43,9 +47,9 @@ Compile = Annotated[
 ]
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        terminal.write(f"bdl-bench {bdl.__version__}\n")
+def _show_version(requested: bool) -> None:
+    if requested:
+        terminal.write_text(f"bdl-bench {bdl.__version__}\n")
         raise typer.Exit
 
 
@@ -62,14 +66,17 @@ def options(
 
 
 @app.command()
-@selecting
+@with_request_options
 def run(
-    selection: Selection,
+    request_options: RequestOptions,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[
         int,
         typer.Option(
-            "--jobs", parser=count, metavar="<int|auto>", help="Processes that work side by side."
+            "--jobs",
+            parser=parse_jobs,
+            metavar="<int|auto>",
+            help="Processes that work side by side.",
         ),
     ] = 1,
     executor: Annotated[
@@ -116,63 +123,65 @@ def run(
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
-    with importing():
+    with frozen_imports():
         from bdl.api import running
-        from bdl.api.progress import Voice
-        from bdl.publishing.logged import check_names
-        from bdl.publishing.outcome import tracking_uri
+        from bdl.api.progress import LoggedConsole
+        from bdl.publishing.mlflow_names import check_mlflow_names
+        from bdl.publishing.published_files import tracking_uri
         from bdl.publishing.tracking import check_uri
 
     if dry_run and changed:
         raise InputError(
-            "--dry-run --changed: estimate what there is without --changed, or all of it with --fresh"
+            "--dry-run --changed: "
+            "estimate what there is without --changed, or all of it with --fresh"
         )
     if dry_run and retry:
         raise InputError(
-            "--dry-run --retry-failed: leave one out; bdl-bench failures lists what would be made again"
+            "--dry-run --retry-failed: leave one out; "
+            "bdl-bench failures lists what would be made again"
         )
     if quiet and verbose:
         raise InputError("--quiet --verbose: leave one out")
-    voice = Voice(log, verbose, quiet=quiet, **terminal.looks())
-    asked, results = selection.asked, selection.results
-    settings = running.RunSettings(
+    console = LoggedConsole(log, verbose, quiet=quiet, **terminal.console_options())
+    request, results = request_options.request, request_options.results
+    options = running.RunOptions(
         results, device, compile, jobs, fresh, changed, published, retry, executor
     )
     if dry_run:
-        running.forecast(asked, settings, voice)
+        running.print_forecast(request, options, console)
         return
     if uri := tracking_uri(tracking, results):
-        check_names(asked.benchmark.metrics)
+        check_mlflow_names(request.benchmark.metrics)
         check_uri(uri, results)
-    running.run(asked, settings, uri, voice)
+    running.run_benchmark(request, options, uri, console)
 
 
 @app.command()
-@selecting
+@with_request_options
 def table(
-    selection: Selection,
+    request_options: RequestOptions,
     format: Annotated[str, typer.Option(help="rich, markdown, csv, latex or json.")] = "rich",
     metric: Annotated[
         list[str], typer.Option("--metric", help="Only this metric (repeatable).")
     ] = [],
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
-    with importing():
+    with frozen_imports():
         from bdl.archive.loading import load_results
-        from bdl.publishing.outcome import tables
+        from bdl.publishing.published_files import tables
 
-        asked = selection.asked  # whose components are imported
-    rendered = tables(load_results(asked, selection.results), format, metric)
+        request = request_options.request  # it imports the user's components
+    rendered = tables(load_results(request, request_options.results), format, metric)
     if format == "rich":
         console.print(rendered)
     else:
-        terminal.write(str(rendered))
+        terminal.write_text(str(rendered))
 
 
 @app.command()
-@selecting
+@with_request_options
 def failures(
-    selection: Selection,
+    request_options: RequestOptions,
     traceback: Annotated[
         bool, typer.Option("--traceback", help="Show where in the code, too.")
     ] = False,
@@ -181,44 +190,47 @@ def failures(
     """List the fits that failed, and why."""
     from bdl.archive.loading import open_results
 
-    with open_results(selection.asked, selection.results, latest=True) as here:
-        found = here.failures()
+    with open_results(
+        request_options.request, request_options.results, prefer_store=True
+    ) as folder:
+        failed_fits = folder.failures()
     if as_json:
-        terminal.write_json([own._asdict() for own in found])
+        terminal.write_json([failure._asdict() for failure in failed_fits])
         return
-    for own in found:
-        fits = f"{own.fits} fit{'s' if own.fits > 1 else ''} of splits {', '.join(map(str, own.splits))}"
-        terminal.write(f"{own.cell}, {own.stage}, {fits}: {own.reason}\n")
-        if traceback and own.traceback:
-            terminal.write(own.traceback + "\n")
-    if not found:
-        terminal.write("no fit failed\n")
-    elif not traceback and any(own.traceback for own in found):
-        terminal.write("--traceback shows where in the code\n")
+    for failure in failed_fits:
+        plural = "s" if failure.fits > 1 else ""
+        fits = f"{failure.fits} fit{plural} of splits {', '.join(map(str, failure.splits))}"
+        terminal.write_text(f"{failure.cell}, {failure.stage}, {fits}: {failure.reason}\n")
+        if traceback and failure.traceback:
+            terminal.write_text(failure.traceback + "\n")
+    if not failed_fits:
+        terminal.write_text("no fit failed\n")
+    elif not traceback and any(failure.traceback for failure in failed_fits):
+        terminal.write_text("--traceback shows where in the code\n")
 
 
 @app.command()
-@selecting
-def figures(selection: Selection) -> None:
+@with_request_options
+def figures(request_options: RequestOptions) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
-    from bdl.publishing.outcome import redraw
+    from bdl.publishing.published_files import redraw
 
-    for path in redraw(selection.asked, selection.results):
+    for path in redraw(request_options.request, request_options.results):
         console.print(str(path), highlight=False, soft_wrap=True)
 
 
 @app.command()
-@selecting
-def log(selection: Selection, tracking: Tracking = "") -> None:
+@with_request_options
+def log(request_options: RequestOptions, tracking: Tracking = "") -> None:
     """Mirror an earlier run to MLflow."""
-    from bdl.publishing.outcome import log_again, tracking_uri
+    from bdl.publishing.published_files import export_again, tracking_uri
 
-    uri = tracking_uri(tracking, selection.results)
+    uri = tracking_uri(tracking, request_options.results)
     if uri is None:
         raise InputError(
             "--tracking none leaves nothing to do; leave it out, or give a tracking URI"
         )
-    n_runs = log_again(selection.asked, uri, selection.results)
+    n_runs = export_again(request_options.request, uri, request_options.results)
     console.print(f"{n_runs} runs are in {uri}", soft_wrap=True)
 
 
@@ -229,16 +241,16 @@ def ui(
     tracking: Tracking = "",
 ) -> None:
     """Open the MLflow UI on this machine."""
-    from bdl.publishing.logged import open_ui
-    from bdl.publishing.outcome import ARTIFACTS, tracking_uri
-    from bdl.publishing.tracking import bring_along
+    from bdl.publishing.mlflow_names import open_ui
+    from bdl.publishing.published_files import ARTIFACTS, tracking_uri
+    from bdl.publishing.tracking import upgrade_database
 
     uri = tracking_uri(tracking, results)
     if uri is None:
         raise InputError(
             "--tracking none has nothing to show; leave it out, or give a tracking URI"
         )
-    bring_along(uri, results / ARTIFACTS)
+    upgrade_database(uri, results / ARTIFACTS)
     open_ui(uri, port)
 
 
@@ -248,22 +260,22 @@ def describe(
         str,
         typer.Argument(
             help="A name that bdl-bench list shows, path of a YAML file, or file.py:Class.",
-            autocompletion=_described,
+            autocompletion=_complete_name,
         ),
     ],
 ) -> None:
     """Describe what a benchmark or a component is."""
-    with importing():
-        from bdl.cli.describe import describe as text
+    with frozen_imports():
+        from bdl.cli.describe import describe_by_name
 
-        told = text(name)
-    console.print(told, highlight=False, soft_wrap=True)
+        text = describe_by_name(name)  # it imports the user's component
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 @app.command()
 def schema() -> None:
     """Write the JSON schema of benchmark files, for editors."""
 
-    from bdl.spec import json_schema
+    from bdl.spec import build_json_schema
 
-    sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
+    sys.stdout.write(json.dumps(build_json_schema(), indent=2) + "\n")

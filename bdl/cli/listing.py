@@ -1,4 +1,4 @@
-"""The commands on what there is: list, init, data (sets and their files) and references (sampled posteriors)."""
+"""The commands list and init, data (sets and their files) and references (sampled posteriors)."""
 
 from enum import StrEnum
 from importlib import resources
@@ -10,10 +10,10 @@ from rich.text import Text
 
 from bdl.cli import terminal
 from bdl.cli.options import AsJson, Datasets, Name, Profile
-from bdl.errors import InputError, unknown
+from bdl.errors import InputError, unknown_name_error
 
 if TYPE_CHECKING:
-    from bdl.plan import Cell
+    from bdl.plan import Task
 
 
 app = typer.Typer()
@@ -31,18 +31,19 @@ KINDS = (
 )
 
 
-def _kinds(begun: str) -> list[str]:
-    return [kind for kind in KINDS if kind.startswith(begun)]
+def _complete_kind(prefix: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(prefix)]
 
 
 @app.command("list")
-def list_(
+def list_components(
     kind: Annotated[
-        str | None, typer.Argument(help=f"Only these: {', '.join(KINDS)}.", autocompletion=_kinds)
+        str | None,
+        typer.Argument(help=f"Only these: {', '.join(KINDS)}.", autocompletion=_complete_kind),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List benchmarks, data sets, models, likelihoods, priors, learning rates, methods, references and metrics."""
+    """List benchmarks, and the components that a benchmark file can name."""
     from bdl.cli.describe import REGISTRIES
     from bdl.spec import list_benchmarks
 
@@ -52,62 +53,72 @@ def list_(
         **{f"{registry.kind}s": registry.names() for registry in REGISTRIES},
     }
     if kind is not None and kind not in names:
-        raise unknown("kind", kind, KINDS)
+        raise unknown_name_error("kind", kind, KINDS)
     if as_json:
         terminal.write_json(names if kind is None else names[kind])
         return
-    console = terminal.console()
-    for own in KINDS if kind is None else (kind,):
-        if own == "benchmarks":
+    console = terminal.make_console()
+    for kind_name in KINDS if kind is None else (kind,):
+        if kind_name == "benchmarks":
             for name, title in titles.items():
                 console.print(Text(name, "bold"), f" {title}")
         elif kind is None:
-            console.print(f"{own}: {', '.join(names[own])}")
+            console.print(f"{kind_name}: {', '.join(names[kind_name])}")
         else:
-            terminal.write("".join(f"{name}\n" for name in names[own]))
+            terminal.write_text("".join(f"{name}\n" for name in names[kind_name]))
 
 
-class Kind(StrEnum):
-    """What a file is for."""
+class StarterKind(StrEnum):
+    """The component or the benchmark that a starter file defines."""
 
     METHOD = "method"
     SCORE = "score"
     BENCHMARK = "benchmark"
 
 
-_FILES = {Kind.METHOD: "method.py", Kind.SCORE: "score.py", Kind.BENCHMARK: "benchmark.yaml"}
-_NEXT = {
-    Kind.METHOD: "name it in a benchmark file (bdl-bench init benchmark): method: {{name: {path}:MyMethod}}",
-    Kind.SCORE: "name it in a benchmark file (bdl-bench init benchmark): metrics: [{{name: {path}:MyScore}}]",
-    Kind.BENCHMARK: "run it with: bdl-bench run {path}",
+_STARTER_FILES = {
+    StarterKind.METHOD: "method.py",
+    StarterKind.SCORE: "score.py",
+    StarterKind.BENCHMARK: "benchmark.yaml",
+}
+_NEXT_STEPS = {
+    StarterKind.METHOD: (
+        "name it in a benchmark file (bdl-bench init benchmark): method: {{name: {path}:MyMethod}}"
+    ),
+    StarterKind.SCORE: (
+        "name it in a benchmark file (bdl-bench init benchmark): "
+        "metrics: [{{name: {path}:MyScore}}]"
+    ),
+    StarterKind.BENCHMARK: "run it with: bdl-bench run {path}",
 }
 
 
 @app.command()
 def init(
-    kind: Annotated[Kind, typer.Argument(help="What to write.")],
+    kind: Annotated[StarterKind, typer.Argument(help="What to write.")],
     path: Annotated[
         Path | None, typer.Argument(help="The file. Default: method.py, score.py, benchmark.yaml.")
     ] = None,
 ) -> None:
     """Write a commented file to start from, which runs as it is."""
-    target = path or Path(_FILES[kind])
-    ending = Path(_FILES[kind]).suffix
+    starter = _STARTER_FILES[kind]
+    target = path or Path(starter)
+    ending = Path(starter).suffix
     if target.suffix != ending:
         raise InputError(
             f"{target}: a {kind} is in a file that ends in {ending}; call it {target.stem}{ending}"
         )
-    text = (resources.files("bdl.cli") / "starters" / _FILES[kind]).read_text(encoding="utf-8")
+    text = (resources.files("bdl.cli") / "starters" / starter).read_text(encoding="utf-8")
     try:
         with target.open("x", encoding="utf-8") as file:
-            file.write(text.replace(_FILES[kind], str(target)))
+            file.write(text.replace(starter, str(target)))  # it names itself in its docstring
     except FileExistsError:
         raise InputError(
             f"{target} is there already; give another path: bdl-bench init {kind} PATH"
         ) from None
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror}; give another path") from None
-    terminal.write(f"{target}: {_NEXT[kind].format(path=target)}\n")
+    terminal.write_text(f"{target}: {_NEXT_STEPS[kind].format(path=target)}\n")
 
 
 data_app = typer.Typer(help="List, download and verify the data sets.", no_args_is_help=True)
@@ -118,93 +129,94 @@ Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all by defau
 @data_app.command("list")
 def list_data(as_json: AsJson = False) -> None:
     """List the data sets and whether their files are here."""
-    from bdl.cli.describe import plain
-    from bdl.data import DATASETS, about
+    from bdl.cli.describe import without_code_marks
+    from bdl.data import DATASETS, describe_dataset
 
-    lines = [(name, _here(name), plain("; ".join(about(name)))) for name in DATASETS.names()]
+    lines = [
+        (name, _describe_files(name), without_code_marks("; ".join(describe_dataset(name))))
+        for name in DATASETS.names()
+    ]
     if as_json:
         terminal.write_json(
             [dict(zip(("name", "files", "about"), line, strict=True)) for line in lines]
         )
         return
-    for line in _aligned(lines):
-        terminal.console().print(line, highlight=False, soft_wrap=True)
+    for line in _align_columns(lines):
+        terminal.make_console().print(line, highlight=False, soft_wrap=True)
 
 
-@data_app.command()
-def fetch(names: Names = None) -> None:
+@data_app.command("fetch")
+def fetch_data(names: Names = None) -> None:
     """Download what is missing or corrupt."""
-    from bdl.data import DATASETS, fetch
+    from bdl.data import DATASETS, fetch_dataset
 
-    chosen = names or DATASETS.names()
-    for name in chosen:
-        if told := _own(name):
-            _say(name, told, chosen)
+    shown_names = names or DATASETS.names()
+    for name in shown_names:
+        if user_data := _describe_user_data(name):
+            _print_named(name, user_data, shown_names)
             continue
-        present, downloaded = fetch(name)
-        _say(name, f"{downloaded} downloaded, {present} here already", chosen)
+        present, downloaded = fetch_dataset(name)
+        _print_named(name, f"{downloaded} downloaded, {present} here already", shown_names)
 
 
-@data_app.command()
-def verify(names: Names = None) -> None:
+@data_app.command("verify")
+def verify_data(names: Names = None) -> None:
     """Check the files against their checksums; exit code 1 if one is corrupt or missing."""
-    from bdl.data import DATASETS, status
+    from bdl.data import DATASETS, file_states
 
-    wrong, chosen = 0, names or DATASETS.names()
-    for name in chosen:
-        if told := _own(name):
-            _say(name, told, chosen)
+    n_wrong, shown_names = 0, names or DATASETS.names()
+    for name in shown_names:
+        if user_data := _describe_user_data(name):
+            _print_named(name, user_data, shown_names)
             continue
-        states = status(name)
-        bad = [(path, state) for path, state in states if state != "ok"]
-        wrong += len(bad)
-        _say(
-            name,
-            f"{len(states) - len(bad)} of {len(states)} files are right"
-            if states
-            else "needs no file",
-            chosen,
-        )
-        for path, state in bad[:3]:
-            terminal.console().print(f"  {path}: {state}")
-    if wrong:
-        terminal.console().print("mend with: bdl-bench data fetch")
+        states = file_states(name)
+        wrong_files = [(path, state) for path, state in states if state != "ok"]
+        n_wrong += len(wrong_files)
+        right = f"{len(states) - len(wrong_files)} of {len(states)} files are right"
+        _print_named(name, right if states else "needs no file", shown_names)
+        for path, state in wrong_files[:3]:
+            terminal.make_console().print(f"  {path}: {state}")
+    if n_wrong:
+        terminal.make_console().print("mend with: bdl-bench data fetch")
         raise typer.Exit(1)
 
 
-def _aligned(lines: list[tuple[str, str, str]]) -> list[str]:
-    first, second = (max((len(line[column]) for line in lines), default=0) for column in (0, 1))
-    return [f"{one:<{first}}  {other:<{second}}  {last}" for one, other, last in lines]
+def _align_columns(lines: list[tuple[str, str, str]]) -> list[str]:
+    name_width, state_width = (
+        max((len(line[column]) for line in lines), default=0) for column in (0, 1)
+    )
+    return [f"{name:<{name_width}}  {state:<{state_width}}  {text}" for name, state, text in lines]
 
 
-def _say(name: str, told: str, names: list[str]) -> None:
+def _print_named(name: str, text: str, names: list[str]) -> None:
     width = max(map(len, names))
-    terminal.console().print(f"{name:<{width}}  {told}", highlight=False, soft_wrap=True)
+    terminal.make_console().print(f"{name:<{width}}  {text}", highlight=False, soft_wrap=True)
 
 
-def _here(name: str) -> str:
-    """Return whether the files of a data set are here, or how it comes if it is not downloaded from here."""
-    from bdl.data import DATASETS, status
+def _describe_files(name: str) -> str:
+    """Count the files of a data set that are here, or name its source if none is downloaded."""
+    from bdl.data import DATASETS, file_states
 
-    if states := [state for _, state in status(name)]:
+    if states := [state for _, state in file_states(name)]:
         return f"{sum(state == 'ok' for state in states)} of {len(states)} files"
     component = DATASETS.get(name)
-    comes = str(getattr(component, "comes", "needs no file"))
-    return f"{comes}, missing" if hasattr(component, "lacking") and component.lacking() else comes
+    source = str(getattr(component, "origin_phrase", "needs no file"))
+    missing = hasattr(component, "missing_download") and component.missing_download()
+    return f"{source}, missing" if missing else source
 
 
-def _own(name: str) -> str:
-    """Describe of a data set that users bring along what it lacks, or that it is not checked here.
+def _describe_user_data(name: str) -> str:
+    """Describe the files that a user has to bring along: what is missing, or that runs check them.
 
-    Empty for others.
+    Empty for a data set whose files the suite downloads.
     """
     from bdl.data import DATASETS
 
     component = DATASETS.get(name)
-    if not hasattr(component, "comes"):
+    if not hasattr(component, "origin_phrase"):
         return ""
-    lacking = component.lacking() if hasattr(component, "lacking") else None
-    return lacking or f"{component.comes}, read and checked by each run"
+    missing = component.missing_download() if hasattr(component, "missing_download") else None
+    return missing or f"{component.origin_phrase}, read and checked by each run"
 
 
 references_app = typer.Typer(
@@ -219,84 +231,91 @@ def list_references(
     as_json: AsJson = False,
 ) -> None:
     """List the references that are sampled, and whether they are here."""
-    from bdl.plan.truths import sampled
+    from bdl.plan.reference_posteriors import list_sampled_references
     from bdl.references.base import read, state
     from bdl.spec import list_benchmarks
 
-    lines, without = [], []
+    lines: list[tuple[str, str, str]] = []
+    notes = []
     for name in names or [name for name, _ in list_benchmarks()]:
-        cells = _cells(name, profile, [])
-        references = sampled(cells)
+        tasks = _tasks_with_references(name, profile, [])
+        references = list_sampled_references(tasks)
         for reference in references:
-            found = state(reference.recipe)
-            about = read(reference.recipe).certificate.summary() if found == "ready" else found
-            lines.append((reference.benchmark, reference.place, about))
+            description: str = state(reference.recipe)
+            if description == "ready":
+                description = read(reference.recipe).certificate.summary()
+            lines.append((reference.benchmark, reference.label, description))
         if names and not references:
-            computed = f"none is sampled, each is computed when it is needed: bdl-bench references show {name}"
-            without.append(f"{name}: {computed if cells else 'it names no reference'}")
+            reason = "it names no reference"
+            if tasks:
+                reason = (
+                    "none is sampled, each is computed when it is needed: "
+                    f"bdl-bench references show {name}"
+                )
+            notes.append(f"{name}: {reason}")
     if as_json:
         terminal.write_json(
             [dict(zip(("benchmark", "place", "state"), line, strict=True)) for line in lines]
         )
         return
-    for line in (*_aligned(lines), *without):
-        terminal.console().print(line, highlight=False, soft_wrap=True)
+    for line in (*_align_columns(lines), *notes):
+        terminal.make_console().print(line, highlight=False, soft_wrap=True)
 
 
-@references_app.command()
-def show(name: Name, profile: Profile = "paper", dataset: Datasets = []) -> None:
+@references_app.command("show")
+def show_references(name: Name, profile: Profile = "paper", dataset: Datasets = []) -> None:
     """Show the certificates of a benchmark's references."""
-    from bdl.plan.truths import computed, details, sampled
+    from bdl.plan.reference_posteriors import (
+        describe_computed_references,
+        describe_reference,
+        list_sampled_references,
+    )
     from bdl.references.base import state
 
-    if not (cells := _cells(name, profile, dataset)):
+    if not (tasks := _tasks_with_references(name, profile, dataset)):
         raise InputError(f"{name} names no reference: there is nothing to show")
-    described = computed(cells)
-    for reference in sampled(cells):
-        missing = state(reference.recipe) == "missing"
-        command = f"bdl-bench references build {name}" + (
-            f" --profile {profile}" if profile != "paper" else ""
-        )
-        described.append(
-            (
-                reference.place,
-                [f"missing; sample it: {command}"] if missing else details(reference),
-            )
-        )
-    for place, lines in described:
-        terminal.console().print(place, style="bold", highlight=False)
+    sections = describe_computed_references(tasks)
+    for reference in list_sampled_references(tasks):
+        if state(reference.recipe) == "missing":
+            option = f" --profile {profile}" if profile != "paper" else ""
+            lines = [f"missing; sample it: bdl-bench references build {name}{option}"]
+        else:
+            lines = describe_reference(reference)
+        sections.append((reference.label, lines))
+    for heading, lines in sections:
+        terminal.make_console().print(heading, style="bold", highlight=False)
         for line in lines:
-            terminal.console().print(f"  {line}", highlight=False, soft_wrap=True)
+            terminal.make_console().print(f"  {line}", highlight=False, soft_wrap=True)
 
 
-@references_app.command()
-def build(
+@references_app.command("build")
+def sample_missing_references(
     name: Name,
     profile: Profile = "paper",
     dataset: Datasets = [],
     fresh: Annotated[bool, typer.Option("--fresh", help="Sample again what is here.")] = False,
 ) -> None:
     """Sample the references of a benchmark that are missing."""
-    from bdl.plan.truths import sampled
+    from bdl.plan.reference_posteriors import list_sampled_references
 
-    references = sampled(_cells(name, profile, dataset))
+    references = list_sampled_references(_tasks_with_references(name, profile, dataset))
     if not references:
         raise InputError(f"no reference of {name} is sampled: each is computed when it is needed")
-    from bdl.api.running import sample_references
+    from bdl.api.running import print_reference_sampling
 
-    sample_references(references, terminal.console(), again=fresh)
+    print_reference_sampling(references, terminal.make_console(), fresh=fresh)
 
 
-def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
-    """List the cells that name a reference.
+def _tasks_with_references(name: str, profile: str, datasets: list[str]) -> "list[Task]":
+    """List the tasks that name a reference.
 
-    Streams, whose distribution has to be drawn, name none.
+    A stream names none: its distribution would have to be drawn first.
     """
-    from bdl.plan.planning import cells_of, check
-    from bdl.spec import load_variant
+    from bdl.plan.planning import check_task, list_tasks
+    from bdl.spec import load_request
 
-    cells = cells_of(load_variant(name, profile, datasets=datasets).chosen)
-    chosen = [cell for cell in cells if cell.settings.reference is not None]
-    for cell in chosen:
-        check(cell)
-    return chosen
+    tasks = list_tasks(load_request(name, profile, datasets=datasets).selected_benchmark)
+    referring = [task for task in tasks if task.settings.reference is not None]
+    for task in referring:
+        check_task(task)
+    return referring

@@ -1,4 +1,4 @@
-"""Options that several commands take: which benchmark, which part of it, and where its results are."""
+"""Options of several commands: the benchmark, the part of it, and the folder of results."""
 
 import inspect
 from collections.abc import Callable
@@ -8,46 +8,46 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from bdl.errors import InputError, short
-from bdl.registry import shipped
+from bdl.errors import InputError, abbreviate
+from bdl.registry import shipped_benchmarks
 
 if TYPE_CHECKING:
-    from bdl.spec import Variant
+    from bdl.spec import Request
 
 
 AUTO = 0
-"""Number of processes that stands for as many as pay."""
-_DIGITS = 9
-"""Of a number of processes that can be meant."""
+"""Number of processes that stands for as many as shorten the run."""
+_JOBS_DIGITS = 9
+"""Digits of a number of processes; more are a slip."""
 
 
-def _folder(given: str | Path) -> Path:
-    """Take a folder.
+def _parse_folder(text: str | Path) -> Path:
+    """Parse the folder of results.
 
-    An empty text, which a variable of a script may be, would be the working directory.
+    Refuse an empty text, such as an unset variable of a script: it would be the working directory.
     """
-    if given == "":
+    if text == "":
         raise InputError("--results '': give a folder, or leave it out for results")
-    return Path(given)
+    return Path(text)
 
 
-def count(given: str | int) -> int:
-    """Take a number of processes, or ``auto``, which is `AUTO`."""
-    if given == "auto":
+def parse_jobs(text: str | int) -> int:
+    """Parse a number of processes, or ``auto``, which is `AUTO`."""
+    if text == "auto":
         return AUTO
-    if not str(given).isdecimal() or len(str(given)) > _DIGITS or int(given) == AUTO:
-        raise InputError(f"--jobs {short(given)}: give 1, a larger number, or auto")
-    return int(given)
+    if not str(text).isdecimal() or len(str(text)) > _JOBS_DIGITS or int(text) == AUTO:
+        raise InputError(f"--jobs {abbreviate(text)}: give 1, a larger number, or auto")
+    return int(text)
 
 
-def _benchmarks(begun: str) -> list[str]:
-    return [name for name in shipped() if name.startswith(begun)]
+def _complete_benchmark(prefix: str) -> list[str]:
+    return [name for name in shipped_benchmarks() if name.startswith(prefix)]
 
 
 Name = Annotated[
     str,
     typer.Argument(
-        help="Name of a benchmark, or path of a YAML file.", autocompletion=_benchmarks
+        help="Name of a benchmark, or path of a YAML file.", autocompletion=_complete_benchmark
     ),
 ]
 Profile = Annotated[str, typer.Option(help="Profile of the benchmark file.")]
@@ -70,11 +70,13 @@ Uncertified = Annotated[
         "--uncertified", help="Measure against sampled references that broke a rule, too."
     ),
 ]
-Results = Annotated[Path, typer.Option("--results", parser=_folder, help="Folder of results.")]
+Results = Annotated[
+    Path, typer.Option("--results", parser=_parse_folder, help="Folder of results.")
+]
 
 
-class Selection(NamedTuple):
-    """A benchmark, or a part or a variant of it, as options select it, and the folder of results."""
+class RequestOptions(NamedTuple):
+    """Options that select a benchmark, a part or a variant of it, and the folder of results."""
 
     name: Name
     profile: Profile = "paper"
@@ -86,36 +88,42 @@ class Selection(NamedTuple):
     results: Results = Path("results")
 
     @property
-    def asked(self) -> "Variant":
-        """What is selected; errors as in `bdl.spec.load_variant`."""
-        from bdl.spec import load_variant
+    def request(self) -> "Request":
+        """The request that they make; errors as in `bdl.spec.load_request`."""
+        from bdl.spec import load_request
 
-        return load_variant(*self[:-1])
+        return load_request(*self[:-1])
 
 
-def selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command, whose first parameter is a `Selection`, take its fields as options of its own."""
-    own = list(inspect.signature(command).parameters.values())[1:]
+def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the fields of its first parameter, `RequestOptions`, as options."""
+    command_parameters = list(inspect.signature(command).parameters.values())[1:]
     kind = inspect.Parameter.KEYWORD_ONLY
     fields = [
         inspect.Parameter(
             name,
             kind,
-            default=Selection._field_defaults.get(name, inspect.Parameter.empty),
+            default=RequestOptions._field_defaults.get(name, inspect.Parameter.empty),
             annotation=annotation,
         )
-        for name, annotation in Selection.__annotations__.items()
+        for name, annotation in RequestOptions.__annotations__.items()
     ]
 
     @wraps(command)
-    def wrapped(**given: Any) -> None:
-        command(Selection(**{name: given.pop(name) for name in Selection._fields}), **given)
+    def command_with_options(**arguments: Any) -> None:
+        command(
+            RequestOptions(**{name: arguments.pop(name) for name in RequestOptions._fields}),
+            **arguments,
+        )
 
     parameters = [
         *fields[:-1],
-        *(parameter.replace(kind=kind) for parameter in own),
-        fields[-1],
-    ]  # the folder last
-    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return wrapped
+        *(parameter.replace(kind=kind) for parameter in command_parameters),
+        fields[-1],  # the folder of results is last in the help
+    ]
+    # typer reads the options of a command from its signature and annotations
+    command_with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command_with_options.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in parameters
+    }
+    return command_with_options

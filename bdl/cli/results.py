@@ -1,4 +1,4 @@
-"""The commands on finished runs: report, compare, submit and verify."""
+"""The commands on finished runs: report and compare."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,31 +6,34 @@ from typing import Annotated
 import typer
 
 from bdl.cli import terminal
-from bdl.cli.options import Selection, selecting
+from bdl.cli.options import RequestOptions, with_request_options
 
 app = typer.Typer()
 
 
 @app.command()
-@selecting
+@with_request_options
 def report(
-    selection: Selection,
+    request_options: RequestOptions,
     output: Annotated[
         Path | None, typer.Option(help="The file. Default: report.html beside the table.")
     ] = None,
 ) -> None:
-    """Write all that is known of a run as one HTML file: tables, figures, failures, what was found, origin, errata."""
-    from bdl.publishing.page import write_page
+    """Write a run as one HTML file: tables, figures, failures, findings, origin, errata."""
+    from bdl.publishing.report_page import write_page
 
-    terminal.write(f"{write_page(selection.asked, selection.results, output)}\n")
+    terminal.write_text(
+        f"{write_page(request_options.request, request_options.results, output)}\n"
+    )
 
 
 @app.command()
-@selecting
+@with_request_options
 def compare(
-    selection: Selection,
-    other: Annotated[
-        str | None, typer.Argument(help="A second run: both are folders of results then.")
+    request_options: RequestOptions,
+    second_run: Annotated[
+        str | None,
+        typer.Argument(metavar="other", help="A second run: both are folders of results then."),
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Method of one run to hold the others against.")
@@ -42,97 +45,43 @@ def compare(
 ) -> None:
     """Compare two runs, split by split.
 
-    Or the methods of one with its baseline, and their ranks over data sets.
+    Or the methods of one run with its baseline, and their ranks over data sets.
     """
     from rich.console import Console
 
     from bdl.archive.loading import load_results
     from bdl.errors import InputError
-    from bdl.publishing import runs
-    from bdl.reports.figures import Shown, draw_figures
+    from bdl.publishing import run_comparison
+    from bdl.reports.figures import FigureData, draw_figures
 
-    if other is not None:
+    if second_run is not None:
         if baseline or figures:
             raise InputError(
                 "--baseline and --figures are for one run; leave them out, or give one run"
             )
-        if selection.set_ or selection.splits or selection.profile != "paper":
+        if request_options.set_ or request_options.splits or request_options.profile != "paper":
             raise InputError(
-                "--profile, --set and --splits are for one run; leave them out, and name its folder"
+                "--profile, --set and --splits are for one run; "
+                "leave them out, and name its folder"
             )
-        first, second = (
-            runs.read_run(each, selection.results) for each in (selection.name, other)
+        first = run_comparison.read_run(request_options.name, request_options.results)
+        second = run_comparison.read_run(second_run, request_options.results)
+        comparison = run_comparison.compare_runs(
+            first, second, request_options.dataset, request_options.method
         )
-        told = runs.compare_runs(first, second, selection.dataset, selection.method)
     else:
-        against = baseline or selection.asked.benchmark.baseline
-        kept = [*selection.method, against] if selection.method and against else selection.method
-        found = load_results(selection._replace(method=kept).asked, selection.results)
-        told, ranked = runs.compare_entries(found, against)
+        baseline = baseline or request_options.request.benchmark.baseline
+        methods = request_options.method
+        if methods and baseline:
+            methods = [*methods, baseline]  # it is compared with, though it was not named
+        loaded = load_results(
+            request_options._replace(method=methods).request, request_options.results
+        )
+        comparison, ranks = run_comparison.compare_entries(loaded, baseline)
         if figures:
-            draw_figures(Shown(found.benchmark, ranks=ranked), figures)
-    rendered = told.render(format)
+            draw_figures(FigureData(loaded.benchmark, ranks=ranks), figures)
+    rendered = comparison.render(format)
     if format == "text":
         Console(width=None if Console().is_terminal else 120).print(rendered)
     else:
-        terminal.write(str(rendered))
-
-
-@app.command()
-@selecting
-def submit(
-    selection: Selection,
-    output: Annotated[
-        Path | None, typer.Option(help="The file. Default: the benchmark's name, with .zip.")
-    ] = None,
-) -> None:
-    """Make one file of a finished run, which others can verify: spec, rows and predictions."""
-    from bdl.publishing.submitting import submit as make
-
-    asked = selection.asked
-    path = output or Path(f"{asked.benchmark.name}.zip")
-    fits = make(asked, selection.results, path)
-    size = path.stat().st_size / 1e6
-    terminal.write(f"{path}: {fits} fits, {size:.2g} MB; check it with: bdl-bench verify {path}\n")
-
-
-@app.command()
-def verify(
-    bundles: Annotated[list[Path], typer.Argument(help="Files that bdl-bench submit has made.")],
-) -> None:
-    """Compute the scores of bundles again from their predictions, with our data.
-
-    Refuse what does not follow.
-    """
-    from rich.table import Table
-
-    from bdl.publishing.submitting import registered
-    from bdl.publishing.verifying import verify as check
-
-    shown, foreign = (
-        Table("bundle", "cell", "splits", "failed", "recomputed", "self-reported"),
-        False,
-    )
-    marks = list[str]()
-    for path in bundles:
-        for own in check(path):
-            foreign |= own.foreign
-            counts = str(own.splits), str(own.failed)
-            names = ", ".join(own.scores), ", ".join(own.reported)
-            shown.add_row(path.name, own.cell + " *" * own.foreign, *counts, *names)
-        commit, why = registered(path)
-        mark = (
-            f"pre-registered, its spec is in commit {commit[:12]}"
-            if commit
-            else f"not pre-registered: {why}"
-        )
-        marks.append(f"{path.name}: {mark}")
-    console = terminal.console()
-    console.print(shown)
-    console.print(
-        "self-reported, too: seconds, hyper-parameters, failures, and that the fits were made as the spec says"
-    )
-    for mark in marks:
-        console.print(mark, soft_wrap=True)
-    if foreign:
-        console.print("* with code from outside: the hash of these fits was not checked")
+        terminal.write_text(str(rendered))

@@ -3,17 +3,17 @@
 from bdl.data.catalogue import (
     DATASETS,
     SplitScheme,
-    about,
-    fetch,
-    load,
+    describe_dataset,
+    fetch_dataset,
+    file_states,
+    load_dataset,
     load_stream,
-    prepare,
-    status,
+    prepare_dataset,
 )
 from bdl.data.dataset import Dataset, Standardise, Task
 from bdl.data.files import RemoteFile
 from bdl.data.splits import Scaling, Split, folds, half_split, leading_split, recipe_split
-from bdl.data.streams import Stream, draw
+from bdl.data.streams import Stream, draw_blocks
 
 __all__ = [
     "DATASETS",
@@ -25,15 +25,15 @@ __all__ = [
     "Standardise",
     "Stream",
     "Task",
-    "about",
-    "draw",
-    "fetch",
+    "describe_dataset",
+    "draw_blocks",
+    "fetch_dataset",
+    "file_states",
     "folds",
     "half_split",
     "leading_split",
-    "load",
+    "load_dataset",
     "load_stream",
-    "prepare",
+    "prepare_dataset",
     "recipe_split",
-    "status",
 ]

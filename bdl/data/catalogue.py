@@ -1,4 +1,7 @@
-"""The data sets by name: load one, prepare it for an experiment, download its files, tell the state of its files."""
+"""Data sets by name.
+
+Load one, prepare it for an experiment, download its files, or list the states of its files.
+"""
 
 import traceback
 from collections.abc import Callable
@@ -10,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bdl.data.dataset import Dataset, Standardise
-from bdl.data.files import FileSet, RemoteFile, State
+from bdl.data.files import FileSet, FileState, RemoteFile
 from bdl.data.splits import Split, tail_split
 from bdl.data.streams import Stream
 from bdl.errors import InputError
@@ -56,7 +59,7 @@ DATASETS = Registry(
         "openml": "bdl.data.local:OpenML",
     },
 )
-"""A registered component is called without arguments and gives a `Dataset`, or a `Stream`. It may
+"""A registered component is called without arguments and returns a `Dataset` or a `Stream`. It may
 be a frozen dataclass, whose fields are then the settings that a benchmark file gives, and
 whose instance is called.
 
@@ -65,19 +68,20 @@ as a `FileSet` does, and those that gap splits need as well in ``gap_files``.
 """
 
 
-def load(name: str) -> Dataset:
-    """Load a table by its name in `DATASETS`, ``module:attribute`` or ``path/to/file.py:attribute``, or a `Label`.
+def load_dataset(name: str) -> Dataset:
+    """Load a table by name, and download its files that are missing.
 
-    Files that are missing are downloaded, and all are verified. `InputError` if the name is
-    unknown or that of a stream, settings are missing, a file cannot be had, a cached file is
-    corrupt, or the function that makes it fails or gives something else.
+    The name is one in `DATASETS`, ``module:attribute``, ``path/to/file.py:attribute``, or a
+    `Label`. All files are verified. `InputError` if the name is unknown or that of a stream,
+    settings are missing, a file cannot be had, a cached file is corrupt, or the function that
+    makes the data set fails or returns something else.
     """
-    found = _called(name)
-    if isinstance(found, Stream):
+    dataset = _call_component(name)
+    if isinstance(dataset, Stream):
         raise InputError(
             f"dataset '{name}' is a stream of parameter vectors: use a method that learns from one"
         )
-    return found
+    return dataset
 
 
 def load_stream(name: str) -> Stream:
@@ -85,96 +89,102 @@ def load_stream(name: str) -> Stream:
 
     `InputError` if the name is unknown, or not that of a stream.
     """
-    found = _called(name)
-    if not isinstance(found, Stream):
+    stream = _call_component(name)
+    if not isinstance(stream, Stream):
         raise InputError(
-            f"dataset '{name}' is a table: methods that learn from a stream need a stream, such as "
-            "{name: fa, dim: 100, top: 10}"
+            f"dataset '{name}' is a table: methods that learn from a stream need a stream, "
+            "such as {name: fa, dim: 100, top: 10}"
         )
-    return found
+    return stream
 
 
-def about(name: str) -> list[str]:
-    """Describe a data set, without reading its files: its target, then its size if that is known."""
-    dataset = _described(name)
-    if isinstance(dataset, Stream):
-        return [dataset.about]
-    if not isinstance(dataset, FileSet):
-        return [" ".join((getdoc(dataset) or "no description").split("\n\n")[0].split())]
-    splits = f"{dataset.splits} published split{'s' if dataset.splits > 1 else ''}"
-    return [dataset.about, f"{dataset.n} rows, {dataset.d} inputs, {splits}"]
+def describe_dataset(name: str) -> list[str]:
+    """Describe a data set without reading its files: its target, and its size if known."""
+    component = _find_component(name)
+    if isinstance(component, Stream):
+        return [component.about]
+    if not isinstance(component, FileSet):
+        first_paragraph = (getdoc(component) or "no description").split("\n\n")[0]
+        return [" ".join(first_paragraph.split())]
+    splits = f"{component.splits} published split{'s' if component.splits > 1 else ''}"
+    return [component.about, f"{component.n} rows, {component.d} inputs, {splits}"]
 
 
-def status(name: str, *, gaps: bool = True) -> list[tuple[str, State]]:
+def file_states(name: str, *, gaps: bool = True) -> list[tuple[str, FileState]]:
     """Return path and state of every file of a data set, split files included.
 
-    Those of gap splits if `gaps`.
+    Files of gap splits are included if `gaps`.
     """
-    return [(file.path, file.state()) for file in _files(name, gaps)]
+    return [(file.path, file.state()) for file in _list_files(name, gaps)]
 
 
-def fetch(name: str) -> tuple[int, int]:
+def fetch_dataset(name: str) -> tuple[int, int]:
     """Download the files of a data set that are missing or corrupt, split files included.
 
     Return how many were already right, and how many were downloaded. `InputError` if the name is
     unknown or a file cannot be had; files downloaded before that stay.
     """
-    files = _files(name)
-    wanted = [file for file in files if file.state() != "ok"]
-    for file in wanted:
+    files = _list_files(name)
+    stale_files = [file for file in files if file.state() != "ok"]
+    for file in stale_files:
         file.download()
-    return len(files) - len(wanted), len(wanted)
+    return len(files) - len(stale_files), len(stale_files)
 
 
-def _files(name: str, gaps: bool = True) -> list[RemoteFile]:
-    component = _described(name)
+def _list_files(name: str, gaps: bool = True) -> list[RemoteFile]:
+    component = _find_component(name)
     files = getattr(component, "files", ())
-    if isinstance(files, property):  # without settings, a class may not know them
+    if isinstance(files, property):  # of a class: only an instance, with its settings, has files
         return []
     return [*files, *(getattr(component, "gap_files", ()) if gaps else ())]
 
 
-def _described(name: str) -> Any:
-    """Return what loads a data set, or its class, where settings that it may need are not given."""
-    return (
-        DATASETS.build(name.name, name.settings) if isinstance(name, Label) else DATASETS.get(name)
-    )
+def _find_component(name: str) -> Any:
+    """Return the component that loads a data set.
+
+    That is an instance for a `Label`, which has the settings, and the registered function or class
+    for a name alone.
+    """
+    if isinstance(name, Label):
+        return DATASETS.build(name.name, name.settings)
+    return DATASETS.get(name)
 
 
-def _called(name: str) -> Dataset | Stream:
-    """Call what makes a data set, which may be a user's function with faults of its own."""
-    component = DATASETS.build(
-        *((name.name, name.settings) if isinstance(name, Label) else (name, {}))
-    )
+def _call_component(name: str) -> Dataset | Stream:
+    """Build the component of a data set and call it; it may be a user's function that fails."""
+    if isinstance(name, Label):
+        component = DATASETS.build(name.name, name.settings)
+    else:
+        component = DATASETS.build(name, {})
     try:
-        found = component()
+        dataset = component()
     except (InputError, OSError):
         raise
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        what = " ".join(f"{type(error).__name__}: {error}".split())
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(
-            f"dataset '{name}' failed with {what} ({where.filename}, line {where.lineno})"
+            f"dataset '{name}' failed with {reason} ({frame.filename}, line {frame.lineno})"
         ) from error
-    if not isinstance(found, Dataset | Stream):
+    if not isinstance(dataset, Dataset | Stream):
         raise InputError(
-            f"dataset '{name}' gave {type(found).__name__}; return a bdl.data.Dataset"
+            f"dataset '{name}' gave {type(dataset).__name__}; return a bdl.data.Dataset"
         )
-    return found
+    return dataset
 
 
 SplitScheme = Literal["published", "first", "other-first", "half", "other-half", "gap", "tail"]
 
 
-def prepare(
+def prepare_dataset(
     dataset: Dataset, split: SplitScheme, standardise: Standardise, rows: int | None = None
 ) -> Dataset:
     """Return a data set with the splits and the standardisation of an experiment.
 
-    ``"published"`` keeps the set's own splits. ``"gap"`` are its published gap splits, one for
-    each input, and ``"tail"`` those of `bdl.data.splits.tail_split`. The others make every split
-    the same, so that split numbers are replicates. ``"first"`` is the first of the set's own
-    splits, and under ``"other-first"`` the rows that it tests train and the others are left out.
+    ``"published"`` keeps the set's own splits. ``"gap"`` has its published gap splits, one for
+    each input, and ``"tail"`` those of `bdl.data.splits.tail_split`. The other schemes make every
+    split the same, so that split numbers are replicates. ``"first"`` is the first of the set's own
+    splits, and under ``"other-first"`` the rows that it tests train and all others are left out.
     ``"half"`` is half of the rows: permuted by the legacy generator seeded with 1, the second half
     trains and the first, on which the settings were tuned by hand, is left out (Brownlie 2022,
     section 5.2.2); it trains under ``"other-half"``.
@@ -183,35 +193,37 @@ def prepare(
     `InputError` if the data set has no gap splits, or is of images and so has no tails; from the
     `split` of the result, if it has fewer training rows.
     """
-    # each split's own parameters, which mean something for its rows as they are
-    own = split == "published" and standardise == "none"
-    changed = replace(
-        dataset, standardise=standardise, generating=dataset.generating if own else None
+    # the parameters that generated a split describe its rows only as they are
+    keeps_generating = split == "published" and standardise == "none"
+    prepared = replace(
+        dataset,
+        standardise=standardise,
+        generating=dataset.generating if keeps_generating else None,
     )
     if split in ("gap", "tail"):
-        changed = replace(changed, splits=dataset.d, published=_along_inputs(dataset, split))
+        prepared = replace(prepared, splits=dataset.d, published=_splits_by_input(dataset, split))
     elif split != "published":
-        changed = replace(
-            changed, splits=None, published=partial(_same, _constant(dataset, split))
-        )
-    return (
-        changed if rows is None else replace(changed, published=partial(_shortened, changed, rows))
-    )
+        replicate = partial(_ignore_index, _replicated_split(dataset, split))
+        prepared = replace(prepared, splits=None, published=replicate)
+    if rows is None:
+        return prepared
+    return replace(prepared, published=partial(_shorten_split, prepared, rows))
 
 
-def _along_inputs(dataset: Dataset, split: SplitScheme) -> Callable[[int], Split]:
-    """Return what makes the splits that follow one input each."""
+def _splits_by_input(dataset: Dataset, split: SplitScheme) -> Callable[[int], Split]:
+    """Return the function from the index of an input to the split that follows this input."""
     if split == "gap" and dataset.gap is not None:
         return dataset.gap
     if split == "tail" and not dataset.images:
         return partial(tail_split, dataset.x)
-    have = "the UCI regressions" if split == "gap" else "tables"
+    owners = "the UCI regressions" if split == "gap" else "tables"
     raise InputError(
-        f"preparation.split: dataset '{dataset.name}' has no {split} splits, which {have} have; choose published"
+        f"preparation.split: dataset '{dataset.name}' has no {split} splits, "
+        f"which {owners} have; choose published"
     )
 
 
-def _constant(dataset: Dataset, split: SplitScheme) -> Split:
+def _replicated_split(dataset: Dataset, split: SplitScheme) -> Split:
     """Return the split of which all splits are replicates."""
     if split in ("first", "other-first"):
         first = dataset.split(0)
@@ -221,16 +233,16 @@ def _constant(dataset: Dataset, split: SplitScheme) -> Split:
     return Split(order[n // 2 :] if split == "half" else order[: n // 2], order[:0])
 
 
-def _same(split: Split, index: int) -> Split:
+def _ignore_index(split: Split, index: int) -> Split:
     return split
 
 
-def _shortened(dataset: Dataset, rows: int, index: int) -> Split:
+def _shorten_split(dataset: Dataset, rows: int, index: int) -> Split:
     split = dataset.split(index)
     train = split.train
     if rows > len(train):
         raise InputError(
-            f"preparation.rows: split {index} of dataset '{dataset.name}' has {len(train)} training rows, so {rows} "
-            f"cannot be kept; choose at most {len(train)}"
+            f"preparation.rows: split {index} of dataset '{dataset.name}' has {len(train)} "
+            f"training rows, so {rows} cannot be kept; choose at most {len(train)}"
         )
     return split._replace(train=train[:rows])

@@ -1,6 +1,6 @@
 """Arrays, frames, tensors and lists as arrays of numbers.
 
-What cannot be one is refused in one line.
+Anything that cannot be one is refused in one line.
 """
 
 import warnings
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.errors import InputError, short
+from bdl.errors import InputError, abbreviate
 
 Array = NDArray[np.float64]
 Inputs = NDArray[np.float64] | NDArray[np.uint8]
@@ -21,221 +21,238 @@ _LARGEST = 1e100
 """Magnitudes of numbers that are accepted: their squares, and sums of these, are finite."""
 
 
-def inputs(given: Any, what: str) -> Inputs:
-    """Return inputs, which messages call `what`, as float64, (n, d), or as images of uint8.
+def as_inputs(array_like: Any, subject: str) -> Inputs:
+    """Return inputs, which messages call `subject`, as float64, (n, d), or as images of uint8.
 
-    Given are numbers, or true and false, in an array, a frame, a tensor or lists, (n, d); or
-    images of uint8, (n, H, W) or (n, C, H, W). Bytes with two axes are a table. `InputError` if
-    the shape is another, there is no row or no column, or a value is not a finite number.
+    They are numbers, or true and false, in an array, a frame, a tensor or lists, (n, d); or images
+    of uint8, (n, H, W) or (n, C, H, W). Bytes with two axes are a table. `InputError` if the shape
+    is another, there is no row or no column, or a value is not a finite number.
     """
-    found = _plain(given, what)
-    if found.ndim == 2:
-        found = _finite(found, what, columns_of(given))
-    elif found.dtype != np.uint8 or found.ndim not in (3, 4):
+    array = _as_numeric_array(array_like, subject)
+    if array.ndim == 2:
+        array = _as_finite(array, subject, column_names(array_like))
+    elif array.dtype != np.uint8 or array.ndim not in (3, 4):
         hint = (
             "; reshape(-1, 1) makes one column"
-            if found.ndim == 1
+            if array.ndim == 1
             else ", or images of uint8, (n, H, W)"
         )
         raise InputError(
-            f"{what} is {found.dtype} of shape {found.shape}: give numbers, (n, d){hint}"
+            f"{subject} is {array.dtype} of shape {array.shape}: give numbers, (n, d){hint}"
         )
-    if found.size == 0:
+    if array.size == 0:
         raise InputError(
-            f"{what} has no {'rows' if len(found) == 0 else 'columns'}: give at least one"
+            f"{subject} has no {'rows' if len(array) == 0 else 'columns'}: give at least one"
         )
-    return found
+    return array
 
 
-def targets(given: Any, what: str) -> Array:
+def as_targets(array_like: Any, subject: str) -> Array:
     """Return targets as float64, (n,); a single column, (n, 1), is taken as well.
 
     `InputError` if the shape is another, or a value is not a finite number.
     """
-    found = _plain(given, what)
-    if found.ndim == 2 and found.shape[1] == 1:
-        found = found[:, 0]
-    if found.ndim != 1:
+    array = _as_numeric_array(array_like, subject)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
         raise InputError(
-            f"{what} is {found.dtype} of shape {found.shape}: give one target a row, (n,)"
+            f"{subject} is {array.dtype} of shape {array.shape}: give one target a row, (n,)"
         )
-    return _finite(found, what, ())
+    return _as_finite(array, subject, ())
 
 
-def numbers(given: Any, what: str) -> Array:
+def as_numbers(array_like: Any, subject: str) -> Array:
     """Return finite numbers of any shape as float64; `InputError` if they are none."""
-    return _finite(_plain(given, what), what, ())
+    return _as_finite(_as_numeric_array(array_like, subject), subject, ())
 
 
-def columns_of(given: Any) -> tuple[str, ...]:
-    """Return the names of the columns of a frame, and none for what is no frame."""
-    frame = _pandas(given)
+def column_names(array_like: Any) -> tuple[str, ...]:
+    """Return the names of the columns of a frame, and none for anything else."""
+    frame = _as_pandas(array_like)
     return () if frame is None or frame.ndim != 2 else tuple(map(str, frame.columns))
 
 
-def in_order(given: Any, columns: Sequence[str], what: str) -> Any:
+def reorder_columns(array_like: Any, fitted_names: Sequence[str], subject: str) -> Any:
     """Return a frame with its columns in the order of those that were fitted.
 
-    What has no names stays as it is.
+    Arrays without names of columns stay as they are.
 
     `InputError` if columns are missing, unknown or there twice; a warning if only the columns that
     were fitted, or only these, have names, so that the order decides.
     """
-    called = columns_of(given)
-    if called and columns:
-        check_once(called, what)
-        missing = [name for name in columns if name not in called]
-        strange = [name for name in called if name not in columns]
-        if missing or strange:
-            parts = [("lacks", missing), ("has unknown", strange)]
-            told = " and ".join(f"{verb} {_listed(found)}" for verb, found in parts if found)
-            raise InputError(f"{what} {told}: give the columns {_listed(columns)}")
-        return _pandas(given).iloc[:, [called.index(name) for name in columns]]
-    unnamed = tuple(map(str, range(len(called or columns))))
-    if (called or columns) and (called or tuple(columns)) != unnamed:
-        which = (
+    names = column_names(array_like)
+    if names and fitted_names:
+        check_unique_columns(names, subject)
+        missing_names = [name for name in fitted_names if name not in names]
+        unknown_names = [name for name in names if name not in fitted_names]
+        complaints = []
+        if missing_names:
+            complaints.append(f"lacks {_quote_names(missing_names)}")
+        if unknown_names:
+            complaints.append(f"has unknown {_quote_names(unknown_names)}")
+        if complaints:
+            raise InputError(
+                f"{subject} {' and '.join(complaints)}: "
+                f"give the columns {_quote_names(fitted_names)}"
+            )
+        return _as_pandas(array_like).iloc[:, [names.index(name) for name in fitted_names]]
+    # One side at most has names. Those that count from 0 are pandas' own for unnamed columns.
+    one_sided_names = names or tuple(fitted_names)
+    if one_sided_names != tuple(map(str, range(len(one_sided_names)))):
+        reason = (
             "the columns that were fitted had no names"
-            if called
-            else f"{what} has no names of columns"
+            if names
+            else f"{subject} has no names of columns"
         )
         warnings.warn(
-            f"{which}: columns are taken in order, {_listed(called or columns)}",
+            f"{reason}: columns are taken in order, {_quote_names(one_sided_names)}",
             UserWarning,
-            stacklevel=4,
+            stacklevel=4,  # the user's call of a method of `bdl.api.fitted.Fitted`
         )
-    return given
+    return array_like
 
 
-def check_aligned(X: Any, y: Any) -> None:
+def check_row_labels(X: Any, y: Any) -> None:
     """Raise `InputError` if a frame and its targets have the same row labels in another order."""
-    one, other = _pandas(X), _pandas(y)
-    if one is None or other is None or len(one) != len(other) or one.index.equals(other.index):
+    x_frame, y_frame = _as_pandas(X), _as_pandas(y)
+    if x_frame is None or y_frame is None or len(x_frame) != len(y_frame):
         return
-    if one.index.is_unique and other.index.is_unique and one.index.isin(other.index).all():
+    x_labels, y_labels = x_frame.index, y_frame.index
+    if x_labels.equals(y_labels):
+        return
+    if x_labels.is_unique and y_labels.is_unique and x_labels.isin(y_labels).all():
         raise InputError("X and y have the same row labels in another order: give y.loc[X.index]")
 
 
-def _plain(given: Any, what: str) -> NDArray[Any]:
-    frame = _pandas(given)
+def _as_numeric_array(array_like: Any, subject: str) -> NDArray[Any]:
+    frame = _as_pandas(array_like)
     if frame is not None and frame.ndim == 2:
-        called = columns_of(frame)
-        check_once(called, what)
-        parts = [
-            _of_column(frame.iloc[:, i], f"{what}: column '{name}'")
-            for i, name in enumerate(called)
+        names = column_names(frame)
+        check_unique_columns(names, subject)
+        columns = [
+            _convert_column(frame.iloc[:, i], f"{subject}: column '{name}'")
+            for i, name in enumerate(names)
         ]
-        found = np.column_stack(parts) if parts else np.empty((len(frame), 0))
+        array = np.column_stack(columns) if columns else np.empty((len(frame), 0))
     elif frame is not None:
-        found = _of_column(frame, what)
-    elif np.ma.is_masked(given):
-        raise InputError(f"{what} has masked values: drop or fill those rows")
-    elif hasattr(given, "toarray"):
-        raise InputError(f"{what} is sparse: give {what.split()[-1]}.toarray()")
+        array = _convert_column(frame, subject)
+    elif np.ma.is_masked(array_like):
+        raise InputError(f"{subject} has masked values: drop or fill those rows")
+    elif hasattr(array_like, "toarray"):
+        raise InputError(f"{subject} is sparse: give {subject.split()[-1]}.toarray()")
     else:
-        found = _of_array(given, what)
-    if found.dtype.kind == "O":
-        found = _of_objects(found, given, what)
-    if found.dtype.kind not in "biuf":
-        shown = "text" if found.dtype.kind in "SU" else str(found.dtype)
+        array = _convert_array(array_like, subject)
+    if array.dtype.kind == "O":
+        array = _convert_objects(array, array_like, subject)
+    if array.dtype.kind not in "biuf":
+        kind = "text" if array.dtype.kind in "SU" else str(array.dtype)
         raise InputError(
-            f"{what} is {shown}, not numbers: encode text, dates and categories first"
+            f"{subject} is {kind}, not numbers: encode text, dates and categories first"
         )
-    return found
+    return array
 
 
-def _of_array(given: Any, what: str) -> NDArray[Any]:
+def _convert_array(array_like: Any, subject: str) -> NDArray[Any]:
     try:
-        if hasattr(given, "detach"):  # a tensor, whose gradient and device do not matter
-            given = given.detach().cpu()
-            given = given.double() if given.is_floating_point() else given
-        return np.asarray(given)
+        if hasattr(array_like, "detach"):  # a tensor, whose gradient and device do not matter
+            array_like = array_like.detach().cpu()
+            if array_like.is_floating_point():  # NumPy knows no bfloat16
+                array_like = array_like.double()
+        return np.asarray(array_like)
     except Exception as error:  # whatever foreign types raise when they are converted
         if "inhomogeneous" in str(error):
             raise InputError(
-                f"{what} has rows of different lengths: give every row as many values"
+                f"{subject} has rows of different lengths: give every row as many values"
             ) from None
         reason = " ".join(f"{error}".split())[:100]
         raise InputError(
-            f"{what} is {type(given).__name__}, not an array of numbers ({reason})"
+            f"{subject} is {type(array_like).__name__}, not an array of numbers ({reason})"
         ) from None
 
 
-def _of_objects(found: NDArray[Any], given: Any, what: str) -> Array:
-    """Return numbers that stand in an array of Python objects; texts are never read as numbers."""
-    if found.ndim == 0:
+def _convert_objects(objects: NDArray[Any], array_like: Any, subject: str) -> Array:
+    """Return the numbers in an array of Python objects; texts are never read as numbers."""
+    if objects.ndim == 0:
         raise InputError(
-            f"{what} is {type(given).__name__}: give numbers in an array, a frame or lists"
+            f"{subject} is {type(array_like).__name__}: give numbers in an array, a frame or lists"
         )
-    for value in found.ravel():
+    for value in objects.ravel():
         if value is None or type(value).__name__ in ("NAType", "NaTType"):
-            raise InputError(f"{what} has gaps ({value}): drop or fill those rows")
+            raise InputError(f"{subject} has gaps ({value}): drop or fill those rows")
         if not isinstance(value, Real | Decimal | np.bool_):
             raise InputError(
-                f"{what} has {short(value)} among its values, which is no number: encode or remove it"
+                f"{subject} has {abbreviate(value)} among its values, which is no number: "
+                "encode or remove it"
             )
     try:
-        return found.astype(np.float64)
+        return objects.astype(np.float64)
     except (OverflowError, ValueError, TypeError):
         raise InputError(
-            f"{what} has numbers beyond {_LARGEST:g}: give them in another unit"
+            f"{subject} has numbers beyond {_LARGEST:g}: give them in another unit"
         ) from None
 
 
-def _of_column(column: Any, what: str) -> NDArray[Any]:
+def _convert_column(column: Any, subject: str) -> NDArray[Any]:
     """Return a column of pandas as float64, with NaN for its gaps."""
     from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
-    kind = column.dtype
-    if kind.kind == "O" and isinstance(kind, np.dtype):
-        return _of_objects(column.to_numpy(), column, what)
+    dtype = column.dtype
+    if dtype.kind == "O" and isinstance(dtype, np.dtype):
+        return _convert_objects(column.to_numpy(), column, subject)
     if (
-        kind.name == "category"
-        or is_complex_dtype(kind)
-        or not (is_numeric_dtype(kind) or is_bool_dtype(kind))
+        dtype.name == "category"
+        or is_complex_dtype(dtype)
+        or not (is_numeric_dtype(dtype) or is_bool_dtype(dtype))
     ):
-        raise InputError(f"{what} is {kind}, not numbers: encode text, dates and categories first")
+        raise InputError(
+            f"{subject} is {dtype}, not numbers: encode text, dates and categories first"
+        )
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
-def _finite(values: NDArray[Any], what: str, called: Sequence[str]) -> Array:
-    """Return float64.
+def _as_finite(values: NDArray[Any], subject: str, names: Sequence[str]) -> Array:
+    """Return float64; raise `InputError` with the place of the first number that is not finite.
 
-    NaN, infinities and numbers that overflow when they are squared are refused with their place.
+    Numbers whose square overflows are refused as well. `names` are those of columns, if any.
     """
     with np.errstate(over="ignore"):
-        found = values.astype(np.float64, copy=False)
+        array = values.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):
-        bad = ~(np.abs(found) <= _LARGEST)
-    if not bad.any():
-        return found
-    row, *column = (int(i) for i in np.argwhere(np.atleast_1d(bad))[0])
-    where = f"row {row}" + "".join(
-        f" of column '{called[i]}'" if called else f" of column {i}" for i in column
+        refused = ~(np.abs(array) <= _LARGEST)  # so that NaN is refused
+    if not refused.any():
+        return array
+    row, *column = (int(i) for i in np.argwhere(np.atleast_1d(refused))[0])
+    position = f"row {row}" + "".join(
+        f" of column '{names[i]}'" if names else f" of column {i}" for i in column
     )
-    if np.isfinite(first := np.atleast_1d(found)[row, *column]):
+    number = np.atleast_1d(array)[row, *column]
+    if np.isfinite(number):
         raise InputError(
-            f"{what} has {first:g}, in {where}, from 0: give numbers of at most {_LARGEST:g}"
+            f"{subject} has {number:g}, in {position}, from 0: "
+            f"give numbers of at most {_LARGEST:g}"
         )
     raise InputError(
-        f"{what} has NaN or infinite values, the first in {where}, from 0: drop or fill those rows"
+        f"{subject} has NaN or infinite values, the first in {position}, from 0: "
+        "drop or fill those rows"
     )
 
 
-def check_once(called: Sequence[str], what: str) -> None:
+def check_unique_columns(names: Sequence[str], subject: str) -> None:
     """Raise `InputError` if a column is there twice."""
-    if twice := [name for name in called if called.count(name) > 1]:
-        raise InputError(f"{what} has the column '{twice[0]}' twice: rename one")
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise InputError(f"{subject} has the column '{repeated[0]}' twice: rename one")
 
 
-def _pandas(given: Any) -> Any:
-    """Return what is, or can become, a frame or a column of pandas; None for anything else."""
-    if type(given).__module__.partition(".")[0] in ("polars", "pyarrow") and hasattr(
-        given, "to_pandas"
-    ):
-        given = given.to_pandas()
-    return given if hasattr(given, "iloc") else None
+def _as_pandas(array_like: Any) -> Any:
+    """Return a frame or a column of pandas, converted if need be; None for anything else."""
+    library = type(array_like).__module__.partition(".")[0]
+    if library in ("polars", "pyarrow") and hasattr(array_like, "to_pandas"):
+        array_like = array_like.to_pandas()
+    return array_like if hasattr(array_like, "iloc") else None
 
 
-def _listed(found: Sequence[str]) -> str:
-    shown = ", ".join(f"'{short(name)}'" for name in found[:5])
-    return shown + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+def _quote_names(names: Sequence[str]) -> str:
+    quoted = ", ".join(f"'{abbreviate(name)}'" for name in names[:5])
+    return quoted + (f" and {len(names) - 5} more" if len(names) > 5 else "")

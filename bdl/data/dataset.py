@@ -1,4 +1,4 @@
-"""What a loaded data set is."""
+"""A loaded data set: inputs, targets, and the way they are split."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.data.conversion import Inputs, columns_of, inputs, targets
+from bdl.data.conversion import Inputs, as_inputs, as_targets, column_names
 from bdl.data.splits import Split, recipe_split
 from bdl.errors import InputError
 
@@ -37,7 +37,7 @@ class Dataset:
         Targets, shape (n,), kept as float64; for a classification the labels 0, ..., C - 1, each
         there at least once.
     task
-        What is learnt: a number, or a class.
+        Whether a number or a class is learnt.
     splits
         Number of published splits; None if there are none, and then every index is a split.
     published
@@ -46,7 +46,7 @@ class Dataset:
         Reads published gap split `i`, 0 to d - 1, whose test rows have values of input i between
         those that train; None if there are none.
     standardise
-        What a trial scales by its training rows: inputs and targets, the inputs alone, or nothing.
+        Scaled by the training rows of a trial: inputs and targets, the inputs alone, or nothing.
         Labels are never scaled: for a classification "both" is the same as "inputs". Images are
         divided by 255 where inputs are scaled, and by nothing fitted to the rows.
     augment
@@ -55,7 +55,8 @@ class Dataset:
     augment_noise
         Standard normals that `augment` takes for a row, k.
     split_key
-        What decides the splits beside the number of rows and the code; part of the checksum.
+        Bytes that decide the splits, besides the number of rows and the code; part of the
+        checksum.
     origin
         Digest of what `x` was computed from, if rounding makes it differ between processors; the
         checksum has it in place of `x`.
@@ -97,17 +98,18 @@ class Dataset:
     read_as: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.columns) or columns_of(self.x))
-        object.__setattr__(self, "x", inputs(self.x, f"dataset '{self.name}': x"))
-        object.__setattr__(self, "y", targets(self.y, f"dataset '{self.name}': y"))
+        object.__setattr__(self, "columns", tuple(self.columns) or column_names(self.x))
+        object.__setattr__(self, "x", as_inputs(self.x, f"dataset '{self.name}': x"))
+        object.__setattr__(self, "y", as_targets(self.y, f"dataset '{self.name}': y"))
         if len(self.y) != len(self.x):
             raise InputError(
-                f"dataset '{self.name}': x has {len(self.x)} rows and y {len(self.y)}: give one target a row"
+                f"dataset '{self.name}': x has {len(self.x)} rows and y {len(self.y)}: "
+                "give one target a row"
             )
         if self.augment_noise < 0 or (self.augment_noise and self.augment is None):
             raise InputError(
-                f"dataset '{self.name}': augment_noise is {self.augment_noise}; give the number of normals that "
-                "augment takes for a row, and 0 without augment"
+                f"dataset '{self.name}': augment_noise is {self.augment_noise}; give the number "
+                "of normals that augment takes for a row, and 0 without augment"
             )
         if self.task == "classification":
             _check_labels(self.name, self.y)
@@ -124,10 +126,7 @@ class Dataset:
 
     @property
     def x_unit(self) -> float:
-        """What images are divided by before a model sees them.
-
-        1 for inputs that are not images.
-        """
+        """Number that inputs are divided by before a model sees them, 1 if they are no images."""
         return 255.0 if self.images and self.standardise != "none" else 1.0
 
     @property
@@ -137,10 +136,10 @@ class Dataset:
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 (hex) over the bytes of x, then y, in row order: little-endian float64, and uint8 for images.
+        """SHA-256 (hex) over the bytes of x, y and `split_key`.
 
-        What the splits are made of, where they are made of columns, comes last. `origin` stands
-        for x, if there is one.
+        Rows are in order, numbers little-endian float64, and images uint8. `origin` stands for x
+        if there is one.
         """
         content = sha256()
         x = np.ascontiguousarray(self.x, dtype="u1" if self.images else "<f8").data
@@ -155,24 +154,26 @@ class Dataset:
         `InputError` if there is no such split.
         """
         if index < 0 or (self.splits is not None and index >= self.splits):
-            known = "from 0 up" if self.splits is None else f"0 to {self.splits - 1}"
-            raise InputError(f"dataset '{self.name}' has no split {index}; choose {known}")
-        return (
-            recipe_split(len(self.y), index) if self.published is None else self.published(index)
-        )
+            choices = "from 0 up" if self.splits is None else f"0 to {self.splits - 1}"
+            raise InputError(f"dataset '{self.name}' has no split {index}; choose {choices}")
+        if self.published is None:
+            return recipe_split(len(self.y), index)
+        return self.published(index)
 
 
 def _check_labels(name: str, y: NDArray[np.float64]) -> None:
-    found = np.unique(y)
-    if len(found) < 2:
+    labels = np.unique(y)
+    if len(labels) < 2:
         raise InputError(
-            f"dataset '{name}': all labels are the same; a classification needs two classes or more"
+            f"dataset '{name}': all labels are the same; "
+            "a classification needs two classes or more"
         )
-    if not np.array_equal(found, np.arange(len(found))):
-        shown = ", ".join(f"{label:g}" for label in found[:4]) + (
-            ", ..." if len(found) > 4 else ""
-        )
+    if not np.array_equal(labels, np.arange(len(labels))):
+        listed_labels = [f"{label:g}" for label in labels[:4]]
+        if len(labels) > 4:
+            listed_labels.append("...")
         raise InputError(
-            f"dataset '{name}': labels are {shown}; they must be 0 to C - 1 with none left out: "
+            f"dataset '{name}': labels are {', '.join(listed_labels)}; "
+            "they must be 0 to C - 1 with none left out: "
             "recode them with np.unique(y, return_inverse=True)[1].astype(float)"
         )

@@ -1,4 +1,4 @@
-"""Data sets in downloaded files: where these lie, how they get there, their checksums, and what all sets share.
+"""Downloaded files of data sets: their place, download and checksum; and sets made of such files.
 
 ``BDL_DATA_DIR`` is the data directory (default: ``data`` in the working directory).
 ``BDL_DATA_MIRROR``, a directory or an http address with the same layout, is tried before a file's
@@ -23,7 +23,7 @@ from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
 from bdl.errors import InputError
 
-State = Literal["ok", "missing", "corrupt"]
+FileState = Literal["ok", "missing", "corrupt"]
 
 _GZIP = b"\x1f\x8b"
 """First bytes of every gzip file."""
@@ -54,13 +54,13 @@ class RemoteFile:
         """Where the file lies on this machine."""
         return data_directory() / self.path
 
-    def state(self) -> State:
+    def state(self) -> FileState:
         """Return whether the cached file is there and right."""
         if not self.target.is_file():
             return "missing"
         try:
-            self._verified(self.target)
-        except _Corrupt:
+            self._read_verified(self.target)
+        except _CorruptFile:
             return "corrupt"
         return "ok"
 
@@ -77,82 +77,84 @@ class RemoteFile:
         if not self.target.is_file():
             self.download()
         try:
-            return self._verified(self.target)
-        except _Corrupt as error:
+            return self._read_verified(self.target)
+        except _CorruptFile as error:
             raise InputError(
                 f"corrupt data file {self.target}: {error.strerror}; "
                 f"run 'bdl-bench data fetch {self.dataset}', or delete the file and run again"
             ) from None
 
     def download(self) -> None:
-        """Put a verified copy in the data directory, whole or not at all, from the mirror or the public address.
+        """Put a verified copy in the data directory, whole or not at all.
 
-        `InputError` if no source has the right file, or the data directory cannot be written.
+        It comes from the mirror or, if that fails, from the public address. `InputError` if no
+        source has the right file, or the data directory cannot be written.
         """
         mirror = os.environ.get("BDL_DATA_MIRROR")
         sources = [f"{mirror.rstrip('/')}/{self.path}", self.url] if mirror else [self.url]
         failures = []
-        with workspace(self.target.parent) as folder:
-            part = Path(folder) / self.target.name
+        with temporary_folder(self.target.parent) as folder:
+            copy = Path(folder) / self.target.name
             for source in sources:
                 try:
-                    _transfer(source, part)
-                    self._verified(part)
-                    part.replace(self.target)
+                    _copy_file(source, copy)
+                    self._read_verified(copy)
+                    copy.replace(self.target)
                     return
                 except OSError as error:
-                    failures.append(f"{source}: {_reason(error)}")
+                    failures.append(f"{source}: {_describe_failure(error)}")
         raise InputError(
-            f"cannot get data file {self.path} ({'; '.join(failures)}); connect to the network or set "
-            f"BDL_DATA_MIRROR to a directory or http address that has it, then run "
+            f"cannot get data file {self.path} ({'; '.join(failures)}); connect to the network "
+            "or set BDL_DATA_MIRROR to a directory or http address that has it, then run "
             f"'bdl-bench data fetch {self.dataset}'"
         )
 
-    def _verified(self, path: Path) -> bytes:
-        """Return the decompressed content of a copy of the file."""
+    def _read_verified(self, path: Path) -> bytes:
+        """Return the decompressed content of a copy of the file; `_CorruptFile` if it is wrong."""
         content = path.read_bytes()
         if content.startswith(_GZIP):
             try:
                 content = gzip.decompress(content)
             except (OSError, EOFError, zlib.error) as error:
-                raise _Corrupt(errno.EBADMSG, f"cannot be decompressed ({error})") from None
-        found = hashlib.sha256(content).hexdigest()
-        if found != self.sha256:
-            raise _Corrupt(
-                errno.EBADMSG, f"expected sha256 {self.sha256[:12]}, found {found[:12]}"
+                raise _CorruptFile(errno.EBADMSG, f"cannot be decompressed ({error})") from None
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != self.sha256:
+            raise _CorruptFile(
+                errno.EBADMSG, f"expected sha256 {self.sha256[:12]}, found {digest[:12]}"
             )
         return content
 
 
-class _Corrupt(OSError):
+class _CorruptFile(OSError):
     """A copy of a file is not what it should be; `strerror` says how."""
 
 
-def workspace(folder: Path) -> TemporaryDirectory[str]:
-    """Make a temporary directory inside `folder`: on the same disk, so that moving out of it is atomic."""
+def temporary_folder(folder: Path) -> TemporaryDirectory[str]:
+    """Make a temporary directory inside `folder`; `InputError` if that cannot be written.
+
+    It is on the same disk, so that moving a file out of it is atomic.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return TemporaryDirectory(prefix=".download-", dir=folder)
     except OSError as error:
         raise InputError(
-            f"cannot write to data directory {folder} ({error.strerror}); set BDL_DATA_DIR to one you can write to"
+            f"cannot write to data directory {folder} ({error.strerror}); "
+            "set BDL_DATA_DIR to one you can write to"
         ) from None
 
 
-def kept(path: Path, write: Callable[[Path], object]) -> Path:
-    """Return a file.
-
-    If it is missing, let a function write it, so that it appears whole or not at all.
-    """
+def write_if_missing(path: Path, write: Callable[[Path], object]) -> Path:
+    """Call `write` to make a file if it is missing, whole or not at all; return its path."""
     if not path.is_file():
-        with workspace(path.parent) as folder:
-            part = Path(folder) / path.name
-            write(part)
-            part.replace(path)
+        with temporary_folder(path.parent) as folder:
+            temporary_path = Path(folder) / path.name
+            write(temporary_path)
+            temporary_path.replace(path)
     return path
 
 
-def _transfer(source: str, target: Path) -> None:
+def _copy_file(source: str, target: Path) -> None:
     """Copy from a path or an http address; every failure is an OSError."""
     if source.startswith(("http://", "https://")):
         from pooch import HTTPDownloader
@@ -162,7 +164,7 @@ def _transfer(source: str, target: Path) -> None:
         shutil.copyfile(Path(source).expanduser(), target)
 
 
-def _reason(error: OSError) -> str:
+def _describe_failure(error: OSError) -> str:
     """Describe in a few words why a transfer failed."""
     response = getattr(error, "response", None)  # the server's answer, if the HTTP client got one
     if response is not None:
@@ -172,9 +174,9 @@ def _reason(error: OSError) -> str:
 
 @dataclass(frozen=True)
 class FileSet(ABC):
-    """What is known of a data set before its files are read; calling it loads the data set.
+    """Description of a data set before its files are read; calling it loads the data set.
 
-    `about` says in a line what the target is; n, d and splits are the numbers of rows, inputs and
+    `about` describes the target in a line; n, d and splits are the numbers of rows, inputs and
     published splits.
     """
 
@@ -201,7 +203,7 @@ class FileSet(ABC):
         """Return one published split."""
 
     def __call__(self) -> Dataset:
-        """Load the data set; its splits are read when they are asked for.
+        """Load the data set; each split is read when it is needed.
 
         `InputError` if a file cannot be had or is corrupt.
         """

@@ -1,4 +1,4 @@
-"""Fundus photographs graded for diabetic retinopathy: APTOS 2019 in Kaggle's layout, and RetinaMNIST."""
+"""Fundus photographs graded for diabetic retinopathy: APTOS 2019 and RetinaMNIST."""
 
 import io
 import os
@@ -11,10 +11,10 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge
 
-from bdl.data.conversion import Array
+from bdl.data.conversion import Array, Inputs
 from bdl.data.dataset import Dataset
 from bdl.data.files import RemoteFile, data_directory
-from bdl.data.images import Network, decoded, features, same_pictures
+from bdl.data.images import Network, compute_features, decode_pictures, number_distinct_pictures
 from bdl.data.splits import Split, three_way_split
 from bdl.errors import InputError
 
@@ -23,19 +23,20 @@ _APTOS = "aptos2019"
 _GRADES = 5
 
 
-def labelled(folder: Path) -> tuple[list[Path], Array]:
-    """Return the pictures of a folder in Kaggle's layout, in the order of its table, and their grades, (n,).
+def read_graded_pictures(folder: Path) -> tuple[list[Path], Array]:
+    """Return the pictures of a folder in Kaggle's layout, and their grades, (n,).
 
-    `InputError` if the layout is another, an identifier comes twice, a grade is out of range, or
-    pictures and table do not belong together; with the count and the first example.
+    Both are in the order of the folder's table. `InputError` if the layout is another, an
+    identifier comes twice, a grade is out of range, or pictures and table do not belong together;
+    with the count and the first example.
     """
     import pandas as pd
 
-    table, place = folder / "train.csv", folder / "train_images"
-    if not table.is_file() or not place.is_dir():
-        lacking = "train.csv (id_code,diagnosis) and train_images/"
+    table, picture_folder = folder / "train.csv", folder / "train_images"
+    if not table.is_file() or not picture_folder.is_dir():
         raise InputError(
-            f"dataset '{_APTOS}': {folder} has another layout; it should have {lacking}"
+            f"dataset '{_APTOS}': {folder} has another layout; "
+            "it should have train.csv (id_code,diagnosis) and train_images/"
         )
     rows = pd.read_csv(table, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     if not {"id_code", "diagnosis"} <= set(rows.columns) or not len(rows):
@@ -43,22 +44,25 @@ def labelled(folder: Path) -> tuple[list[Path], Array]:
             f"dataset '{_APTOS}': {table} has no rows of id_code,diagnosis: use Kaggle's"
         )
     keys, grades = rows["id_code"], rows["diagnosis"]
-    files = {file.stem: file for file in place.iterdir() if file.suffix.lower() in _SUFFIXES}
-    wrong = ~grades.isin([str(grade) for grade in range(_GRADES)])
-    _refuse("identifiers", keys[keys.duplicated()], len(keys), f"come twice in {table}")
-    _refuse(
-        "labels", grades[wrong] + " of " + keys[wrong], len(keys), f"are not 0 to {_GRADES - 1}"
-    )
-    _refuse("identifiers", keys[~keys.isin(files.keys())], len(keys), f"have no image in {place}")
-    _refuse("images", sorted({*files} - {*keys}), len(files), f"are not in {table}")
+    pictures = [file for file in picture_folder.iterdir() if file.suffix.lower() in _SUFFIXES]
+    files = {file.stem: file for file in pictures}
+    n = len(keys)
+    _refuse_if_any("identifiers", keys[keys.duplicated()], n, f"come twice in {table}")
+    out_of_range = ~grades.isin([str(grade) for grade in range(_GRADES)])
+    bad_labels = grades[out_of_range] + " of " + keys[out_of_range]
+    _refuse_if_any("labels", bad_labels, n, f"are not 0 to {_GRADES - 1}")
+    without_image = keys[~keys.isin(files.keys())]
+    _refuse_if_any("identifiers", without_image, n, f"have no image in {picture_folder}")
+    _refuse_if_any("images", sorted({*files} - {*keys}), len(files), f"are not in {table}")
     return [files[key] for key in keys], grades.to_numpy(np.float64)
 
 
-def _refuse(what: str, wrong: Iterable[str], total: int, why: str) -> None:
-    if found := list(wrong):
+def _refuse_if_any(kind: str, offenders: Iterable[str], total: int, reason: str) -> None:
+    names = list(offenders)
+    if names:
         raise InputError(
-            f"dataset '{_APTOS}': {len(found)} of {total} {what} {why}, the first is {found[0]}; "
-            "mend the folder or the table"
+            f"dataset '{_APTOS}': {len(names)} of {total} {kind} {reason}, "
+            f"the first is {names[0]}; mend the folder or the table"
         )
 
 
@@ -99,13 +103,13 @@ class Aptos2019:
     target: Literal["referable", "grade"] = "referable"
     features: Network | None = None
 
-    comes: ClassVar[str] = "your download"
+    origin_phrase: ClassVar[str] = "your download"
 
     @staticmethod
-    def lacking() -> str | None:
-        """Describe what to do if the download is not here."""
+    def missing_download() -> str | None:
+        """Return how to get the download if it is missing, else None."""
         try:
-            _folder()
+            _find_folder()
         except InputError as error:
             return str(error)
         return None
@@ -116,43 +120,51 @@ class Aptos2019:
         `InputError` if there is no such folder, what it has is not as it should be, or the weights
         are not installed.
         """
-        files, grades = labelled(_folder())
-        images = decoded(_APTOS, files, self.size)
-        alike = np.arange(len(grades)) if self.split != "grouped" else same_pictures(images)
-        strata = (
-            grades.astype(np.int64)
-            if self.split == "stratified"
-            else np.zeros(len(grades), dtype=np.int64)
-        )
+        files, grades = read_graded_pictures(_find_folder())
+        images = decode_pictures(_APTOS, files, self.size)
+        groups, strata = np.arange(len(grades)), np.zeros(len(grades), dtype=np.int64)
+        if self.split == "grouped":
+            groups = number_distinct_pictures(images)
+        elif self.split == "stratified":
+            strata = grades.astype(np.int64)
         y = grades if self.target == "grade" else (grades >= 2).astype(np.float64)
-        x, origin = (
-            (images, "") if self.features is None else features(_APTOS, images, self.features)
-        )
+        x: Inputs = images
+        origin = ""
+        if self.features is not None:
+            x, origin = compute_features(_APTOS, images, self.features)
         return Dataset(
             _APTOS,
             x,
             y,
             "classification",
             splits=5,
-            published=partial(three_way_split, strata, alike),
+            published=partial(three_way_split, strata, groups),
             origin=origin,
         )
 
 
-def _folder() -> Path:
-    """Find the download: where the environment says, in the data directory, or in a mirror that is a directory."""
-    given, mirror = os.environ.get(FOLDER), os.environ.get("BDL_DATA_MIRROR", "")
-    places = [Path(given)] if given else [data_directory() / _APTOS, Path(mirror or ".") / _APTOS]
-    for place in places:
-        if place.expanduser().is_dir():
-            return place.expanduser()
+def _find_folder() -> Path:
+    """Find the folder of the download; `InputError` if there is none.
+
+    The environment variable says where it is. Without one it is looked for in the data directory
+    and in a mirror that is a directory.
+    """
+    folder, mirror = os.environ.get(FOLDER), os.environ.get("BDL_DATA_MIRROR", "")
+    if folder:
+        candidates = [Path(folder)]
+    else:
+        candidates = [data_directory() / _APTOS, Path(mirror or ".") / _APTOS]
+    for candidate in candidates:
+        if candidate.expanduser().is_dir():
+            return candidate.expanduser()
     raise InputError(
-        f"dataset '{_APTOS}': there is no folder {places[0]}; download the training images from "
-        f"kaggle.com/c/aptos2019-blindness-detection and set {FOLDER} to the folder of train.csv and train_images/"
+        f"dataset '{_APTOS}': there is no folder {candidates[0]}; download the training images "
+        f"from kaggle.com/c/aptos2019-blindness-detection and set {FOLDER} to the folder of "
+        "train.csv and train_images/"
     )
 
 
-_PARTS = ("train", "val", "test")
+_SUBSETS = ("train", "val", "test")
 _NAME = "retinamnist"
 
 
@@ -179,22 +191,22 @@ class RetinaMnist:
 
     def __call__(self) -> Dataset:
         """Load it; its one split has 1080 training, 120 validation and 400 test rows."""
-        return parts_dataset(_NAME, self.files[0].read_bytes(), self.target)
+        return medmnist_dataset(_NAME, self.files[0].read_bytes(), self.target)
 
 
-def parts_dataset(name: str, content: bytes, target: Literal["referable", "grade"]) -> Dataset:
-    """Make a data set of an npz archive as MedMNIST has them.
+def medmnist_dataset(name: str, content: bytes, target: Literal["referable", "grade"]) -> Dataset:
+    """Make a data set of an npz archive in the format of MedMNIST.
 
     It has ``{train,val,test}_images`` of uint8, (n, H, W, 3), and ``{train,val,test}_labels``, (n,
     1).
     """
     archive = np.load(io.BytesIO(content))
-    images = [np.moveaxis(archive[f"{part}_images"], 3, 1) for part in _PARTS]
-    grades = np.concatenate([archive[f"{part}_labels"][:, 0] for part in _PARTS]).astype(
-        np.float64
-    )
-    rows = np.split(np.arange(len(grades)), np.cumsum([len(part) for part in images])[:2])
+    images = [np.moveaxis(archive[f"{subset}_images"], 3, 1) for subset in _SUBSETS]
+    labels = np.concatenate([archive[f"{subset}_labels"][:, 0] for subset in _SUBSETS])
+    grades = labels.astype(np.float64)
+    ends = np.cumsum([len(subset_images) for subset_images in images])
+    train, validation, test = np.split(np.arange(len(grades)), ends[:2])
     y = grades if target == "grade" else (grades >= 2).astype(np.float64)
-    split = Split(rows[0], rows[2], rows[1])
+    split = Split(train, test, validation)
     x = np.ascontiguousarray(np.concatenate(images))
     return Dataset(name, x, y, "classification", splits=1, published=[split].__getitem__)

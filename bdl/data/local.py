@@ -1,4 +1,4 @@
-"""Data of one's own, in files of rows and columns or from OpenML, and what the user says of them."""
+"""A user's own data, in files of rows and columns or from OpenML, and settings to read them."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ class Table(ABC):
         ``regression`` or ``classification``; None for a classification if the target is text, else
         a regression. The classes are numbered in alphabetical order, or that of the numbers.
     missing
-        What becomes of rows with a gap or an infinite number: ``refuse`` names the first, ``drop``
+        Treatment of rows with a gap or an infinite number: ``refuse`` names the first, ``drop``
         leaves them out.
     leave_out
         Columns that are no inputs.
@@ -66,20 +66,20 @@ class Table(ABC):
     """Version of how a table is read; `bdl.versions` says when it goes up."""
 
     def __post_init__(self) -> None:
-        given = [
+        splitters = [
             name for name in ("split_column", "group", "time") if getattr(self, name) is not None
         ]
-        if len(given) > 1:
-            raise InputError(f"{' and '.join(given)} are ways to split: keep one")
+        if len(splitters) > 1:
+            raise InputError(f"{' and '.join(splitters)} are ways to split: keep one")
 
     @property
     @abstractmethod
-    def called(self) -> str:
-        """What tables and figures call it, unless a benchmark gives it a label."""
+    def display_name(self) -> str:
+        """Name in tables and figures, unless a benchmark has a label for it."""
 
     @abstractmethod
     def read(self) -> "tuple[pd.DataFrame, str]":
-        """Read the columns, and name the target; errors as in `__call__`."""
+        """Return the columns and the name of the target; errors as in `__call__`."""
 
     def __call__(self) -> Dataset:
         """Load it.
@@ -87,9 +87,8 @@ class Table(ABC):
         `InputError` if it cannot be read, lacks a column, has gaps, texts among numbers or text
         that is a number, a date or a time, or cannot be split so.
         """
-        from bdl.data.tables import (
-            to_dataset,
-        )  # imports pandas, which those who only list names can do without
+        # here, since it imports pandas, which a list of names can do without
+        from bdl.data.tables import to_dataset
 
         frame, target = self.read()
         return to_dataset(self, frame, target)
@@ -109,10 +108,10 @@ class _InFile(Table):
 
     path: str
     target: str
-    comes: ClassVar[str] = "your file"
+    origin_phrase: ClassVar[str] = "your file"
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return Path(self.path).stem
 
 
@@ -123,17 +122,17 @@ class Csv(_InFile):
     Parameters
     ----------
     separator
-        What stands between values; None for that of comma, semicolon, tab and bar that the first
+        Character between values; None for that of comma, semicolon, tab and bar that the first
         line has most of.
     decimal
         Decimal point.
     thousands
-        What stands between groups of three digits: ``,`` in 1,234.5; None if nothing does.
+        Character between groups of three digits: ``,`` in 1,234.5; None if there is none.
     gaps
         Texts that stand for a gap, as ``NA``; None for those of `pandas.read_csv`, of which words
         such as ``NA`` and ``None`` are refused among categories, as they may be one.
     encoding
-        How the text is encoded, as Python names it: ``utf-8``, ``latin-1``, ``utf-16``.
+        Encoding of the text, as Python names it: ``utf-8``, ``latin-1``, ``utf-16``.
     header
         Whether the first line has the names of the columns; without it they are called 0, 1, 2,
         ...
@@ -164,7 +163,7 @@ class Parquet(_InFile):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenML(Table):
-    """A data set of OpenML by its number, which scikit-learn downloads once into the data directory.
+    """A data set of OpenML, which scikit-learn downloads once into the data directory.
 
     Parameters
     ----------
@@ -176,21 +175,20 @@ class OpenML(Table):
 
     id: Annotated[int, Ge(1)]
     target: str | None = None
-    comes: ClassVar[str] = "from OpenML"
+    origin_phrase: ClassVar[str] = "from OpenML"
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return f"openml_{self.id}"
 
     def read(self) -> "tuple[pd.DataFrame, str]":
         from sklearn.datasets import fetch_openml
 
         try:
-            with (
-                warnings.catch_warnings()
-            ):  # one for each attempt without a network, which the error says once
+            with warnings.catch_warnings():
+                # one for each attempt without a network, which the error says once
                 warnings.simplefilter("ignore", UserWarning)
-                found = fetch_openml(
+                download = fetch_openml(
                     data_id=self.id,
                     as_frame=True,
                     parser="pandas",
@@ -200,8 +198,9 @@ class OpenML(Table):
             raise InputError(
                 f"cannot get data set {self.id} of OpenML ({str(error).splitlines()[0]})"
             ) from None
-        if self.target is None and len(found.target_names) != 1:
+        targets = download.target_names
+        if self.target is None and len(targets) != 1:
             raise InputError(
-                f"data set {self.id} of OpenML has {len(found.target_names)} targets: name one as target"
+                f"data set {self.id} of OpenML has {len(targets)} targets: name one as target"
             )
-        return found.frame, self.target or found.target_names[0]
+        return download.frame, self.target or targets[0]

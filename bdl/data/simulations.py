@@ -1,9 +1,10 @@
-"""Simulated problems, a new draw for every split: of a known model, of Mata (2018, section 4.1), and with gaps.
+"""Simulated problems, a new draw for every split.
 
-A draw of the thesis, or with gaps, seeds NumPy's generator with its number. One of the thesis
-takes the teacher's weights, then row by row inputs and noise, the test rows first: draws of other
-sizes have the same teacher, the same test rows and the same first rows. The thesis prints neither
-numbers of test rows nor seeds; what is chosen here are defaults.
+They are draws of known models, the problems of Mata (2018, section 4.1), and curves with gaps. A
+draw of the thesis, or with gaps, seeds NumPy's generator with its number. One of the thesis takes
+the teacher's weights, then row by row inputs and noise, the test rows first: draws of other sizes
+have the same teacher, the same test rows and the same first rows. The thesis prints neither numbers
+of test rows nor seeds; those here are defaults.
 """
 
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ import torch
 from annotated_types import Gt
 
 from bdl.data.dataset import Dataset, Task
-from bdl.data.teachers import Array, joined
+from bdl.data.teachers import Array, join_draws
 
 _DRAWS = 10
-_TESTED = 1000
+_TEST_ROWS = 1000
 _COVARIANCE = np.array([[1, 0.5], [0.5, 1]])
-"""Of the inputs."""
+"""Covariance of the two inputs of `synthetic` and `synthetic_logistic`."""
 _PRIOR_PRECISION, _NOISE_PRECISION = 0.01, 0.1
 
 
@@ -33,9 +34,9 @@ def synthetic() -> Dataset:
     """
     draws = []
     for seed in range(_DRAWS):
-        x, theta, noise = _normals(seed, 1000)
+        x, theta, noise = _draw_normals(seed, 1000)
         draws.append((x, x @ theta + noise * _NOISE_PRECISION**-0.5))
-    return joined("synthetic", 1000, draws)
+    return join_draws("synthetic", 1000, draws)
 
 
 def synthetic_logistic() -> Dataset:
@@ -46,30 +47,31 @@ def synthetic_logistic() -> Dataset:
     generator gives the labels, so that the first draw is that of the VIFA paper (2023, appendix
     B.2). All rows of a draw train; none test.
     """
-    draws = [logistic_draw(seed)[:2] for seed in range(1, _DRAWS + 1)]
-    return joined("synthetic_logistic", 3000, draws, "classification")
+    draws = [draw_logistic_problem(seed)[:2] for seed in range(1, _DRAWS + 1)]
+    return join_draws("synthetic_logistic", 3000, draws, "classification")
 
 
-def logistic_draw(seed: int) -> tuple[Array, Array, Array]:
+def draw_logistic_problem(seed: int) -> tuple[Array, Array, Array]:
     """Return inputs, labels and parameters of the draw of a seed."""
-    x, theta, _ = _normals(seed, 3000)
+    x, theta, _ = _draw_normals(seed, 3000)
     labels = np.random.RandomState(seed).binomial(1, 1 / (1 + np.exp(-(x @ theta))))
     return x, labels.astype(np.float64), theta
 
 
-def _normals(seed: int, rows: int) -> tuple[Array, Array, Array]:
+def _draw_normals(seed: int, rows: int) -> tuple[Array, Array, Array]:
     generator = torch.Generator().manual_seed(seed)
-    drawn = (torch.randn(*shape, generator=generator) for shape in ((rows, 2), (2,), (rows,)))
-    x, theta, noise = (part.double().numpy() for part in drawn)
+    normals = (torch.randn(*shape, generator=generator) for shape in ((rows, 2), (2,), (rows,)))
+    x, theta, noise = (tensor.double().numpy() for tensor in normals)
     return x @ np.linalg.cholesky(_COVARIANCE).T, theta * _PRIOR_PRECISION**-0.5, noise
 
 
 @dataclass(frozen=True)
 class Cubic:
-    """Thirty rows of y = x^3 + noise, with x uniform on [-4, 4] and noise N(0, 9), both in original units.
+    """Thirty rows of y = x^3 + noise, with x uniform on [-4, 4] and noise N(0, 9).
 
-    The toy regression of the SLANG paper (2018, Figure 8), whose code draws x and then the noise
-    by NumPy's legacy generator with seed 1. All rows train; none test.
+    Both are in original units. This is the toy regression of the SLANG paper (2018, Figure 8),
+    whose code draws x and then the noise by NumPy's legacy generator with seed 1. All rows train;
+    none test.
 
     Parameters
     ----------
@@ -85,11 +87,11 @@ class Cubic:
         if self.variant == "outlier":
             x[-1] = 8
         name = "cubic" + ("_outlier" if self.variant == "outlier" else "")
-        return joined(name, 30, [(x[:, None], x**3 + noise)])
+        return join_draws(name, 30, [(x[:, None], x**3 + noise)])
 
 
-class _Drawn:
-    """Ten draws of a problem, each with a generator of its own that makes 1000 test rows first."""
+class _SimulatedProblem:
+    """Ten draws of a problem, each with its own generator, which makes 1000 test rows first."""
 
     _name: ClassVar[str]
     _task: ClassVar[Task] = "regression"
@@ -101,11 +103,11 @@ class _Drawn:
 
     def __call__(self) -> Dataset:
         draws = [self._draw(np.random.default_rng(index)) for index in range(_DRAWS)]
-        return joined(self._name, self.rows, draws, self._task, first=_TESTED)
+        return join_draws(self._name, self.rows, draws, self._task, leading_test_rows=_TEST_ROWS)
 
 
 @dataclass(frozen=True)
-class UnitTeacher(_Drawn):
+class UnitTeacher(_SimulatedProblem):
     """y = f(x . w) + noise with 100 weights N(0, 1/25), inputs N(2, 4), by variance.
 
     1000 rows test.
@@ -129,18 +131,19 @@ class UnitTeacher(_Drawn):
 
     def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
         weights = generator.normal(0, 0.2, 100)
-        drawn = generator.normal(size=(_TESTED + self.rows, 101))
-        x = 2 + 2 * drawn[:, :100]
+        normals = generator.normal(size=(_TEST_ROWS + self.rows, 101))
+        x = 2 + 2 * normals[:, :100]
         f = x @ weights if self.activation == "identity" else np.tanh(x @ weights)
         variance = 3.0 if self.snr is None else f.var() / self.snr
-        return x, f + drawn[:, 100] * variance**0.5
+        return x, f + normals[:, 100] * variance**0.5
 
 
 @dataclass(frozen=True)
-class NetworkTeacher(_Drawn):
-    """y = f(x) + N(0, 1) with a network of 200 sigmoid units, all weights and 200 inputs N(0, 1), no biases.
+class NetworkTeacher(_SimulatedProblem):
+    """y = f(x) + N(0, 1) with a network of 200 sigmoid units.
 
-    220 rows train, as the thesis draws, and 1000 test.
+    All weights and 200 inputs are N(0, 1), and there are no biases. 220 rows train, as the thesis
+    draws, and 1000 test.
     """
 
     _name = "teacher_network"
@@ -148,13 +151,13 @@ class NetworkTeacher(_Drawn):
 
     def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
         hidden, last = generator.normal(size=(200, 200)), generator.normal(size=200)
-        drawn = generator.normal(size=(_TESTED + self.rows, 201))
-        x = drawn[:, :200]
-        return x, last @ (1 / (1 + np.exp(-hidden @ x.T))) + drawn[:, 200]
+        normals = generator.normal(size=(_TEST_ROWS + self.rows, 201))
+        x = normals[:, :200]
+        return x, last @ (1 / (1 + np.exp(-hidden @ x.T))) + normals[:, 200]
 
 
 @dataclass(frozen=True)
-class Waves(_Drawn):
+class Waves(_SimulatedProblem):
     """y = x + 0.3 sin(2 pi (x + e)) + 0.3 sin(4 pi (x + e)) + e, the same e in all places.
 
     200 rows train, with x uniform on [0, 0.5], and 1000 test, uniform on [-0.5, 1]; the thesis
@@ -174,35 +177,33 @@ class Waves(_Drawn):
 
     def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
         x = np.concatenate(
-            [generator.uniform(-0.5, 1, _TESTED), generator.uniform(0, 0.5, self.rows)]
+            [generator.uniform(-0.5, 1, _TEST_ROWS), generator.uniform(0, 0.5, self.rows)]
         )
         e = generator.normal(0, self.variance**0.5, len(x))
-        return x[:, None], x + 0.3 * np.sin(2 * np.pi * (x + e)) + 0.3 * np.sin(
-            4 * np.pi * (x + e)
-        ) + e
+        slow_wave = 0.3 * np.sin(2 * np.pi * (x + e))
+        fast_wave = 0.3 * np.sin(4 * np.pi * (x + e))
+        return x[:, None], x + slow_wave + fast_wave + e
 
 
 @dataclass(frozen=True)
-class OverlappingClasses(_Drawn):
-    """Two classes alike in size on one input, uniform on [0, 0.6] and on [0.4, 1]: nothing tells them apart between.
+class OverlappingClasses(_SimulatedProblem):
+    """Two equally frequent classes on one input, uniform on [0, 0.6] and on [0.4, 1].
 
-    200 rows train and 1000 test.
+    On [0.4, 0.6] the labels are random. 200 rows train and 1000 test.
     """
 
     _name, _task = "overlapping_classes", "classification"
     rows = 200
 
     def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
-        labels = generator.integers(0, 2, _TESTED + self.rows).astype(np.float64)
+        labels = generator.integers(0, 2, _TEST_ROWS + self.rows).astype(np.float64)
         return (0.4 * labels + generator.uniform(0, 0.6, len(labels)))[:, None], labels
 
 
 def gap_curve() -> Dataset:
-    """Forty rows of y = sin(3 x) + N(0, 0.1^2), x uniform on [-2, -0.7] and [0.7, 2] alike.
+    """Forty rows of y = sin(3 x) + N(0, 0.1^2), half of x uniform on [-2, -0.7], half on [0.7, 2].
 
-    101 test rows.
-
-    The test rows are evenly spaced on [-3, 3]: among the training rows, in the gap and beyond
+    101 test rows are evenly spaced on [-3, 3]: among the training rows, in the gap and beyond
     them.
     """
     draws = []
@@ -216,14 +217,14 @@ def gap_curve() -> Dataset:
             ]
         )
         draws.append((x[:, None], np.sin(3 * x) + 0.1 * generator.standard_normal(len(x))))
-    return joined("gap_curve", 40, draws)
+    return join_draws("gap_curve", 40, draws)
 
 
 def two_moons() -> Dataset:
-    """Two half circles, 100 rows that train and 200 that test, by scikit-learn's `make_moons` with noise 0.2."""
+    """Two half circles by scikit-learn's `make_moons` with noise 0.2; 100 rows train, 200 test."""
     from sklearn.datasets import make_moons
 
     draws = [make_moons(300, noise=0.2, random_state=index) for index in range(_DRAWS)]
-    return joined(
+    return join_draws(
         "two_moons", 100, [(x, y.astype(np.float64)) for x, y in draws], "classification"
     )

@@ -1,4 +1,4 @@
-"""Splits into training and test rows, folds for cross-validation, and standardisation constants of training rows."""
+"""Splits into training and test rows, folds, and standardisation constants of training rows."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -18,9 +18,7 @@ class Split(NamedTuple):
     train: Rows
     test: Rows
     validation: Rows = np.arange(0, dtype=np.int64)
-    """Rows by which settings are chosen, and which are neither trained on nor tested; none for
-    most.
-    """
+    """Rows to choose settings by, which are neither trained on nor tested; most splits have none."""
 
 
 @lru_cache(maxsize=4)  # a plan asks for the same rows thousands of times
@@ -40,12 +38,12 @@ def recipe_split(n: int, index: int) -> Split:
 
 
 def half_split(n: int, seed: int) -> Split:
-    """Split `n` rows into two halves at random, as MATLAB's ``rand('twister', seed)`` and ``randperm(n)`` do.
+    """Split `n` rows into two halves at random, as MATLAB's generator does.
 
-    The rows are ordered by n uniform numbers of the legacy NumPy generator, which is the same
-    Mersenne twister; the first floor(n / 2) are for training. Source: Mishkin et al. (2018),
-    "SLANG", code release (github.com/aaronpmishkin/SLANG), whose splits 1 to 20 have the seeds 1
-    to 20.
+    That is ``rand('twister', seed)`` and ``randperm(n)``: the rows are ordered by n uniform numbers
+    of the legacy NumPy generator, which is the same Mersenne twister; the first floor(n / 2) are
+    for training. Source: Mishkin et al. (2018), "SLANG", code release
+    (github.com/aaronpmishkin/SLANG), whose splits 1 to 20 have the seeds 1 to 20.
     """
     order = np.argsort(np.random.RandomState(seed).random_sample(n), kind="stable").astype(
         np.int64
@@ -53,28 +51,28 @@ def half_split(n: int, seed: int) -> Split:
     return Split(order[: n // 2], order[n // 2 :])
 
 
-def held_out(n: int, test: Rows, index: int) -> Split:
-    """Return test rows and all others of `n` rows, which train.
+def hold_out(n: int, test: Rows, index: int) -> Split:
+    """Return the split with these test rows; all others of `n` rows train.
 
-    These are in the order in which `recipe_split` permutes them for split `index`: folds are cut
-    in it.
+    Training rows are in the order in which `recipe_split` permutes them for split `index`, since
+    folds are cut in it.
     """
     order = np.concatenate(recipe_split(n, index)[:2])
     return Split(order[~np.isin(order, test)], test)
 
 
 def tail_split(x: NDArray[np.generic], index: int) -> Split:
-    """Test on the rows with the lowest and the highest values of input `index` of (n, d), and train on the others.
+    """Test on the rows with the lowest and the highest values of input `index` of (n, d).
 
     The rows are sorted by the input, equal values by row number. The first and the last floor(n /
-    3) test, the lowest first; the others train, in the order of `held_out`.
+    3) test, the lowest first; the others train, in the order of `hold_out`.
     """
     order, third = np.argsort(x[:, index], kind="stable").astype(np.int64), len(x) // 3
-    return held_out(len(x), np.concatenate([order[:third], order[len(x) - third :]]), index)
+    return hold_out(len(x), np.concatenate([order[:third], order[len(x) - third :]]), index)
 
 
 def leading_split(n: int, train: int) -> Split:
-    """Split `n` rows where they are: the first `train` are for training, the others for testing."""
+    """Split `n` rows in their order: the first `train` are for training, the others for testing."""
     return Split(np.arange(train, dtype=np.int64), np.arange(train, n, dtype=np.int64))
 
 
@@ -88,24 +86,22 @@ def three_way_split(strata: Rows, groups: Rows, seed: int) -> Split:
     had no seed.
     """
     generator = np.random.RandomState(seed)
-    parts: list[list[Rows]] = [[], [], []]
+    validation, test, train = list[Rows](), list[Rows](), list[Rows]()
     for stratum in np.unique(strata):
         rows = np.flatnonzero(strata == stratum)
-        names, place = np.unique(groups[rows], return_inverse=True)
-        rank = generator.permutation(len(names))[place]
+        names, group_of_row = np.unique(groups[rows], return_inverse=True)
+        rank = generator.permutation(len(names))[group_of_row]
         order = np.argsort(rank, kind="stable")
-        ends = np.flatnonzero(
-            np.diff(rank[order], prepend=-1, append=-1)
-        )  # where groups may be cut from one another
-        held_out = int(0.2 * len(rows))
-        bounds = [
-            ends[np.searchsorted(ends, share)]
-            for share in (held_out, held_out + int(0.3 * len(rows)))
-        ]
-        for part, own in zip(parts, np.split(rows[order], bounds), strict=True):
-            part.append(own)
-    validation, test, train = (np.concatenate(part) for part in parts)
-    return Split(train, test, validation)
+        # a group ends where the rank changes: only there may the rows be cut
+        group_ends = np.flatnonzero(np.diff(rank[order], prepend=-1, append=-1))
+        n_validation = int(0.2 * len(rows))
+        n_validation_and_test = n_validation + int(0.3 * len(rows))
+        cuts = group_ends[np.searchsorted(group_ends, [n_validation, n_validation_and_test])]
+        validation_rows, test_rows, train_rows = np.split(rows[order], cuts)
+        validation.append(validation_rows)
+        test.append(test_rows)
+        train.append(train_rows)
+    return Split(np.concatenate(train), np.concatenate(test), np.concatenate(validation))
 
 
 def group_split(groups: Rows, share: float, index: int) -> Split:
@@ -115,26 +111,25 @@ def group_split(groups: Rows, share: float, index: int) -> Split:
     that of the groups that test. The number of the split seeds the generator.
     """
     count = int(groups.max()) + 1
-    tested = np.random.default_rng(index).permutation(count)[
-        : min(max(1, round(share * count)), count - 1)
-    ]
-    return part_split(np.isin(groups, tested).astype(np.int64), 1)
+    n_test = min(max(1, round(share * count)), count - 1)
+    test_groups = np.random.default_rng(index).permutation(count)[:n_test]
+    return part_split(np.isin(groups, test_groups).astype(np.int64), 1)
 
 
-def part_split(parts: Rows, index: int) -> Split:
+def part_split(part_numbers: Rows, index: int) -> Split:
     """Test on the rows of part `index` and train on all others.
 
-    `parts` has the part of each row, shape (n,).
+    `part_numbers` has the part of each row, shape (n,).
     """
-    return Split(np.flatnonzero(parts != index), np.flatnonzero(parts == index))
+    return Split(np.flatnonzero(part_numbers != index), np.flatnonzero(part_numbers == index))
 
 
 def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
-    """Cut `n` positions into `k` contiguous folds, without shuffling: pairs of training and validation positions.
+    """Return pairs of training and validation positions of `k` contiguous folds of `n` positions.
 
-    The first ``n % k`` folds have one position more, as in scikit-learn's ``KFold(k)``. Positions
-    are into the training rows, and no row numbers of the data set; `k` is at least 2, and at most
-    `n`.
+    Nothing is shuffled. The first ``n % k`` folds have one position more, as in scikit-learn's
+    ``KFold(k)``. Positions are into the training rows, and no row numbers of the data set; `k` is
+    at least 2, and at most `n`.
     """
     positions = np.arange(n, dtype=np.int64)
     return [(np.delete(positions, fold), fold) for fold in np.array_split(positions, k)]
@@ -171,7 +166,7 @@ class Scaling(NamedTuple):
         """
         if len(rows) == 0:
             raise InputError("cannot fit a scaling on no rows; give at least one training row")
-        return cls(*_moments(x[rows]), *_moments(y[rows]))
+        return cls(*_mean_and_scale(x[rows]), *_mean_and_scale(y[rows]))
 
     @classmethod
     def fit_many(cls, x: Array, y: Array, row_sets: Iterable[Rows]) -> Self:
@@ -181,25 +176,27 @@ class Scaling(NamedTuple):
         fits = [cls.fit(x, y, rows) for rows in row_sets]
         return cls(*(np.stack(values) for values in zip(*fits, strict=True)))
 
-    def only(self, inputs: bool, targets: bool) -> Self:
-        """Leave inputs or targets as they are: mean 0 and scale 1 where the argument is False."""
-        kept = (inputs, inputs, targets, targets)
-        neutral = (np.zeros_like, np.ones_like) * 2
-        return type(self)(
-            *(
-                part if keep else make(part)
-                for part, keep, make in zip(self, kept, neutral, strict=True)
+    def keep_only(self, inputs: bool, targets: bool) -> Self:
+        """Replace mean by 0 and scale by 1 for inputs, or for targets, if the argument is False."""
+        scaling = self
+        if not inputs:
+            scaling = scaling._replace(
+                x_mean=np.zeros_like(self.x_mean), x_scale=np.ones_like(self.x_scale)
             )
-        )
+        if not targets:
+            scaling = scaling._replace(
+                y_mean=np.zeros_like(self.y_mean), y_scale=np.ones_like(self.y_scale)
+            )
+        return scaling
 
 
-def _moments(values: Array) -> tuple[Array, Array]:
-    """Mean and scale over the first axis; values are (m, ...), results (...)."""
+def _mean_and_scale(values: Array) -> tuple[Array, Array]:
+    """Compute mean and scale over the first axis; values are (m, ...), results (...)."""
     mean = np.asarray(values.mean(axis=0))
     with np.errstate(over="ignore"):
         variance = np.asarray(values.var(axis=0))
-    # The computed variance of a constant column is rounding noise, seldom 0. What tells it from a
-    # column that varies a little about a distant mean is the range, which is exact.
+    # The computed variance of a constant column is rounding noise, seldom 0. Only the range, which
+    # is exact, distinguishes it from a column that varies a little about a distant mean.
     low, high = values.min(axis=0), values.max(axis=0)
     constant = high - low <= _ROUNDED * np.maximum(np.abs(low), np.abs(high))
     if not np.all(constant | ((variance > _LIMITS.tiny) & (variance < np.inf))):

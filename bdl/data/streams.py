@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bdl.posteriors import FactorAnalysis
 
 FACTORS, LENGTH = 10, 100_000
-"""Rank of the models, and observations that are drawn from each."""
+"""Rank of the models, and number of observations that are drawn from each."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Stream:
         Parameters, D; more than the rank of the models, 10.
     top
         The squared scales s^2 of the factors are uniform on [1, top]; see
-        `bdl.data.teachers.factor_model`.
+        `bdl.data.teachers.draw_factor_model`.
     scaling
         ``"rows"`` as published, or ``"columns"``.
     length
@@ -56,10 +56,10 @@ class Stream:
 
     @property
     def about(self) -> str:
-        """What the observations are."""
+        """Description of the observations, in a line."""
         return (
-            f"{self.length} vectors of {self.dim} parameters from a factor-analysis model of rank {FACTORS}, "
-            f"{self.scaling} scaled by 1 to {self.top:g}"
+            f"{self.length} vectors of {self.dim} parameters from a factor-analysis model "
+            f"of rank {FACTORS}, {self.scaling} scaled by 1 to {self.top:g}"
         )
 
     def check(self, index: int) -> None:
@@ -75,27 +75,33 @@ class Stream:
 
         `InputError` if there is no such stream.
         """
-        from bdl.data.teachers import factor_model
+        from bdl.data.teachers import draw_factor_model
 
         self.check(index)
-        return factor_model(index, self.dim, FACTORS, (1, self.top), self.scaling)
+        return draw_factor_model(index, self.dim, FACTORS, (1, self.top), self.scaling)
 
     def blocks(self, index: int, size: int) -> "Iterator[Tensor]":
-        """Yield the observations of stream `index` in order, float32, (B, D) with B = `size` or less at the end."""
-        for (block,) in draw([self], index, size):
+        """Yield the observations of stream `index` in order, float32, (`size`, D).
+
+        The last block may be shorter.
+        """
+        for (block,) in draw_blocks([self], index, size):
             yield block
 
 
-def draw(streams: "Sequence[Stream]", index: int, size: int) -> "Iterator[Tensor]":
-    """Draw stream `index` of S data sets of one dimension and length together: blocks (S, size or less, D), float32.
+def draw_blocks(streams: "Sequence[Stream]", index: int, size: int) -> "Iterator[Tensor]":
+    """Draw stream `index` of S data sets of one dimension and length together.
 
-    They share the standard normals, so that it costs little more than to draw one of them.
+    Blocks are float32, (S, size, D), and the last may be shorter. The streams share the standard
+    normals, so that all cost little more than one.
     """
-    from bdl.data.teachers import observations
+    from bdl.data.teachers import draw_observations
 
-    left = streams[0].length
-    for block in observations([stream.model(index) for stream in streams], index, LENGTH, size):
-        yield block[:, :left]
-        left -= block.shape[1]
-        if left <= 0:
+    remaining = streams[0].length
+    for block in draw_observations(
+        [stream.model(index) for stream in streams], index, LENGTH, size
+    ):
+        yield block[:, :remaining]
+        remaining -= block.shape[1]
+        if remaining <= 0:
             return

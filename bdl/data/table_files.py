@@ -1,4 +1,4 @@
-"""Files of rows and columns, CSV and Parquet, as frames, and the notations that their texts may have."""
+"""Files of rows and columns, CSV and Parquet, as frames, and the notations of their texts."""
 
 import codecs
 import csv
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
-from bdl.errors import InputError, short
+from bdl.errors import InputError, abbreviate
 
 if TYPE_CHECKING:
     from bdl.data.local import Csv
 
 _MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
-    r"nov(?:ember)?|dec(?:ember)?)\.?"
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
 )
 _DAY = r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\.?,? )?"
 _CLOCK = (
@@ -29,7 +29,7 @@ _MONEY = r"(?:[$€£¥₹]|usd|eur|gbp|chf|jpy)"
 _SIGN = r"[+\-\u2212\u2013]?"
 _DIGITS = r"(?:\d{1,3}(?:[.,'\u2019 _]\d{2,3})+|\d+)"
 _NUMBER = rf"(?:{_DIGITS}(?:[.,]\d*)?|[.,]\d+)(?:[ed][+\-\u2212]?\d+)?"
-_PATTERNS = [
+_NOTATION_PATTERNS = [
     ("a date", rf"\d{{4}}([-/.])\d{{1,2}}(?:\1\d{{1,2}})?(?:[t ]{_CLOCK})?"),
     ("a date", rf"\d{{1,2}}([-/.])\d{{1,2}}\1(?:\d{{4}}|\d{{2}})(?:[t ,]+{_CLOCK})?"),
     (
@@ -38,7 +38,8 @@ _PATTERNS = [
     ),
     (
         "a date",
-        rf"{_DAY}{_MONTH}[- ]?\d{{1,2}}(?:st|nd|rd|th)?(?:, ?| )(?:{_CLOCK} )?\d{{4}}(?: {_CLOCK})?",
+        rf"{_DAY}{_MONTH}[- ]?\d{{1,2}}(?:st|nd|rd|th)?"
+        rf"(?:, ?| )(?:{_CLOCK} )?\d{{4}}(?: {_CLOCK})?",
     ),
     ("a date", rf"{_MONTH}[- ]?\d{{2,4}}"),
     ("a date", r"\d{4}[- ]?(?:q[1-4]|w\d{1,2}(?:-?\d)?)|q[1-4][- ]?\d{4}"),
@@ -50,25 +51,31 @@ _PATTERNS = [
     ("a number", rf"\(?{_SIGN} ?{_MONEY}? ?{_SIGN}{_NUMBER} ?(?:{_MONEY}|%|‰)?\)?"),
     ("a number", r"[+-]?0(?:x[0-9a-f]+|b[01]+|o[0-7]+)|\d+ ?/ ?\d+"),
 ]
-_KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS]
+_NOTATIONS = [
+    (notation, re.compile(pattern, re.IGNORECASE)) for notation, pattern in _NOTATION_PATTERNS
+]
 _BLANK = re.compile(r"[\s\u200b\ufeff]+")
-_GROUPS = {
+_GROUPED_NUMBERS = {
     mark: re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+(?:[.,]\d*)?")
     for mark in ",.' "
 }
 
 
-def kind_of(text: str) -> str | None:
+def recognise_notation(text: str) -> str | None:
     """Return ``"a number"``, ``"a date"`` or ``"a time"``; None for any other text."""
-    plain = _BLANK.sub(" ", text).strip()
-    if is_plain(plain):
+    stripped = _BLANK.sub(" ", text).strip()
+    if is_plain_number(stripped):
         return "a number"
-    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(plain)), None)
+    for notation, pattern in _NOTATIONS:
+        if pattern.fullmatch(stripped):
+            return notation
+    return None
 
 
-def is_plain(text: str, decimal: str = ".") -> bool:
+def is_plain_number(text: str, decimal: str = ".") -> bool:
     """Return whether a text is a number as programs write it, with a decimal point or comma."""
     if decimal == ",":
+        # a point is no part of such a number: as "_" it fails the test below
         text = text.replace(".", "_").replace(",", ".")
     try:
         float(text)
@@ -77,84 +84,89 @@ def is_plain(text: str, decimal: str = ".") -> bool:
     return "_" not in text and text.isascii() and any(map(str.isdigit, text))
 
 
-def is_grouped(text: str, mark: str) -> bool:
+def has_digit_groups(text: str, mark: str) -> bool:
     """Return whether a number has marks between groups of three digits, and nowhere else."""
-    return _GROUPS[mark].fullmatch(text) is not None
+    return _GROUPED_NUMBERS[mark].fullmatch(text) is not None
 
 
-def settings_for(texts: Sequence[str], decimal: str) -> str:
-    """Return the settings of a CSV file with which texts are numbers, ``thousands: ","``.
+def suggest_settings(texts: Sequence[str], decimal: str) -> str:
+    """Return the settings of a CSV file under which texts are numbers, such as ``thousands: ","``.
 
-    Empty if none are known.
-
-    `decimal` is the decimal point that was tried.
+    Empty if there are none. `decimal` is the decimal point that was tried.
     """
-    other = "." if decimal == "," else ","
-    odd = [text for text in map(str.strip, texts) if not is_plain(text, decimal)]
-    if not odd:
+    stripped = map(str.strip, texts)
+    unread_texts = [text for text in stripped if not is_plain_number(text, decimal)]
+    if not unread_texts:
         return ""
-    tried = [
-        f'thousands: "{mark}"'
-        for mark in ",.' "
-        if mark != decimal and all(is_grouped(t, mark) for t in odd)
-    ]
-    if all(
-        re.fullmatch(rf"[+-]?\d*{other}\d*(?:e[+-]?\d+)?", text, re.IGNORECASE) for text in odd
-    ):
-        tried.append(f'decimal: "{other}"')
-    elif not tried and all(
-        re.fullmatch(rf"[+-]?[\d{decimal}]*(?:{other}\d*)?", text) for text in odd
-    ):
-        tried.append(f'decimal: "{other}" and thousands: "{decimal}"')
-    return " or ".join(tried)
+
+    def explains_all(pattern: str) -> bool:
+        return all(re.fullmatch(pattern, text, re.IGNORECASE) for text in unread_texts)
+
+    suggestions = []
+    for mark in ",.' ":
+        if mark != decimal and all(has_digit_groups(text, mark) for text in unread_texts):
+            suggestions.append(f'thousands: "{mark}"')
+    swapped = "." if decimal == "," else ","
+    if explains_all(rf"[+-]?\d*{swapped}\d*(?:e[+-]?\d+)?"):
+        suggestions.append(f'decimal: "{swapped}"')
+    elif not suggestions and explains_all(rf"[+-]?[\d{decimal}]*(?:{swapped}\d*)?"):
+        suggestions.append(f'decimal: "{swapped}" and thousands: "{decimal}"')
+    return " or ".join(suggestions)
 
 
 Frame = pd.DataFrame
 Column = pd.Series
 
 
-def read_csv(how: "Csv") -> Frame:
+def read_csv(source: "Csv") -> Frame:
     """Read a file of text.
 
     `InputError` if there is no such file, it is empty, its header is none, lines have different
     numbers of values, or a word such as ``NA`` may be a gap or a category.
     """
-    path, encoding = Path(how.path), _encoding(how.encoding)
-    if how.thousands == how.decimal:
-        raise InputError(f"decimal and thousands are both '{how.decimal}': change one")
+    path, encoding = Path(source.path), _find_encoding(source.encoding)
+    if source.thousands == source.decimal:
+        raise InputError(f"decimal and thousands are both '{source.decimal}': change one")
     try:
         with path.open(encoding=encoding, newline="") as file:
-            first = file.readline()
-            between = how.separator or _separator(first, how.decimal)
+            first_row = file.readline()
+            separator = source.separator or _guess_separator(first_row, source.decimal)
             file.seek(0)
-            names = _header(path, file, between) if how.header else None
+            names = _read_header(path, file, separator) if source.header else None
         read: Callable[..., Frame] = partial(
             cast(Any, pd.read_csv),
             path,
-            sep=between,
+            sep=separator,
             header=None,
             names=names,
-            skiprows=int(how.header),
+            skiprows=int(source.header),
             index_col=False,
             skipinitialspace=True,
             encoding=encoding,
-            low_memory=False,  # by whole columns, of which no part is numbers and the next text
+            low_memory=False,  # in chunks, one column might become numbers here and text there
         )
-        gaps = {} if how.gaps is None else {"na_values": ["", *how.gaps], "keep_default_na": False}
+        gaps = (
+            {}
+            if source.gaps is None
+            else {"na_values": ["", *source.gaps], "keep_default_na": False}
+        )
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "error", pd.errors.ParserWarning
-            )  # of lines that are longer than the header
-            table = read(decimal=how.decimal, thousands=how.thousands, **gaps).rename(columns=str)
-            if doubtful := [
-                i for i, name in enumerate(table.columns) if _doubtful(how, table[name])
-            ]:
-                raw = read(usecols=doubtful, dtype=str, na_filter=False).rename(columns=str)
+            # pandas only warns of lines that are longer than the header
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = read(decimal=source.decimal, thousands=source.thousands, **gaps)
+            table = table.rename(columns=str)
+            doubtful_columns = [
+                i for i, name in enumerate(table.columns) if _needs_raw_text(source, table[name])
+            ]
+            if doubtful_columns:
+                raw = read(usecols=doubtful_columns, dtype=str, na_filter=False)
+                raw = raw.rename(columns=str)
                 for name in raw.columns:
-                    _check_read(how, table[name], raw[name])
+                    _check_silent_losses(source, table[name], raw[name])
     except UnicodeError:
         raise InputError(
-            f"cannot read {path}: it is not {how.encoding.upper()} text: say encoding: latin-1 or another"
+            f"cannot read {path}: it is not {source.encoding.upper()} text: "
+            "say encoding: latin-1 or another"
         ) from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
@@ -162,10 +174,11 @@ def read_csv(how: "Csv") -> Frame:
         raise InputError(f"{path} has no rows: give one line a row") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
         raise InputError(
-            f"cannot read {path}: {first_line(error)}; give every line as many values as the first"
+            f"cannot read {path}: {first_message_line(error)}; "
+            "give every line as many values as the first"
         ) from None
     except (ValueError, OverflowError, MemoryError) as error:
-        raise InputError(f"cannot read {path}: {first_line(error)}") from None
+        raise InputError(f"cannot read {path}: {first_message_line(error)}") from None
     return table
 
 
@@ -179,94 +192,107 @@ def read_parquet(path: Path) -> Frame:
     try:
         with path.open("rb") as file:
             table = read_table(file)
-        frame: Frame = table.to_pandas(
-            ignore_metadata=True
-        )  # so plain types, whatever wrote the file
-        said = (table.schema.pandas_metadata or {}).get("columns", [])
-        declared = [
-            column["field_name"] for column in said if column["pandas_type"] == "categorical"
+        # the same plain types whatever wrote the file, but categories stay categories
+        frame: Frame = table.to_pandas(ignore_metadata=True)
+        column_metadata = (table.schema.pandas_metadata or {}).get("columns", [])
+        categories = [
+            column["field_name"]
+            for column in column_metadata
+            if column["pandas_type"] == "categorical"
         ]
-        frame = frame.astype(dict.fromkeys(declared, "category")).rename(columns=str)
+        frame = frame.astype(dict.fromkeys(categories, "category")).rename(columns=str)
     except OSError as error:  # those of pyarrow have no strerror
-        raise InputError(f"cannot read {path}: {error.strerror or first_line(error)}") from None
+        raise InputError(
+            f"cannot read {path}: {error.strerror or first_message_line(error)}"
+        ) from None
     except Exception as error:  # whatever Arrow raises for damaged bytes
-        raise InputError(f"cannot read {path}: {first_line(error)}") from None
+        raise InputError(f"cannot read {path}: {first_message_line(error)}") from None
     return frame.loc[:, [not re.fullmatch(r"__index_level_\d+__", name) for name in frame.columns]]
 
 
-def _encoding(name: str) -> str:
-    """Return an encoding as Python knows it.
+def _find_encoding(name: str) -> str:
+    """Return the name of an encoding in Python; `InputError` if there is none.
 
-    That of UTF-8 takes the mark that may stand at the start of a file.
+    For UTF-8 it is the one that skips the byte order mark at the start of a file.
     """
     try:
-        found = codecs.lookup(name).name
+        encoding = codecs.lookup(name).name
     except (LookupError, ValueError):
         raise InputError(
-            f"encoding: there is no {short(name)}: say utf-8, latin-1, utf-16 or another"
+            f"encoding: there is no {abbreviate(name)}: say utf-8, latin-1, utf-16 or another"
         ) from None
-    return "utf-8-sig" if found == "utf-8" else found
+    return "utf-8-sig" if encoding == "utf-8" else encoding
 
 
-def _separator(line: str, decimal: str) -> str:
-    """Return the mark that a line has most of; commas of numbers are none."""
-    others = [mark for mark in ";\t|" if mark in line]
-    numbers = [
-        mark for mark in others if all(kind_of(text) == "a number" for text in line.split(mark))
-    ]
-    return (numbers or [max(others if decimal == "," and others else ",;\t|", key=line.count)])[0]
+def _guess_separator(line: str, decimal: str) -> str:
+    """Return the separator that a line has most of; decimal commas are none."""
+    candidates = [mark for mark in ";\t|" if mark in line]
+    for mark in candidates:
+        if all(recognise_notation(text) == "a number" for text in line.split(mark)):
+            return mark
+    if decimal != "," or not candidates:
+        candidates = [*",;\t|"]
+    return max(candidates, key=line.count)
 
 
-def _header(path: Path, file: Iterable[str], separator: str) -> list[str]:
-    names = [
-        name.strip()
-        for name in next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
-    ]
+def _read_header(path: Path, file: Iterable[str], separator: str) -> list[str]:
+    lines = csv.reader(file, delimiter=separator, skipinitialspace=True)
+    names = [name.strip() for name in next(lines, [])]
     if not any(names):
         raise InputError(f"{path} is empty: give a header and one line a row")
-    if twice := [name for name in names if name and names.count(name) > 1]:
-        raise InputError(f"{path}: the header has '{twice[0]}' twice: rename one")
-    if all(kind_of(name) == "a number" for name in names):
+    repeated = [name for name in names if name and names.count(name) > 1]
+    if repeated:
+        raise InputError(f"{path}: the header has '{repeated[0]}' twice: rename one")
+    if all(recognise_notation(name) == "a number" for name in names):
         raise InputError(
             f"{path}: the first line has numbers only: say header: false if it is no header"
         )
     for i, name in enumerate(names):
-        if not name:  # called as pandas does it
+        if not name:  # the name that pandas would choose
             names[i] = f"Unnamed: {i}" + ".1" * (f"Unnamed: {i}" in names)
     return names
 
 
-def _doubtful(how: "Csv", column: Column) -> bool:
-    """Return whether the text of a column in the file has to be looked at as well."""
-    if column.name in how.leave_out:
+def _needs_raw_text(source: "Csv", column: Column) -> bool:
+    """Return whether pandas may have lost something of a column that only its text can show."""
+    if column.name in source.leave_out:
         return False
     if pd.api.types.is_numeric_dtype(column):
-        return how.thousands is not None
+        return source.thousands is not None
     return (
-        how.gaps is None
+        source.gaps is None
         and bool(column.isna().any())
         and pd.api.types.infer_dtype(column, skipna=True) == "string"
     )
 
 
-def _check_read(how: "Csv", column: Column, raw: Column) -> None:
-    """Refuse what pandas reads without a word: marks that do not stand between thousands, and words that are gaps."""
+def _check_silent_losses(source: "Csv", column: Column, raw: Column) -> None:
+    """Raise `InputError` for texts that pandas silently misreads.
+
+    Those are marks of thousands between other numbers of digits, and words that become gaps.
+    """
     raw = raw.str.strip()
     if pd.api.types.is_numeric_dtype(column):
-        mark = str(how.thousands)
-        wrong = raw[raw.str.contains(mark, regex=False)]
-        wrong = wrong[[not is_grouped(text, mark) for text in wrong]]
-        why = f'has no groups of three digits: say thousands: null, or decimal: "{mark}" if that is meant'
+        mark = str(source.thousands)
+        misread = raw[raw.str.contains(mark, regex=False)]
+        misread = misread[[not has_digit_groups(text, mark) for text in misread]]
+        reason = (
+            "has no groups of three digits: say thousands: null, "
+            f'or decimal: "{mark}" if that is meant'
+        )
     else:
-        wrong = raw[column.isna() & (raw != "")]
-        why = 'may be a gap or a category: say gaps: ["{}"] for a gap, or gaps: [] for a category'
-    if len(wrong):
-        text = wrong.iloc[0]
+        misread = raw[column.isna() & (raw != "")]
+        reason = (
+            'may be a gap or a category: say gaps: ["{}"] for a gap, or gaps: [] for a category'
+        )
+    if len(misread):
+        text = misread.iloc[0]
         raise InputError(
-            f"{how.called}: '{short(text)}' (row {wrong.index[0] + 1} of column '{column.name}') {why.format(text)}"
+            f"{source.display_name}: '{abbreviate(text)}' "
+            f"(row {misread.index[0] + 1} of column '{column.name}') {reason.format(text)}"
         )
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of a message."""
+def first_message_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the error's type if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

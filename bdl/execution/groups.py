@@ -1,4 +1,4 @@
-"""The two kinds of work: rounds of the search of a cell, and final fits with the chosen settings."""
+"""Groups of fits: rounds of the search of a task, and final fits with the chosen settings."""
 
 import errno
 import json
@@ -14,96 +14,114 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bdl.execution import Report
-from bdl.execution.details import Log, Stopwatch, details_of, is_full_disk, kept, limited
-from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
-from bdl.plan import Cell, fit_hash
-from bdl.plan.programs import (
-    Member,
-    compiles,
-    evaluations,
-    final_fitting,
-    program,
-    slot_batch,
-    slot_rows,
-    unit,
-    width,
+from bdl.execution.fit_records import CurveLog, Stopwatch, describe_fits, posterior_details
+from bdl.execution.limits import enforce_limits, is_full_disk
+from bdl.execution.scoring import (
+    Buffers,
+    FitScores,
+    compute_scores,
+    fit_metrics,
+    make_evaluation,
+    score_hashes,
 )
-from bdl.plan.truths import truth
+from bdl.plan import Task, fit_hash
+from bdl.plan.fittings import (
+    TaskSplit,
+    build_evaluation_schedule,
+    build_final_fitting,
+    build_training_setup,
+)
+from bdl.plan.reference_posteriors import compute_truth
+from bdl.plan.workload import (
+    count_fits_per_batch,
+    count_slot_rows,
+    estimate_batch_work,
+    find_slot_batch,
+    is_stage_compiled,
+)
 from bdl.posteriors.base import Posterior
 from bdl.search import Setting, propose
-from bdl.search.crossval import FoldScore, cross_validate, failure, told
+from bdl.search.crossval import FoldScore, cross_validate, describe_failure, summarise_trials
 from bdl.store import Outcome, Reading, Row, Stage, artefacts
 from bdl.training.checkpoint import Checkpoint
+from bdl.training.fitting import EvaluationSchedule, Snapshot
 
 
-class Chosen(NamedTuple):
-    """A final fit that is to be made."""
+class FinalFit(NamedTuple):
+    """Setting of a final fit that is to be made."""
 
-    cell: Cell
+    task: Task
     split: int
     setting: Setting
     """Hyper-parameters, but for those that a reference estimates."""
     search_seconds: float = 0.0
-    """What the search of the setting took."""
+    """Seconds that the search of the setting took."""
+
+
+class _EvaluatedFit(NamedTuple):
+    """The end of a final fit."""
+
+    posterior: Posterior
+    buffers: Buffers
+    scores: FitScores
+    diverged: int
+    """Epoch as in `Snapshot.diverged`."""
+    updates: int
 
 
 @dataclass(frozen=True, eq=False)
 class SearchGroup:
-    """Score the settings of the next round of some splits of a slot batch by cross-validation, as one program."""
+    """Cross-validation of the next round of settings of some splits, as one program.
 
-    cell: Cell
+    The splits are those of a slot batch.
+    """
+
+    task: Task
     scores: Mapping[int, Sequence[FoldScore]]
-    """Splits, and what their earlier rounds found."""
+    """Scores of the earlier rounds, by split."""
     folder: Path | None = None
     """Where to keep checkpoints; None for nowhere."""
 
     def checkpoint(self) -> Checkpoint | None:
-        """Return what a long round goes on from after an interruption.
+        """Return the checkpoint from which a long round goes on after an interruption.
 
         The rounds before it decide its settings.
         """
-        done = {split: len(earlier) for split, earlier in self.scores.items()}
-        layout = _layout(self.cell, "search", next(iter(self.scores)))
-        return _checkpoint(self.folder, [fit_hash(self.cell), self.cell.key, layout, done])
+        rounds = {split: len(earlier) for split, earlier in self.scores.items()}
+        layout = _layout(self.task, "search", next(iter(self.scores)))
+        return _checkpoint(self.folder, [fit_hash(self.task), self.task.key, layout, rounds])
 
     @property
-    def members(self) -> tuple[Member, ...]:
-        """Cells and splits whose final rows the group decides."""
-        return tuple((self.cell, split) for split in self.scores)
+    def members(self) -> tuple[TaskSplit, ...]:
+        """Task and splits whose final rows the group decides."""
+        return tuple((self.task, split) for split in self.scores)
 
     def run(self, report: Report) -> list[Outcome]:
-        """Do the work; one row a fold."""
-        cell, search, compile = self.cell, self.cell.settings.search, compiles(self.cell, "search")
+        """Score the settings; one row a fold."""
+        task, search = self.task, self.task.settings.search
         assert search is not None
-        settings, cost = dict[int, dict[int, Setting]](), unit(cell, "search")
+        compile = is_stage_compiled(task, "search")
+        batch_work = estimate_batch_work(task, "search")
         with Stopwatch() as stopwatch:
             start = stopwatch.now()
-            for split, scored in self.scores.items():
-                earlier = told(scored, search.penalty)
-                proposed = enumerate(
-                    propose(search, cell.benchmark.seed + split, earlier), start=len(earlier)
-                )
-                settings[split] = {
-                    trial: {**cell.settings.hyper, **own} for trial, own in proposed
-                }
-            found = cross_validate(
-                program(cell),
-                {split: cell.data.split(split) for split in self.scores},
-                settings,
-                slot_batch=slot_rows(cell, "search", next(iter(self.scores))),
+            fold_scores = cross_validate(
+                build_training_setup(task),
+                {split: task.data.split(split) for split in self.scores},
+                self._propose_settings(),
+                slot_batch=count_slot_rows(task, "search", next(iter(self.scores))),
                 k=search.folds,
                 score=search.metric.build(),
-                identity=cell.identity,
+                identity=task.identity,
                 compile=compile,
-                progress=lambda minibatches: report(minibatches * cost),
+                progress=lambda minibatches: report(minibatches * batch_work),
                 checkpoint=self.checkpoint(),
             )
             seconds = stopwatch.now() - start
-        details = details_of(cell, width(cell, "search"), compile)
-        share = seconds / max(len(found), details["width"])
+        details = describe_fits(task, count_fits_per_batch(task, "search"), compile)
+        share = seconds / max(len(fold_scores), details["width"])
         rows = (
             Row(
-                *(*cell.key, "search", fold.split, fold.trial, fold.fold),
+                *(*task.key, "search", fold.split, fold.trial, fold.fold),
                 status="failed" if fold.reason else "ok",
                 reason=fold.reason,
                 hyper=fold.hyper,
@@ -111,173 +129,224 @@ class SearchGroup:
                 seconds=share,
                 details=details | {"updates": fold.updates},
             )
-            for fold in found
+            for fold in fold_scores
         )
         return [*map(Outcome, rows)]
+
+    def _propose_settings(self) -> dict[int, dict[int, Setting]]:
+        """Return the settings of the round, by split and number of the trial."""
+        task, search = self.task, self.task.settings.search
+        assert search is not None
+        settings: dict[int, dict[int, Setting]] = {}
+        for split, fold_scores in self.scores.items():
+            trials = summarise_trials(fold_scores, search.penalty)
+            proposals = propose(search, task.benchmark.seed + split, trials)
+            settings[split] = {
+                trial: {**task.settings.hyper, **proposal}
+                for trial, proposal in enumerate(proposals, start=len(trials))
+            }
+        return settings
 
 
 @dataclass(frozen=True, eq=False)
 class FinalGroup:
-    """Fit the chosen settings of splits of a slot batch on all training rows, and score what is left of each.
+    """Final fits of splits of a slot batch on all training rows, as one program, and their scores.
 
-    The cells differ only where they learn from streams, which are fitted as one batch.
+    The tasks differ only where they learn from streams, which are fitted as one batch.
     """
 
-    chosen: tuple[Chosen, ...]
+    final_fits: tuple[FinalFit, ...]
     folder: Path | None = None
     """Where to keep checkpoints; None for nowhere."""
 
     def run(self, report: Report) -> list[Outcome]:
-        """Do the work; one row a member."""
-        cell, count = self.chosen[0].cell, len(self.chosen)
-        compile, cost = compiles(cell, "final"), unit(cell, "final")
-        work = final_fitting(self.members, self.hyper, compile)
-        checkpoint, when = self.checkpoint(), evaluations(cell)
-        log = Log(checkpoint.text if checkpoint else "")
-        if (
-            checkpoint
-        ):  # a fit that is scored after every update would write its scores thousands of times
-            checkpoint.write = lambda: log.text
-        ends: dict[int, tuple[Posterior, Buffers, Scored, int, int]] = {}
+        """Fit and score; one row a member."""
+        task, count = self.final_fits[0].task, len(self.final_fits)
+        compile = is_stage_compiled(task, "final")
+        checkpoint = self.checkpoint()
+        log = CurveLog(checkpoint.text if checkpoint else "")
+        if checkpoint:
+            # a fit that is scored after every update would write its scores thousands of times
+            checkpoint.current_text = lambda: log.text
+        evaluated = self._fit_and_score(compile, report, checkpoint, log)
+        width = count if task.settings.streams else count_fits_per_batch(task, "final")
+        seconds = log.seconds / max(count, width)
+        details = describe_fits(task, width, compile)
+        return [
+            self._make_result(position, evaluated[position], log, seconds, details)
+            for position in range(count)
+        ]
+
+    def _fit_and_score(
+        self, compile: bool, report: Report, checkpoint: Checkpoint | None, log: CurveLog
+    ) -> dict[int, _EvaluatedFit]:
+        """Return the ends of the fits by their position, and log seconds and scores at counts."""
+        task = self.final_fits[0].task
+        batch_work = estimate_batch_work(task, "final")
+        fitting = build_final_fitting(self.members, self.hyper, compile)
+        schedule = build_evaluation_schedule(task)
+        evaluated: dict[int, _EvaluatedFit] = {}
         with Stopwatch() as stopwatch:
             start = stopwatch.now()
-            for snapshot in work.run(
-                when, lambda minibatches: report(minibatches * cost), checkpoint
+            for snapshot in fitting.run(
+                schedule, lambda minibatches: report(minibatches * batch_work), checkpoint
             ):
                 log.seconds += stopwatch.now() - start
-                at = None
-                if when is not None:
-                    at = (
-                        when.place(snapshot.counters)
-                        if snapshot.last
-                        else when.due(snapshot.counters)
-                    )
-                for place, position in (
-                    enumerate(snapshot.index) if snapshot.last or at is not None else ()
-                ):
-                    posterior = work.posterior(snapshot, place)
-                    buffers: Buffers = {
-                        name: value[place] for name, value in snapshot.buffers.items()
-                    }
-                    own = self.chosen[position]
-                    seen = evaluation(
-                        own.cell, own.split, posterior, buffers, self.hyper[position]
-                    )
-                    scored = scores(seen, computed(own.cell))
-                    if when is not None and at is not None:
-                        log.add(
-                            position,
-                            [Reading(when.unit, at, *score) for score in scored.values.items()],
-                        )
+                count = _evaluation_count(schedule, snapshot)
+                if not snapshot.last and count is None:
+                    start = stopwatch.now()
+                    continue
+                for slot, position in enumerate(snapshot.index):
+                    posterior = fitting.posterior(snapshot, slot)
+                    buffers = {name: value[slot] for name, value in snapshot.buffers.items()}
+                    scores = self._score(position, posterior, buffers)
+                    if schedule is not None and count is not None:
+                        points = [
+                            Reading(schedule.unit, count, *score)
+                            for score in scores.values.items()
+                        ]
+                        log.add(position, points)
                     if snapshot.last:
-                        numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
-                        ends[position] = posterior, buffers, scored, *numbers
-                start = stopwatch.now()  # scores are no part of what fits take
-        at_once = count if cell.settings.streams else width(cell, "final")
-        share, details = log.seconds / max(count, at_once), details_of(cell, at_once, compile)
-        outcomes = []
-        for position, own in enumerate(self.chosen):
-            posterior, buffers, scored, diverged, updates = ends[position]
-            worst = min(
-                (value for value in scored.values.values() if not isfinite(value)), default=0.0
-            )
-            reason = failure(diverged, worst)
-            row = Row(
-                *(*own.cell.key, "final", own.split, 0, 0),
-                status="failed" if reason else "ok",
-                reason=reason,
-                hyper=self.hyper[position],
-                metrics={}
-                if reason
-                else {**scored.stored, "runtime": (share + own.search_seconds) / 60},
-                seconds=share,
-                details=details | {"updates": updates} | kept(posterior),
-                codes=codes(own.cell, scored.stored),
-                refused={} if reason else dict(scored.refused),
-            )
-            content = None if reason else artefacts.encode(posterior, buffers)
-            outcomes.append(Outcome(row, log.readings(position), content))
-        return outcomes
+                        evaluated[position] = _EvaluatedFit(
+                            posterior,
+                            buffers,
+                            scores,
+                            int(snapshot.diverged[slot]),
+                            int(snapshot.updates[slot]),
+                        )
+                start = stopwatch.now()  # the seconds of fits leave scores out
+        return evaluated
+
+    def _score(self, position: int, posterior: Posterior, buffers: Buffers) -> FitScores:
+        fit = self.final_fits[position]
+        evaluation = make_evaluation(fit.task, fit.split, posterior, buffers, self.hyper[position])
+        return compute_scores(evaluation, fit_metrics(fit.task))
+
+    def _make_result(
+        self,
+        position: int,
+        evaluated: _EvaluatedFit,
+        log: CurveLog,
+        seconds: float,
+        details: Mapping[str, Any],
+    ) -> Outcome:
+        fit, scores = self.final_fits[position], evaluated.scores
+        not_finite = (value for value in scores.values.values() if not isfinite(value))
+        reason = describe_failure(evaluated.diverged, min(not_finite, default=0.0))
+        runtime = (seconds + fit.search_seconds) / 60
+        row = Row(
+            *(*fit.task.key, "final", fit.split, 0, 0),
+            status="failed" if reason else "ok",
+            reason=reason,
+            hyper=self.hyper[position],
+            metrics={} if reason else {**scores.stored, "runtime": runtime},
+            seconds=seconds,
+            details={
+                **details,
+                "updates": evaluated.updates,
+                **posterior_details(evaluated.posterior),
+            },
+            codes=score_hashes(fit.task, scores.stored),
+            refused={} if reason else dict(scores.refused),
+        )
+        content = None
+        if not reason:
+            content = artefacts.encode_posterior(evaluated.posterior, evaluated.buffers)
+        return Outcome(row, log.readings(position), content)
 
     def checkpoint(self) -> Checkpoint | None:
-        """Return what long fits go on from after an interruption, by all that decides the fits of the group."""
-        fits = [(fit_hash(fit.cell), fit.cell.key, fit.split, fit.setting) for fit in self.chosen]
-        return _checkpoint(
-            self.folder, [_layout(self.chosen[0].cell, "final", self.chosen[0].split), fits]
-        )
+        """Return the checkpoint from which long fits go on after an interruption.
+
+        Its key is all that decides the fits of the group.
+        """
+        fits = [
+            (fit_hash(fit.task), fit.task.key, fit.split, fit.setting) for fit in self.final_fits
+        ]
+        layout = _layout(self.final_fits[0].task, "final", self.final_fits[0].split)
+        return _checkpoint(self.folder, [layout, fits])
 
     @property
-    def members(self) -> tuple[Member, ...]:
-        """Cells and splits whose final rows the group makes."""
-        return tuple((own.cell, own.split) for own in self.chosen)
+    def members(self) -> tuple[TaskSplit, ...]:
+        """Tasks and splits whose final rows the group makes."""
+        return tuple((fit.task, fit.split) for fit in self.final_fits)
 
     @cached_property
     def hyper(self) -> tuple[Setting, ...]:
-        """Chosen settings, with what references estimate."""
-        return tuple(own.setting | estimated(own.cell, own.split) for own in self.chosen)
+        """Chosen settings, with the estimates of references."""
+        return tuple(fit.setting | reference_hyper(fit.task, fit.split) for fit in self.final_fits)
+
+
+def _evaluation_count(schedule: EvaluationSchedule | None, snapshot: Snapshot) -> int | None:
+    """Return the count at which a snapshot is a point of the curve; None if it is none."""
+    if schedule is None:
+        return None
+    if snapshot.last:
+        return schedule.axis_count(snapshot.counters)
+    return schedule.due(snapshot.counters)
 
 
 Group = SearchGroup | FinalGroup
 
 
-def final_groups(chosen: Iterable[Chosen], folder: Path | None = None) -> list[Group]:
-    """Make a group of each slot batch.
+def group_final_fits(final_fits: Iterable[FinalFit], folder: Path | None = None) -> list[Group]:
+    """Make a group of each slot batch of final fits.
 
-    Of all cells if there are several, those of a split side by side.
+    If there are several tasks, those of a split train side by side.
     """
-    fits = sorted(
-        chosen, key=lambda fit: fit.split
-    )  # the cells of a split share what is drawn of their streams
-    slot_batches = groupby(fits, key=lambda fit: slot_batch(fit.cell, "final", fit.split))
-    return [FinalGroup(tuple(own), folder) for _, own in slot_batches]
+    # stable: the tasks of a split, which share draws of their streams, stay in their order
+    fits = sorted(final_fits, key=lambda fit: fit.split)
+    slot_batches = groupby(fits, key=lambda fit: find_slot_batch(fit.task, "final", fit.split))
+    return [FinalGroup(tuple(batch_fits), folder) for _, batch_fits in slot_batches]
 
 
-def attempt(group: Group, report: Report) -> list[Outcome]:
+def run_group(group: Group, report: Report) -> list[Outcome]:
     """Run a group; if it dies, its splits become failed final rows that carry the traceback.
 
     A full disk is no fault of the fits, and is raised.
     """
+    task, _ = group.members[0]
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", category=FutureWarning, module=r"torch\._inductor"
-            )  # of its own code
-            with limited(group.members[0][0].benchmark.limits):
+            # warnings about the compiler's own code
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")
+            with enforce_limits(task.benchmark.limits):
                 return group.run(report)
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # a method that calls sys.exit ends its fits, not the run
+    # SystemExit: a method that calls sys.exit ends its fits, not the run
+    except (Exception, SystemExit) as error:
         if is_full_disk(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
-        first = (str(error).strip().splitlines() or [""])[0]
-        return failed(
-            group, f"{type(error).__name__}: {first}", {"traceback": traceback.format_exc()}
-        )
+        summary = (str(error).strip().splitlines() or [""])[0]
+        reason = f"{type(error).__name__}: {summary}"
+        return make_failed_results(group, reason, {"traceback": traceback.format_exc()})
 
 
-def failed(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:
+def make_failed_results(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:
     """Make the final rows of a group that has no results."""
-    return [Outcome(failed_row(*member, reason, details)) for member in group.members]
+    return [Outcome(make_failed_row(*member, reason, details)) for member in group.members]
 
 
-def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:
+def make_failed_row(task: Task, split: int, reason: str, details: dict[str, Any]) -> Row:
     """Make the final row of a split that has no result."""
-    return Row(*cell.key, "final", split, 0, 0, "failed", reason, {}, {}, 0.0, details)
+    return Row(*task.key, "final", split, 0, 0, "failed", reason, {}, {}, 0.0, details)
 
 
 def _checkpoint(folder: Path | None, key: object) -> Checkpoint | None:
     return None if folder is None else Checkpoint(folder, json.dumps(key, sort_keys=True))
 
 
-def _layout(cell: Cell, stage: Stage, split: int) -> list[object]:
-    """Return the places of a split's slot batch and how it is computed, which decide the bits of what is kept."""
-    rows = None if cell.settings.training is None else slot_rows(cell, stage, split)
-    return [rows, cell.device, compiles(cell, stage)]
+def _layout(task: Task, stage: Stage, split: int) -> list[object]:
+    """Return the rows of each slot of a split's slot batch, and how it is computed.
+
+    They decide the bits of a fit.
+    """
+    rows = None if task.settings.training is None else count_slot_rows(task, stage, split)
+    return [rows, task.device, is_stage_compiled(task, stage)]
 
 
-def estimated(cell: Cell, split: int) -> Setting:
-    """Values of the hyper-parameters that the reference estimates."""
-    wanted = cell.settings.from_reference
-    found = truth(cell, split) if wanted else None
-    return {name: float(found.hyper[name]) for name in wanted} if found else {}
+def reference_hyper(task: Task, split: int) -> Setting:
+    """Return the hyper-parameters that the reference estimates."""
+    names = task.settings.from_reference
+    if not names:
+        return {}
+    reference = compute_truth(task, split)
+    return {name: float(reference.hyper[name]) for name in names} if reference else {}

@@ -1,4 +1,7 @@
-"""Scores of a fit, after it or later: every metric of the benchmark is a function of one lazy evaluation."""
+"""Scores of a fit, after it or later.
+
+Every metric of the benchmark is a function of one lazy evaluation.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
@@ -12,17 +15,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from bdl.data.conversion import Inputs
-from bdl.errors import in_one_line
-from bdl.execution.details import is_finite, is_full_disk
+from bdl.errors import summarise_error
+from bdl.execution.limits import is_full_disk
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
-from bdl.plan import Cell, score_hash
-from bdl.plan.truths import truth
+from bdl.plan import Task, score_hash
+from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import is_predictive
-from bdl.registry import outside_place
+from bdl.registry import locate_outside_error
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit, one_thread
 from bdl.search import Setting
@@ -30,43 +34,48 @@ from bdl.spec.labels import MetricName
 from bdl.store import Row, artefacts
 from bdl.store.artefacts import Damaged
 from bdl.store.store import Store
-from bdl.training.trials import fitted_scaling
+from bdl.training.trials import fit_scaling
 
 Buffers = Mapping[str, Tensor]
 
 
-def evaluation(
-    cell: Cell, split: int, posterior: Posterior, buffers: Buffers, hyper: Setting
+def make_evaluation(
+    task: Task, split: int, posterior: Posterior, buffers: Buffers, hyper: Setting
 ) -> Evaluation:
-    """Make what scores of a fit are functions of; nothing is computed before a score asks for it.
+    """Make the evaluation of a fit, of which its scores are functions.
 
-    Hyper-parameters are in original units.
+    Nothing is computed before a score asks for it. Hyper-parameters are in original units.
     """
-    streams = cell.settings.streams
-    drawn_with = None if streams else cell.data.generating
+    streams = task.settings.streams
+    generating = None if streams else task.data.generating
     return Evaluation(
         posterior=posterior,
-        problem=None if streams else cell.problem,
+        problem=None if streams else task.problem,
         hyper=hyper,
-        test=partial(_examples, cell, split, "test"),
-        training=partial(_examples, cell, split, "train"),
-        samples=cell.benchmark.evaluation_of(cell.entry).samples,
-        key=trial_keys([(*cell.identity, split, "final")], "predict")[0],
+        test=partial(_split_examples, task, split, "test"),
+        training=partial(_split_examples, task, split, "train"),
+        samples=task.benchmark.evaluation_of(task.entry).samples,
+        key=trial_keys([(*task.identity, split, "final")], "predict")[0],
         buffers=buffers,
-        truth=partial(truth, cell, split),
-        generating=None if drawn_with is None else torch.from_numpy(drawn_with[split]),
+        truth=partial(compute_truth, task, split),
+        generating=None if generating is None else torch.from_numpy(generating[split]),
     )
 
 
-class Scored(NamedTuple):
+def is_finite(posterior: Posterior) -> bool:
+    """Return whether all numbers of a posterior are finite."""
+    return all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(posterior))
+
+
+class FitScores(NamedTuple):
     """Scores of a fit."""
 
     values: dict[str, float]
-    """By metric; what a score gives beside its value stands under ``<name>_<suffix>``."""
+    """By metric; further values of a score are under ``<name>_<suffix>``."""
     refused: Mapping[str, str] = MappingProxyType({})
     """Why a score could not be computed, by metric."""
     without: tuple[str, ...] = ()
-    """Scores of parameters, where the method left predictions alone."""
+    """Scores of parameters, where the method returned predictions alone."""
 
     @property
     def stored(self) -> dict[str, float | None]:
@@ -76,64 +85,67 @@ class Scored(NamedTuple):
         } | dict.fromkeys((*self.refused, *self.without))
 
 
-def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
+def compute_scores(evaluation: Evaluation, metrics: Iterable[MetricName]) -> FitScores:
     """Compute metrics, NaN for a posterior that is not finite itself.
 
     One that raises leaves its own column empty, and does not stop the others; but for `OverLimit`
     when the time of the fits is over, and `OSError` if the disk is full, which are no fault of a
     score.
     """
-    if not is_finite(evaluated.posterior):
-        return Scored({str(metric): nan for metric in metrics})
+    if not is_finite(evaluation.posterior):
+        return FitScores({str(metric): nan for metric in metrics})
     values: dict[str, float] = {}
     refused: dict[str, str] = {}
     without: list[str] = []
     for metric in metrics:
-        if metric.info.kind in ("posterior", "distance") and is_predictive(evaluated.posterior):
+        if metric.info.kind in ("posterior", "distance") and is_predictive(evaluation.posterior):
             without.append(str(metric))
             continue
         try:
             with nullcontext() if metric.info.kind == "predictive" else one_thread():
-                value = metric.build()(evaluated)
-            parts = value if isinstance(value, Mapping) else {"": value}
+                value = metric.build()(evaluation)
+            by_suffix = value if isinstance(value, Mapping) else {"": value}
             values |= {
-                f"{metric}_{suffix}" if suffix else str(metric): float(part)
-                for suffix, part in parts.items()
+                f"{metric}_{suffix}" if suffix else str(metric): float(number)
+                for suffix, number in by_suffix.items()
             }
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # a score that calls sys.exit ends its column, not the run
+        # SystemExit: a score that calls sys.exit ends its column, not the run
+        except (Exception, SystemExit) as error:
             if isinstance(error, OverLimit) or is_full_disk(error):
                 raise
-            refused[str(metric)] = reason_of(error)
-    return Scored(values, refused, tuple(without))
+            refused[str(metric)] = describe_error(error)
+    return FitScores(values, refused, tuple(without))
 
 
-def reason_of(error: BaseException) -> str:
-    """Write an error in one line, with its place if that is in a component that was given as a file."""
-    where = outside_place(error)
-    return f"{in_one_line(error)} ({where})" if where else in_one_line(error)
+def describe_error(error: BaseException) -> str:
+    """Write an error in one line, with its place if that is in a component that is a file."""
+    location = locate_outside_error(error)
+    summary = summarise_error(error)
+    return f"{summary} ({location})" if location else summary
 
 
-def computed(cell: Cell) -> list[MetricName]:
-    """List the metrics of a cell's benchmark that are computed from a fit, rather than timed."""
-    return [metric for metric in cell.benchmark.metrics if metric.info.kind != "time"]
+def fit_metrics(task: Task) -> list[MetricName]:
+    """List the metrics of a task's benchmark that are computed from a fit, rather than timed."""
+    return [metric for metric in task.benchmark.metrics if metric.info.kind != "time"]
 
 
-def codes(cell: Cell, names: Iterable[str]) -> dict[str, str]:
-    """Return the score hash of each metric, and of what it gives beside its value."""
-    hashes = {str(metric): score_hash(cell, metric) for metric in computed(cell)}
-    owners = {
-        name: [own for own in hashes if name == own or name.startswith(f"{own}_")]
-        for name in names
-    }
-    return {name: hashes[max(own, key=len)] for name, own in owners.items() if own}
+def score_hashes(task: Task, names: Iterable[str]) -> dict[str, str]:
+    """Return the score hash of each metric, and of the further values that it returns."""
+    hashes = {str(metric): score_hash(task, metric) for metric in fit_metrics(task)}
+    hash_by_name: dict[str, str] = {}
+    for name in names:
+        metrics = [metric for metric in hashes if name == metric or name.startswith(f"{metric}_")]
+        if metrics:
+            hash_by_name[name] = hashes[max(metrics, key=len)]
+    return hash_by_name
 
 
-def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examples:
-    """Standardise rows in original units, of the data set or new ones, as the trial of a split does."""
-    scaling = fitted_scaling(cell.data, [cell.rows(split).train])
+def standardise_examples(task: Task, split: int, x: Inputs, y: NDArray[np.float64]) -> Examples:
+    """Standardise rows as the trial of a split does.
+
+    They are in original units, of the data set or new ones.
+    """
+    scaling = fit_scaling(task.data, [task.rows(split).train])
     inputs = np.asarray(
         (x.reshape(len(x), -1) - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64
     )
@@ -145,53 +157,63 @@ def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examp
     )
 
 
-def _examples(cell: Cell, split: int, part: Literal["train", "test"]) -> Examples:
-    rows = getattr(cell.rows(split), part)
-    return examples(cell, split, cell.data.x[rows], cell.data.y[rows])._replace(
+def _split_examples(task: Task, split: int, subset: Literal["train", "test"]) -> Examples:
+    rows = getattr(task.rows(split), subset)
+    return standardise_examples(task, split, task.data.x[rows], task.data.y[rows])._replace(
         rows=torch.from_numpy(rows)
     )
 
 
-def rescore(cell: Cell, store: Store) -> None:
-    """Return the stored final rows of a cell the scores that they lack, or that other code has computed.
+def rescore(task: Task, store: Store) -> None:
+    """Compute the scores that stored final rows of a task lack, or that other code has computed.
 
     Fits stay as they are. A score that is not finite, or raises, is stored as None, the second
     with its reason; it is computed again each time. Rows without a posterior are left alone: those
-    that failed, and those that were imported from published rows, which `beyond` lists. Rows whose
-    posterior turns out to be damaged are removed.
+    that failed, and those that were imported from published rows, which
+    `scores_needing_posteriors` lists. Rows whose posterior turns out to be damaged are removed.
     """
-    stale, damaged = [], []
-    for row, wanted in _stale(cell, store):
+    rescored, damaged = [], []
+    for row, metrics in _stale_rows(task, store):
         if row.artefact:
             try:
-                posterior, buffers = artefacts.read(store.posteriors, row.artefact)
+                posterior, buffers = artefacts.read_artefact(store.posteriors, row.artefact)
             except Damaged:
                 damaged.append(row)
                 continue
-            found = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), wanted)
-            own = codes(cell, found.stored)
-            stale.append(
-                replace(row, metrics=found.stored, codes=own, refused=dict(found.refused))
+            evaluation = make_evaluation(task, row.split, posterior, buffers, row.hyper)
+            scores = compute_scores(evaluation, metrics)
+            rescored.append(
+                replace(
+                    row,
+                    metrics=scores.stored,
+                    codes=score_hashes(task, scores.stored),
+                    refused=dict(scores.refused),
+                )
             )
-    store.rescore(stale)
+    store.rescore(rescored)
     store.remove(damaged)
 
 
-def beyond(cell: Cell, store: Store) -> list[str]:
-    """Name the scores that final rows of a cell lack, or that other code has computed, and that need the fits anew."""
-    lacking = {
-        metric for row, wanted in _stale(cell, store) if not row.artefact for metric in wanted
-    }
-    return [str(metric) for metric in computed(cell) if metric in lacking]
+def scores_needing_posteriors(task: Task, store: Store) -> list[str]:
+    """Name the scores of a task that need its fits anew, since final rows have no posterior.
+
+    Final rows lack them, or other code has computed them.
+    """
+    stale = set()
+    for row, metrics in _stale_rows(task, store):
+        if not row.artefact:
+            stale.update(metrics)
+    return [str(metric) for metric in fit_metrics(task) if metric in stale]
 
 
-def _stale(cell: Cell, store: Store) -> Iterator[tuple[Row, list[MetricName]]]:
-    current = {metric: score_hash(cell, metric) for metric in computed(cell)}
-    for row in store.rows("final", cell.key):
-        wanted = [
+def _stale_rows(task: Task, store: Store) -> Iterator[tuple[Row, list[MetricName]]]:
+    """Yield final rows with the metrics that they lack, or that other code has computed."""
+    hashes = {metric: score_hash(task, metric) for metric in fit_metrics(task)}
+    for row in store.rows("final", task.key):
+        stale = [
             metric
-            for metric, code in current.items()
-            if row.codes.get(str(metric)) != code or str(metric) in row.refused
+            for metric, current in hashes.items()
+            if row.codes.get(str(metric)) != current or str(metric) in row.refused
         ]
-        if wanted and row.status == "ok":
-            yield row, wanted
+        if stale and row.status == "ok":
+            yield row, stale

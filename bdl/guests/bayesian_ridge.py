@@ -1,4 +1,4 @@
-"""Bayesian ridge regression of scikit-learn: a linear model whose prior and noise the evidence chooses."""
+"""Bayesian ridge regression of scikit-learn, with prior and noise chosen by the evidence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bdl.posteriors.predictive import MeanVariance, Predictive
 
 @dataclass(frozen=True)
 class BayesianRidge(Guest):
-    """`sklearn.linear_model.BayesianRidge` (MacKay 1992; Tipping 2001): mean and variance of the targets."""
+    """`sklearn.linear_model.BayesianRidge` (MacKay 1992; Tipping 2001)."""
 
     self_tuned = True
     needs_numbers = True

@@ -10,15 +10,15 @@ import torch
 from annotated_types import Ge
 
 from bdl.errors import InputError
-from bdl.guests.jax_density import Data, Density, Network, OfJax, density
+from bdl.guests.jax_density import Data, Density, JaxGuest, Network, build_density
 from bdl.methods.guest import Train
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical
 
 
 @dataclass(frozen=True)
-class Mclmc(OfJax):
-    """`blackjax.mclmc` (Robnik et al. 2023) without corrections, its step and length tuned by BlackJAX; one chain.
+class Mclmc(JaxGuest):
+    """`blackjax.mclmc` (Robnik et al. 2023): one chain without corrections, tuned by BlackJAX.
 
     Parameters
     ----------
@@ -44,26 +44,26 @@ class Mclmc(OfJax):
         import jax
 
         with jax.enable_x64(True):
-            target = density(train, hyper, seed)
+            target = build_density(train, hyper, seed)
             run = _chain(self.steps, self.draws, target.network)
             return Empirical(torch.from_numpy(np.array(run(target.data, jax.random.key(seed)))))
 
 
 @lru_cache(maxsize=16)
 def _chain(steps: int, draws: int, network: Network) -> Callable[..., Any]:
-    """Return the program that tunes and samples, which is compiled once for data of the same shapes."""
+    """Return the program that tunes and samples, compiled once for data of the same shapes."""
     import blackjax
     import jax
 
     def run(data: Data, key: Any) -> Any:
         target = Density(network, data)
-        first, tuning, running = jax.random.split(key, 3)
-        state = blackjax.mcmc.mclmc.init(data.start, target.log_joint, first)
+        init_key, tuning_key, chain_key = jax.random.split(key, 3)
+        state = blackjax.mcmc.mclmc.init(data.start, target.log_joint, init_key)
         state, tuned, _ = blackjax.mclmc_find_L_and_step_size(
             mclmc_kernel=blackjax.mcmc.mclmc.build_kernel(),
             num_steps=steps,
             state=state,
-            rng_key=tuning,
+            rng_key=tuning_key,
             logdensity_fn=target.log_joint,
         )
         chain = blackjax.mclmc(
@@ -74,14 +74,14 @@ def _chain(steps: int, draws: int, network: Network) -> Callable[..., Any]:
         )
 
         def step(state, key):  # type: ignore[no-untyped-def]
-            after, _ = chain.step(key, state)
-            return after, None
+            new_state, _ = chain.step(key, state)
+            return new_state, None
 
         def stretch(state, key):  # type: ignore[no-untyped-def]
-            after, _ = jax.lax.scan(step, state, jax.random.split(key, steps // draws))
-            return after, after.position
+            new_state, _ = jax.lax.scan(step, state, jax.random.split(key, steps // draws))
+            return new_state, new_state.position
 
-        _, positions = jax.lax.scan(stretch, state, jax.random.split(running, draws))
+        _, positions = jax.lax.scan(stretch, state, jax.random.split(chain_key, draws))
         return positions
 
     return jax.jit(run)

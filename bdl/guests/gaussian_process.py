@@ -15,10 +15,10 @@ from bdl.posteriors.predictive import MeanVariance, Predictive
 
 @dataclass(frozen=True)
 class GaussianProcess(Guest):
-    """`sklearn.gaussian_process`: s^2 exp(-sum_j (x_j - x'_j)^2 / (2 l_j^2)) and noise, by the marginal likelihood.
+    """`sklearn.gaussian_process` with s^2 exp(-sum_j (x_j - x'_j)^2 / (2 l_j^2)) and noise.
 
-    Rasmussen and Williams (2006), equations 2.30 and 5.1. The work grows with the cube of the
-    training rows.
+    The marginal likelihood chooses s, l_1 to l_d and the noise. Rasmussen and Williams (2006),
+    equations 2.30 and 5.1. The work grows with the cube of the training rows.
 
     Parameters
     ----------
@@ -44,9 +44,8 @@ class GaussianProcess(Guest):
             kernel, n_restarts_optimizer=self.restarts, random_state=seed
         )
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # a length at its bound: the column tells nothing
+            # a length stays at its bound where the column has no information
+            warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(train.x, train.y)
 
         def predict(x: Tensor) -> MeanVariance:

@@ -10,26 +10,26 @@ import torch
 
 from bdl.errors import InputError
 from bdl.methods.guest import Guest, Train
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Problem
 
-_LIKELIHOODS = (Gaussian, Bernoulli, Categorical)
+_LIKELIHOODS = (GaussianLikelihood, Bernoulli, Categorical)
 
 
 @dataclass(frozen=True)
 class Network:
-    """What a program is compiled for, beside the shapes of `Data`."""
+    """The static arguments of a compiled program, in addition to the shapes of `Data`."""
 
     shapes: tuple[tuple[int, int], ...]
     """Inputs and outputs of each layer."""
     activation: str | None
     bias: bool
-    likelihood: type[Gaussian] | type[Bernoulli] | type[Categorical]
+    likelihood: type[GaussianLikelihood] | type[Bernoulli] | type[Categorical]
 
 
 class Data(NamedTuple):
-    """What a compiled program is given, so that one program serves all fits of the same shapes."""
+    """The arguments of a compiled program, so that one serves all fits of the same shapes."""
 
     x: Any
     y: Any
@@ -53,7 +53,7 @@ class Density(NamedTuple):
         import jax.numpy as jnp
 
         f, y, beta = self._outputs(theta), self.data.y, self.data.noise_precision
-        if self.network.likelihood is Gaussian:
+        if self.network.likelihood is GaussianLikelihood:
             return 0.5 * (
                 len(y) * jnp.log(beta / (2 * jnp.pi)) - beta * ((y - f[:, 0]) ** 2).sum()
             )
@@ -68,39 +68,41 @@ class Density(NamedTuple):
     def _outputs(self, theta: Any) -> Any:
         import jax
 
-        values, place, shapes = self.data.x, 0, self.network.shapes
+        values, offset, shapes = self.data.x, 0, self.network.shapes
         for number, (n_in, n_out) in enumerate(shapes):
-            weight = theta[place : place + n_in * n_out].reshape(n_out, n_in)
-            place += n_in * n_out
+            weight = theta[offset : offset + n_in * n_out].reshape(n_out, n_in)
+            offset += n_in * n_out
             values = values @ weight.T
             if self.network.bias:
-                values = values + theta[place : place + n_out]
-                place += n_out
+                values = values + theta[offset : offset + n_out]
+                offset += n_out
             if number < len(shapes) - 1 and self.network.activation:
                 values = getattr(jax.nn, self.network.activation)(values)
         return values
 
 
 @dataclass(frozen=True)
-class OfJax(Guest):
-    """A guest that samples or approximates the posterior of a model of dense layers, as a function of JAX."""
+class JaxGuest(Guest):
+    """A guest for the posterior of a model of dense layers, as a function of JAX."""
 
     needs_model = True
 
     def check(self, problem: Problem) -> None:
         super().check(problem)
-        if not isinstance(problem.model, Linear | Mlp):
+        if not isinstance(problem.model, LinearModel | Mlp):
             raise InputError(
-                f"model {type(problem.model).__name__} is not made of dense layers: use linear or mlp"
+                f"model {type(problem.model).__name__} is not made of dense layers: "
+                "use linear or mlp"
             )
         if not isinstance(problem.likelihood, _LIKELIHOODS):
             raise InputError(
-                f"likelihood {type(problem.likelihood).__name__} is not known to JAX: use another method"
+                f"likelihood {type(problem.likelihood).__name__} is not known to JAX: "
+                "use another method"
             )
 
 
-def density(train: Train, hyper: Mapping[str, float], seed: int) -> Density:
-    """Write the posterior of a problem that `OfJax` does not refuse for JAX, in its present precision."""
+def build_density(train: Train, hyper: Mapping[str, float], seed: int) -> Density:
+    """Build the posterior of a problem that `JaxGuest` accepts, in the precision of JAX."""
     import jax.numpy as jnp
 
     problem = train.problem
@@ -112,13 +114,13 @@ def density(train: Train, hyper: Mapping[str, float], seed: int) -> Density:
     noise = torch.randn(
         problem.dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     )
-    given = (
-        train.x,
-        train.y,
-        hyper.get("noise_precision", 1.0),
-        precision.rsqrt(),
-        problem.initial(noise),
+    data = Data(
+        x=train.x,
+        y=train.y,
+        noise_precision=hyper.get("noise_precision", 1.0),
+        deviations=precision.rsqrt(),
+        start=problem.initial(noise),
     )
-    known = next(kind for kind in _LIKELIHOODS if isinstance(problem.likelihood, kind))
-    network = Network(shapes, activation, model.bias, known)
-    return Density(network, Data(*(jnp.asarray(np.asarray(part, dtype=float)) for part in given)))
+    likelihood = next(kind for kind in _LIKELIHOODS if isinstance(problem.likelihood, kind))
+    network = Network(shapes, activation, model.bias, likelihood)
+    return Density(network, Data(*(jnp.asarray(np.asarray(field, dtype=float)) for field in data)))

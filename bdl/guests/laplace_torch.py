@@ -1,4 +1,4 @@
-"""Laplace's approximation by laplace-torch: full, Kronecker-factored or diagonal, of all layers or the last."""
+"""Laplace's approximation by laplace-torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,20 +9,22 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from bdl.errors import InputError
-from bdl.methods.guest import Guest, Train, descend
+from bdl.methods.guest import Guest, Train, minimise_with_adam
 from bdl.models.likelihoods import Bernoulli
 from bdl.models.problem import Problem
 from bdl.posteriors import FullGaussian
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import MeanVariance, Predictive, Probabilities
 
-_MOST = 2000
+_MAX_PARAMETERS = 2000
 """Parameters whose covariance is formed."""
 
 
 @dataclass(frozen=True)
 class LaplaceTorch(Guest):
-    """`laplace.Laplace` (Daxberger et al. 2021) at a mode that Adam finds, with generalised Gauss-Newton curvature.
+    """`laplace.Laplace` (Daxberger et al. 2021) at a mode that Adam finds.
+
+    The curvature is the generalised Gauss-Newton matrix.
 
     Parameters
     ----------
@@ -55,9 +57,12 @@ class LaplaceTorch(Guest):
             raise InputError(
                 "laplace-torch has no likelihood of one logit: use the likelihood categorical"
             )
-        if self.prediction == "samples" and (self.layers != "all" or problem.dim > _MOST):
+        if self.prediction == "samples" and (
+            self.layers != "all" or problem.dim > _MAX_PARAMETERS
+        ):
             raise InputError(
-                f"prediction: samples are drawn of all layers, and of {_MOST} parameters at most"
+                "prediction: samples are drawn of all layers, "
+                f"and of {_MAX_PARAMETERS} parameters at most"
             )
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Posterior | Predictive:
@@ -73,10 +78,10 @@ class LaplaceTorch(Guest):
             theta = nn.utils.parameters_to_vector(module.parameters())
             return -train.log_joint(theta, hyper) / len(y)
 
-        descend(module.parameters(), cost, self.steps, hyper["learning_rate"])
+        minimise_with_adam(module.parameters(), cost, self.steps, hyper["learning_rate"])
         kind = "classification" if train.classes else "regression"
         noise = {} if train.classes else {"sigma_noise": hyper["noise_precision"] ** -0.5}
-        found = Laplace(
+        approximation = Laplace(
             module,
             kind,
             self.layers,
@@ -85,37 +90,38 @@ class LaplaceTorch(Guest):
             **noise,
         )
         targets = y.long() if train.classes else y.unsqueeze(1)
-        found.fit(
+        approximation.fit(
             torch.utils.data.DataLoader(
                 torch.utils.data.TensorDataset(x, targets), batch_size=len(y)
             )
         )
         if self.tuning == "marglik":
-            found.optimize_prior_precision(method="marglik", pred_type="glm")
+            approximation.optimize_prior_precision(method="marglik", pred_type="glm")
         return (
-            _posterior(found)
+            _posterior(approximation)
             if self.prediction == "samples"
-            else _linearised(found, train.classes, hyper)
+            else _linearised(approximation, train.classes, hyper)
         )
 
 
-def _posterior(found: Any) -> FullGaussian:
+def _posterior(approximation: Any) -> FullGaussian:
     """Return the distribution of all parameters.
 
     A Kronecker-factored precision is multiplied out.
     """
-    precision = found.posterior_precision
+    precision = approximation.posterior_precision
     dense = precision.to_matrix() if hasattr(precision, "to_matrix") else precision
     dense = dense if dense.ndim == 2 else dense.diag()
-    return FullGaussian.from_covariance(found.mean.detach(), torch.linalg.inv(dense).detach())
+    covariance = torch.linalg.inv(dense).detach()
+    return FullGaussian.from_covariance(approximation.mean.detach(), covariance)
 
 
-def _linearised(found: Any, classes: int, hyper: Mapping[str, float]) -> Predictive:
+def _linearised(approximation: Any, classes: int, hyper: Mapping[str, float]) -> Predictive:
     def predict(x: Tensor) -> MeanVariance | Probabilities:
         with torch.enable_grad():  # of outputs by parameters
             if classes:
-                return Probabilities(found(x, pred_type="glm", link_approx="probit"))
-            mean, variance = found(x, pred_type="glm")
+                return Probabilities(approximation(x, pred_type="glm", link_approx="probit"))
+            mean, variance = approximation(x, pred_type="glm")
         return MeanVariance(mean.flatten(), variance.flatten() + 1 / hyper["noise_precision"])
 
     return predict

@@ -13,7 +13,9 @@ from bdl.posteriors.predictive import MeanVariance, Predictive, Probabilities
 
 @dataclass(frozen=True)
 class NgBoost(Guest):
-    """`ngboost` with its default trees, by the logarithmic score (Duan et al. 2020): a normal target, or classes.
+    """`ngboost` with its default trees, by the logarithmic score (Duan et al. 2020).
+
+    Targets are normal, or classes.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ class NgBoost(Guest):
         regressor = ngboost.NGBRegressor(**settings).fit(train.x, train.y)
 
         def predict(x: Tensor) -> MeanVariance:
-            found = regressor.pred_dist(x.numpy())
-            return MeanVariance(found.loc, found.scale**2)
+            normal = regressor.pred_dist(x.numpy())
+            return MeanVariance(normal.loc, normal.scale**2)
 
         return predict

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from annotated_types import Ge, Gt
 
-from bdl.guests.jax_density import Data, Density, Network, OfJax, density
+from bdl.guests.jax_density import Data, Density, JaxGuest, Network, build_density
 from bdl.methods.guest import Train
 from bdl.posteriors import Empirical, FactorAnalysis
 
@@ -17,7 +17,7 @@ _NEEDS = {"numpyro": "bdl-bench[numpyro]"}
 
 
 @dataclass(frozen=True)
-class AutoLowRank(OfJax):
+class AutoLowRank(JaxGuest):
     """`AutoLowRankMultivariateNormal` by stochastic variational inference with Adam.
 
     Parameters
@@ -41,18 +41,16 @@ class AutoLowRank(OfJax):
         import jax
 
         with jax.enable_x64(True):
-            target = density(train, hyper, seed)
+            target = build_density(train, hyper, seed)
             run = _low_rank(self.rank, self.steps, self.initial_std, target.network)
-            parts = [
-                np.array(part)
-                for part in run(target.data, hyper["learning_rate"], jax.random.key(seed))
-            ]
-        return FactorAnalysis(*map(torch.from_numpy, parts))
+            fields = run(target.data, hyper["learning_rate"], jax.random.key(seed))
+            arrays = [np.array(field) for field in fields]
+        return FactorAnalysis(*map(torch.from_numpy, arrays))
 
 
 @lru_cache(maxsize=16)
 def _low_rank(rank: int, steps: int, initial_std: float, network: Network) -> Callable[..., Any]:
-    """Return the program that fits, which is compiled once for data of the same shapes."""
+    """Return the program that fits, compiled once for data of the same shapes."""
     import jax
     from numpyro.infer import SVI, Trace_ELBO, init_to_value
     from numpyro.infer.autoguide import AutoLowRankMultivariateNormal
@@ -64,14 +62,14 @@ def _low_rank(rank: int, steps: int, initial_std: float, network: Network) -> Ca
             model, rank=rank, init_scale=initial_std, init_loc_fn=start
         )
         fit = SVI(model, guide, Adam(rate), Trace_ELBO()).run(key, steps, progress_bar=False)
-        found = guide.get_posterior(fit.params)
-        return found.loc, found.cov_factor, found.cov_diag
+        normal = guide.get_posterior(fit.params)
+        return normal.loc, normal.cov_factor, normal.cov_diag
 
     return jax.jit(run)
 
 
 @dataclass(frozen=True)
-class Nuts(OfJax):
+class Nuts(JaxGuest):
     """The no-U-turn sampler (Hoffman and Gelman 2014), one chain.
 
     Parameters
@@ -93,7 +91,7 @@ class Nuts(OfJax):
         from numpyro.infer import MCMC, NUTS, init_to_value
 
         with jax.enable_x64(True):
-            target = density(train, hyper, seed)
+            target = build_density(train, hyper, seed)
             start = init_to_value(values={"theta": target.data.start})
             kernel = NUTS(_model(target), max_tree_depth=self.depth, init_strategy=start)
             chain = MCMC(

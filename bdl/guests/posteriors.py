@@ -8,20 +8,20 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
-from bdl.methods.guest import Guest, Train, descend
+from bdl.methods.guest import Guest, Train, minimise_with_adam
 from bdl.posteriors import DiagonalGaussian, Empirical
 
 
 @dataclass(frozen=True)
-class _OfPosteriors(Guest):
+class _PosteriorsGuest(Guest):
     needs_model = True
     needs: ClassVar = {"posteriors": "bdl-bench[posteriors]"}
     hyper = ("learning_rate",)
 
 
 @dataclass(frozen=True)
-class Sghmc(_OfPosteriors):
-    """`posteriors.sgmcmc.sghmc` (Chen et al. 2014) with gradients of all rows, from the end of a descent.
+class Sghmc(_PosteriorsGuest):
+    """`posteriors.sgmcmc.sghmc` (Chen et al. 2014) with gradients of all rows, after a descent.
 
     Parameters
     ----------
@@ -50,7 +50,9 @@ class Sghmc(_OfPosteriors):
         theta = nn.Parameter(
             nn.utils.parameters_to_vector(train.module(seed).parameters()).detach()
         )
-        descend([theta], lambda: -train.log_joint(theta, hyper) / len(train.y), self.descent, 0.01)
+        minimise_with_adam(
+            [theta], lambda: -train.log_joint(theta, hyper) / len(train.y), self.descent, 0.01
+        )
         steps = sghmc.build(
             _log_posterior(train, hyper), hyper["learning_rate"], alpha=self.friction
         )
@@ -63,7 +65,7 @@ class Sghmc(_OfPosteriors):
 
 
 @dataclass(frozen=True)
-class DiagonalVi(_OfPosteriors):
+class DiagonalVi(_PosteriorsGuest):
     """`posteriors.vi.diag`: a diagonal Gaussian, by Adam and draws from it.
 
     Parameters
@@ -92,7 +94,7 @@ class DiagonalVi(_OfPosteriors):
 
 
 def _log_posterior(train: Train, hyper: Mapping[str, float]) -> Any:
-    """Return log p(D, theta) with the second value that the library asks for."""
+    """Return log p(D, theta) with the second value that the library requires."""
 
     def evaluate(theta: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
         return train.log_joint(theta, hyper), torch.zeros(())

@@ -1,4 +1,4 @@
-"""Variational Bayesian last layers: a network whose last layer is a Bayesian linear model, trained by its bound."""
+"""Variational Bayesian last layers: a network with a Bayesian linear model as last layer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from bdl.errors import InputError
-from bdl.methods.guest import Guest, Train, descend
+from bdl.methods.guest import Guest, Train, minimise_with_adam
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import MeanVariance, Predictive, Probabilities
@@ -72,14 +72,14 @@ class Vbll(Guest):
             loss: Tensor = head(features(x[rows])).train_loss_fn(y[rows]) + decay
             return loss
 
-        descend(
+        minimise_with_adam(
             [*features.parameters(), *head.parameters()], cost, self.steps, hyper["learning_rate"]
         )
 
         def predict(x: Tensor) -> MeanVariance | Probabilities:
-            found = head(features(x.float())).predictive
+            predictive = head(features(x.float())).predictive
             if train.classes:
-                return Probabilities(found.probs)
-            return MeanVariance(found.mean.flatten(), found.variance.flatten())
+                return Probabilities(predictive.probs)
+            return MeanVariance(predictive.mean.flatten(), predictive.variance.flatten())
 
         return predict

@@ -12,7 +12,7 @@ METHODS = Registry(
         "multi-swag": "bdl.methods.deep_ensemble:MultiSwag",
         "iterates-fa": "bdl.methods.iterates_fa:IteratesFa",
         "sgld": "bdl.methods.langevin:Sgld",
-        "sghmc": "bdl.methods.langevin:Sghmc",
+        "sghmc": "bdl.methods.langevin:StochasticGradientHmc",
         "csgmcmc": "bdl.methods.langevin:CyclicalSgmcmc",
         "natural-gradient": "bdl.methods.natural_gradient:NaturalGradient",
         "slang": "bdl.methods.slang:Slang",

@@ -1,7 +1,7 @@
-"""The contract of methods: two kinds, with a default for whatever a method need not say.
+"""The contract of methods: two kinds, with a default for whatever a method need not define.
 
-- A **stepped** method (`MinibatchMethod`, `StreamMethod`) is pure functions of tensors, which the engine calls once for
-  each update: with minibatches of rows, or with a stream of observations as its minibatches.
+- A **stepped** method (`MinibatchMethod`, `StreamMethod`) is pure functions of tensors, which the
+  engine calls once for each update: with minibatches of rows, or with a stream of observations.
 - A method that **yields posteriors** (`ExternalMethod`) trains by itself. `Direct` is one that
   yields a single one.
 
@@ -27,26 +27,24 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """What all methods declare; compiled programs are kept by the hash of their settings."""
+    """Base of all methods; compiled programs are cached by the hash of their settings."""
 
     version: ClassVar[int] = 1
     """Version of what it computes; `bdl.versions` says when it goes up."""
     retired: ClassVar[Mapping[str, Any]] = {}
-    """Settings that are gone, and the value of each that stored specs may still have: what was
-    its default.
-    """
+    """Former settings, and the value of each that stored specs may still have: its default."""
     source: ClassVar[Literal["minibatches", "observations", "rows"]]
-    """What it learns from: minibatches, a stream of observations, or all rows at once."""
+    """Whether it learns from minibatches, a stream of observations, or all rows at once."""
     course: ClassVar[bool] = True
-    """Whether there are posteriors to look at before the last one."""
+    """Whether there are posteriors to evaluate before the last one."""
     self_tuned: ClassVar[bool] = False
     """Whether it finds prior and noise itself: an entry has no hyper-parameters of them, and may
-    leave out its model
-    and likelihood."""
+    leave out its model and likelihood.
+    """
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
+        """Names of the per-trial hyper-parameters that it adds to those of the problem."""
         return ()
 
     @property
@@ -64,7 +62,7 @@ class Method(ABC):
 
     @property
     def missing(self) -> str:
-        """What has to be installed before it can fit, in one line; nothing as a rule."""
+        """What has to be installed before it can fit, in one line; empty as a rule."""
         return ""
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most methods fit any problem
@@ -80,11 +78,12 @@ class Method(ABC):
 
 @dataclass(frozen=True)
 class MinibatchMethod(Method):
-    """A method for ONE model that the engine steps by minibatches, batched over trials with `torch.func.vmap`.
+    """A method that the engine steps by minibatches.
 
-    The state is any pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws
-    its own random numbers, nothing branches on the value of a tensor. By default there is one
-    learning rate and one minibatch an update, and any problem will do.
+    It is written for ONE model, and batched over trials with `torch.func.vmap`. The state is any
+    pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws its own random
+    numbers, nothing branches on the value of a tensor. By default there is one learning rate and
+    one minibatch an update, and any problem will do.
     """
 
     source = "minibatches"
@@ -121,7 +120,7 @@ class MinibatchMethod(Method):
 
     @abstractmethod
     def init(self, problem: Problem, noise: Noise) -> Any:
-        """Make the initial state."""
+        """Build the initial state."""
 
     def step_noise(self, problem: Problem) -> Shapes:
         """Name and shape the standard normals that one `step` needs."""
@@ -131,17 +130,20 @@ class MinibatchMethod(Method):
     def step(
         self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> Any:
-        """Update the state from L minibatches: `x` is (L, M, d_in) and `y` (L, M), without the axis L where it is 1."""
+        """Update the state from L minibatches.
+
+        `x` is (L, M, d_in) and `y` (L, M), without the axis L where it is 1.
+        """
 
     def phase(self, counters: StepCounters) -> str:
-        """Name the function that makes this update.
+        """Return the name of the function that makes this update.
 
         It has the arguments of `step`, and returns the new state.
         """
         return "step"
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """Name functions, like `step`, that are applied in order after this update.
+        """Return the names of functions, like `step`, that are applied in order after this update.
 
         Other updates pay nothing.
         """
@@ -189,15 +191,15 @@ class WeightedDivergence(StartedMethod):
 
 
 def check_rank(name: str, rank: int, problem: Problem) -> None:
-    """Raise `InputError` if the setting of this name asks for more factors than there are parameters."""
+    """Raise `InputError` if the setting of this name is more factors than there are parameters."""
     if rank > problem.dim:
         raise InputError(
             f"{name} {rank} exceeds the {problem.dim} parameters of the model; lower it"
         )
 
 
-def stacked(batches: Batch, count: int) -> Batch:
-    """Return L minibatches with the axis L, (L, M, ...), which the engine leaves out where L is 1."""
+def with_minibatch_axis(batches: Batch, count: int) -> Batch:
+    """Return L minibatches as (L, M, ...): the engine leaves the axis L out where L is 1."""
     return (
         batches._replace(x=batches.x.unsqueeze(0), y=batches.y.unsqueeze(0))
         if count == 1
@@ -211,8 +213,8 @@ class StreamMethod(Method):
 
     It needs no model.
 
-    The state is a NamedTuple of tensors, and its first field is ``seen``, the observations seen,
-    of shape (). All other tensors may have the streams as leading dimensions, (..., D) for a
+    The state is a NamedTuple of tensors, and its first field is ``n_observations``, the number
+    seen, of shape (). All other tensors may have the streams as leading dimensions, (..., D) for a
     vector of parameters: the engine gives all streams at once.
     """
 
@@ -228,10 +230,11 @@ class StreamMethod(Method):
 
     @abstractmethod
     def init(self, noise: Noise) -> Any:
-        """Make the state before the first observation.
+        """Build the state before the first observation.
 
-        `noise` also has ``seed``, integers of shape (...), for
-        libraries with random numbers of their own."""
+        `noise` also has ``seed``, integers of shape (...), for libraries with random numbers of
+        their own.
+        """
 
     @abstractmethod
     def update_block(self, state: Any, observations: Tensor) -> Any:
@@ -243,13 +246,11 @@ class StreamMethod(Method):
 
 @dataclass(frozen=True)
 class ExternalMethod(Method):
-    """A method that trains by itself, with another library say, and yields its posterior as it goes."""
+    """A method that trains by itself, with another library say, and yields its posteriors."""
 
     source = "rows"
     deterministic: ClassVar[bool] = False
-    """Whether `fits` ignores its seed; fits of the same rows and hyper-parameters are then made
-    once.
-    """
+    """Whether `fits` ignores its seed; equal rows and hyper-parameters are then fitted once."""
 
     @property
     def draws(self) -> int:
@@ -267,10 +268,9 @@ class ExternalMethod(Method):
     ) -> Iterator[tuple[int, Posterior]]:
         """Yield updates made and the posterior after them, as often as it likes.
 
-        The last is the result.
-
-        Training data are as the model sees them, float64, (n, d) and (n,), hyper-parameters in the
-        unit of `y`, float64 scalars; the seed, of 31 bits, is the trial's own.
+        The last is the result. Training data are as the model sees them, float64, (n, d) and (n,),
+        hyper-parameters in the unit of `y`, float64 scalars; the seed, of 31 bits, is the trial's
+        own.
         """
 
 

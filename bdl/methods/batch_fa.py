@@ -1,12 +1,13 @@
-"""Batch fits of factor analysis, which the online estimators are held against (Brownlie 2022, section 4.4.1).
+"""Batch fits of factor analysis, the yardstick of the online estimators.
 
-All need of n observations is their mean and covariance S, which are kept up to date from block to
-block (Chan, Golub and LeVeque 1983): O(D^2) numbers, where the online estimators have O(D K).
+Brownlie (2022), section 4.4.1. All that they need of n observations is their mean and covariance
+S, which are kept up to date from block to block (Chan, Golub and LeVeque 1983): O(D^2) numbers,
+where the online estimators have O(D K).
 
-- ``sklearn`` is the published one: scikit-learn's FactorAnalysis with a randomised SVD. Each iteration draws a new
-  sketch of a matrix whose spectrum has no gap, so its log-likelihood is not monotone, and as it
-  stops at the first iteration that does not gain 0.01 nats it stops after about eight, far from
-  the optimum at 100,000 observations.
+- ``sklearn`` is the published one: scikit-learn's FactorAnalysis with a randomised SVD. Each
+  iteration draws a new sketch of a matrix whose spectrum has no gap, so its log-likelihood is not
+  monotone, and as it stops at the first iteration that does not gain 0.01 nats it stops after
+  about eight, far from the optimum at 100,000 observations.
 - ``exact`` finds the optimum, from a better start.
 - ``ppca`` has psi = sigma^2 throughout.
 
@@ -40,10 +41,10 @@ last.
 
 
 class BatchState(NamedTuple):
-    """Moments of the observations, float64, and where the random numbers of a fit begin."""
+    """Moments of the observations, float64, and the seed of the random numbers of a fit."""
 
-    seen: Tensor  # Observations seen, ()
-    mean: Tensor  # Their mean, (..., D)
+    n_observations: Tensor  # ()
+    mean: Tensor  # Mean of the observations, (..., D)
     scatter: Tensor  # Sum of outer products of their deviations from it, (..., D, D)
     seed: Tensor  # Of the sketches, int64, (...)
 
@@ -65,21 +66,21 @@ class BatchFa(FactorEstimator):
 
     def init(self, noise: Noise) -> BatchState:
         mean = torch.zeros_like(noise["mean"], dtype=torch.float64)
-        seen = torch.zeros((), dtype=torch.int64, device=mean.device)
-        return BatchState(seen, mean, mean.diag_embed(), noise["seed"])
+        n_observations = torch.zeros((), dtype=torch.int64, device=mean.device)
+        return BatchState(n_observations, mean, mean.diag_embed(), noise["seed"])
 
     def update_block(self, state: BatchState, observations: Tensor) -> BatchState:
         observations = observations.to(state.mean)
         mean, count = observations.mean(-2), observations.shape[-2]
         deviations, between = observations - mean.unsqueeze(-2), mean - state.mean
-        seen = state.seen + count
-        share = count / seen.to(mean.dtype)
-        shared = state.seen * share * between.unsqueeze(-1) * between.unsqueeze(-2)
+        n_observations = state.n_observations + count
+        share = count / n_observations.to(mean.dtype)
+        shared = state.n_observations * share * between.unsqueeze(-1) * between.unsqueeze(-2)
         scatter = state.scatter + deviations.mT @ deviations + shared
-        return BatchState(seen, state.mean + share * between, scatter, state.seed)
+        return BatchState(n_observations, state.mean + share * between, scatter, state.seed)
 
     def posterior(self, state: BatchState) -> FactorAnalysis:
-        count, covariance = int(state.seen), state.scatter / state.seen
+        count, covariance = int(state.n_observations), state.scatter / state.n_observations
         if self.solver == "ppca":
             factors, psi = ppca(covariance, self.latent_dim)
         elif self.solver == "exact":
@@ -95,7 +96,7 @@ def sklearn_fa(
     """Fit scikit-learn's FactorAnalysis, randomised SVD, settings at their defaults.
 
     Those are tolerance 0.01 nats on the total log-likelihood, 1000 iterations, 3 power iterations,
-    psi = 1 at first, the same in 0.24.2, the published version, and in 1.9.1. It is given 2 D rows
+    psi = 1 at first, the same in 0.24.2, the published version, and in 1.9.1. It gets 2 D rows
     of the same covariance, D^{1/2} R and -D^{1/2} R with R^T R = S: its sketches, and so its
     iterations, depend on nothing else but the number of observations, in proportion to which the
     tolerance is changed. S (divisor n) is (D, D), float64; `seed` is that of the sketches. Returns
@@ -115,8 +116,8 @@ def exact_fa(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
     """Maximise the likelihood.
 
     With u_i and l_i the K leading eigenvectors and values of diag(psi)^{-1/2} S diag(psi)^{-1/2},
-    the maximum over F is diag(psi)^{1/2} u_i (l_i - 1)_+^{1/2}, column by column. What is left of
-    minus the log-likelihood per observation is, but for a constant,
+    the maximum over F is diag(psi)^{1/2} u_i (l_i - 1)_+^{1/2}, column by column. Minus the
+    log-likelihood per observation is then, but for a constant,
 
         f(psi) = (1/2) [sum_{i <= K} (log l_i - l_i + 1) + sum_j (log psi_j + S_jj / psi_j)],  l_i
         at least 1, df / d log psi_j = (1/2) (sum_i (l_i - 1) u_ij^2 + 1 - S_jj / psi_j),
@@ -146,10 +147,10 @@ def exact_fa(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
     )
     bounds = list(zip((_LEAST * variance).log().tolist(), variance.log().tolist(), strict=True))
     options = {"maxiter": 1000, "ftol": 1e-13, "gtol": 1e-6}
-    found = minimize(
+    optimum = minimize(
         cost, start.log().numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )  # type: ignore[call-overload]
-    psi = torch.from_numpy(found.x).exp()
+    psi = torch.from_numpy(optimum.x).exp()
     values, vectors = leading(psi)
     return psi.sqrt().unsqueeze(1) * vectors * (values - 1).sqrt(), psi
 
@@ -167,7 +168,7 @@ def ppca(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
 
 
 def _leading(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the largest eigenvalues (count,), in ascending order, and their eigenvectors (D, count)."""
+    """Return the largest eigenvalues, ascending, (count,), and their eigenvectors (D, count)."""
     from scipy.linalg import eigh
 
     dim = len(matrix)

@@ -1,8 +1,8 @@
-"""Bayes by Backprop: mean-field variational inference with reparametrised gradients (Blundell et al. 2015).
+"""Bayes by Backprop: mean-field variational inference with reparametrised gradients.
 
-q(theta) = N(mu, diag(sigma^2)) with sigma = softplus(rho) = log(1 + exp(rho)). Under a prior of
-precision alpha the negative ELBO J = E_q[-log p(D | theta)] + KL(q || prior) has the divergence in
-closed form,
+Blundell et al. (2015): q(theta) = N(mu, diag(sigma^2)) with sigma = softplus(rho) = log(1 +
+exp(rho)). Under a prior of precision alpha the negative ELBO J = E_q[-log p(D | theta)] + KL(q ||
+prior) has the divergence in closed form,
 
     KL = (1/2) sum_i (alpha_i (mu_i^2 + sigma_i^2) - 1 - log alpha_i) - sum_i log sigma_i,
 
@@ -68,7 +68,8 @@ class BayesByBackprop(SampledDescent):
         if isinstance(problem.prior, HorseshoePrior):
             if self.degrees is not None:
                 raise InputError(
-                    f"degrees: under {name}, whose scales are latent, bbb needs a Gaussian; leave it out"
+                    f"degrees: under {name}, whose scales are latent, bbb needs a Gaussian; "
+                    "leave it out"
                 )
         elif problem.latent_dim != problem.dim:
             raise InputError(
@@ -95,7 +96,7 @@ class BayesByBackprop(SampledDescent):
         self, state: BbbState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> Params:
         if self.degrees is None and isinstance(problem.prior, PrecisionPrior):
-            return elbo_gradients(state.params, batch, hyper, noise["z"], problem)
+            return mean_field_elbo_gradients(state.params, batch, hyper, noise["z"], problem)
         return torch.func.grad(self._negative_elbo)(
             state.params, batch, hyper, noise["z"], problem
         )
@@ -119,11 +120,11 @@ class BayesByBackprop(SampledDescent):
     def _negative_elbo(
         self, params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem
     ) -> Tensor:
-        """Estimate J from one minibatch; arguments as in `elbo_gradients`."""
+        """Estimate J from one minibatch; arguments as in `mean_field_elbo_gradients`."""
         q, prior = self._latent(params), problem.prior
         phi = q.sample(z)
         fit = torch.func.vmap(
-            lambda one: problem.log_likelihood(problem.push(one, hyper), batch, hyper)
+            lambda sample: problem.log_likelihood(problem.push(sample, hyper), batch, hyper)
         )(phi)
         if isinstance(prior, HorseshoePrior) and isinstance(q, DiagonalGaussian):
             return (
@@ -134,15 +135,13 @@ class BayesByBackprop(SampledDescent):
         return (q.log_prob(phi) - problem.log_prior(phi, hyper) - fit).mean()
 
 
-def elbo_gradients(
+def mean_field_elbo_gradients(
     params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem
 ) -> Params:
     """Estimate the gradients of J from one minibatch and standard normals `z` (S, D).
 
-    Formulas in the module docstring.
-
-    `params` are ``mu`` (D,) and ``rho`` (D,); gradients have the same keys and shapes, nats per
-    unit.
+    Formulas are in the module docstring. `params` are ``mu`` (D,) and ``rho`` (D,); gradients have
+    the same keys and shapes, nats per unit.
     """
     mu, sigma, alpha = params["mu"], softplus(params["rho"]), problem.prior_precision(hyper)
     G = sample_gradients(mu + sigma * z, batch, hyper, problem)

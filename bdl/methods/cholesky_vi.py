@@ -1,4 +1,4 @@
-"""Variational inference with a full covariance through its Cholesky factor, by stochastic gradients.
+"""Variational inference with a full covariance, by stochastic gradients of its Cholesky factor.
 
 q(theta) = N(m, V), V = L L^T, where L is lower triangular and its diagonal the exponential of what
 is learnt. Under a prior of precision alpha the negative ELBO is
@@ -55,7 +55,7 @@ class CholeskyVi(SampledDescent):
     def gradients(
         self, state: DescentState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> Params:
-        m, L, z = state.params["m"], factor(state.params["A"]), noise["z"]
+        m, L, z = state.params["m"], cholesky_factor(state.params["A"]), noise["z"]
         G = sample_gradients(m + z @ L.T, batch, hyper, problem)
         alpha = problem.prior_precision(hyper)
         by_factor = (alpha * L.T).T + (G.T @ z / len(z)).tril()
@@ -63,9 +63,9 @@ class CholeskyVi(SampledDescent):
         return {"m": alpha * m + G.mean(0), "A": by_factor.tril(-1) + by_log.diag_embed()}
 
     def posterior(self, state: DescentState) -> FullGaussian:
-        return FullGaussian(state.params["m"], factor(state.params["A"]))
+        return FullGaussian(state.params["m"], cholesky_factor(state.params["A"]))
 
 
-def factor(A: Tensor) -> Tensor:
+def cholesky_factor(A: Tensor) -> Tensor:
     """Return L, (D, D), of the matrix that is learnt."""
     return A.tril(-1) + A.diagonal().exp().diag_embed()

@@ -8,20 +8,26 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import Direct
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors import FullGaussian
 
 
 @dataclass(frozen=True)
 class Conjugate(Direct):
-    """N(m, S) with S^-1 = diag(alpha) + beta X^T X and m = beta S X^T y, in float64 (Brownlie 2022, eq. 4.40)."""
+    """N(m, S) with S^-1 = diag(alpha) + beta X^T X and m = beta S X^T y, in float64.
+
+    Brownlie (2022), equation 4.40.
+    """
 
     deterministic = True
 
     def check(self, problem: Problem) -> None:
-        if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian)):
+        if not (
+            isinstance(problem.model, LinearModel)
+            and isinstance(problem.likelihood, GaussianLikelihood)
+        ):
             raise InputError(
                 "the posterior has no closed form: give a linear model and a gaussian likelihood"
             )
@@ -33,7 +39,7 @@ class Conjugate(Direct):
         for name in ("prior_precision", "noise_precision"):
             if not 0 < float(hyper[name]) < float("inf"):
                 raise InputError(f"{name} is {float(hyper[name]):g}: give a positive number")
-        design = cast(Linear, problem.model).design(x)
+        design = cast(LinearModel, problem.model).design(x)
         beta = hyper["noise_precision"]
         precision = beta * design.T @ design + torch.diag(
             problem.prior_precision(hyper).expand(problem.dim)

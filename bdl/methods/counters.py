@@ -1,10 +1,13 @@
-"""Where a fit stands, as the host counts it: methods, rates and evaluations decide by it, and never by a tensor."""
+"""Counters of a fit's updates and epochs on the host.
+
+Methods, rates and evaluations branch on them, and never on the value of a tensor.
+"""
 
 from typing import NamedTuple
 
 
 class StepCounters(NamedTuple):
-    """What has been done, the update in question included."""
+    """Updates and epochs made, the update in question included."""
 
     updates: int  # Updates made; the observations seen, for a stream
     epochs: int = 0  # Whole passes over the rows whose updates are all made

@@ -45,14 +45,16 @@ class Ensemble(StartedMethod):
         return {"theta": (self.members, problem.dim)}
 
     def init(self, problem: Problem, noise: Noise) -> Any:
-        return _stacked([self._member.init(problem, {"theta": theta}) for theta in noise["theta"]])
+        return _stack_states(
+            [self._member.init(problem, {"theta": theta}) for theta in noise["theta"]]
+        )
 
     def step(
         self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> Any:
-        return self._each(self._member.step, state, batches, hyper, problem)
+        return self._map_members(self._member.step, state, batches, hyper, problem)
 
-    def _each(
+    def _map_members(
         self,
         function: Callable[..., Any],
         state: Any,
@@ -60,15 +62,15 @@ class Ensemble(StartedMethod):
         hyper: Hyper,
         problem: Problem,
     ) -> Any:
-        """Apply a member's function to all, each with its minibatch."""
+        """Apply a member's function to all members, each with its minibatch."""
 
-        def one(number: int) -> Any:
-            part = batches._replace(x=batches.x[number], y=batches.y[number])
-            return function(member(state, number), part, hyper, {}, problem)
+        def apply(number: int) -> Any:
+            batch = batches._replace(x=batches.x[number], y=batches.y[number])
+            return function(member_state(state, number), batch, hyper, {}, problem)
 
         # one after the other: side by side, convolutions are slower and all layers in memory
         # together
-        return _stacked([one(number) for number in range(self.members)])
+        return _stack_states([apply(number) for number in range(self.members)])
 
 
 @dataclass(frozen=True)
@@ -110,24 +112,26 @@ class MultiSwag(Ensemble):
         self._member.check(problem)
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        whole = counters.ended and counters.epochs % self.members == 0
-        return ("collect",) if whole and counters.epochs > self.warmup_epochs else ()
+        round_ended = counters.ended and counters.epochs % self.members == 0
+        return ("collect",) if round_ended and counters.epochs > self.warmup_epochs else ()
 
     def collect(
         self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> Any:
         """Let each member collect its iterate."""
-        return self._each(self._member.collect, state, batches, hyper, problem)
+        return self._map_members(self._member.collect, state, batches, hyper, problem)
 
     def posterior(self, state: Any) -> Mixture:
-        each = [self._member.posterior(member(state, number)) for number in range(self.members)]
-        return Mixture(*(torch.stack(tensors) for tensors in zip(*each, strict=True)))
+        components = [
+            self._member.posterior(member_state(state, number)) for number in range(self.members)
+        ]
+        return Mixture(*(torch.stack(tensors) for tensors in zip(*components, strict=True)))
 
 
-def member(state: Any, number: int) -> Any:
+def member_state(state: Any, number: int) -> Any:
     """Return the state of one member."""
     return tree_map(lambda leaf: leaf[number], state)
 
 
-def _stacked(states: list[Any]) -> Any:
+def _stack_states(states: list[Any]) -> Any:
     return tree_map(lambda *leaves: torch.stack(leaves), *states)

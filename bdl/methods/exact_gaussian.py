@@ -1,7 +1,8 @@
-"""The Gaussian with the best ELBO of a generalised linear model: with any covariance, or independent parameters.
+"""The Gaussian with the best ELBO of a generalised linear model.
 
-At the optimum q = N(m, S), with prior precisions gamma, the log-likelihood l_n of row n as a
-function of its output f_n = x_n theta, and all expectations under q,
+It has any covariance, or independent parameters. At the optimum q = N(m, S), with prior precisions
+gamma, the log-likelihood l_n of row n as a function of its output f_n = x_n theta, and all
+expectations under q,
 
     sum_n x_n E[l_n'(f_n)] = gamma o m,    S^{-1} = H = diag(gamma) - sum_n x_n x_n^T
     E[l_n''(f_n)],
@@ -28,7 +29,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.base import Direct
 from bdl.models.linear import Elbo, check_glm, elbo, prior_precision
-from bdl.models.networks import Linear
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, FullGaussian, FullPrecision
 
@@ -74,33 +75,36 @@ class ExactGaussian(Direct):
         posterior standard deviations, is at most 1e-8 of the ELBO.
         """
 
-        def look(q: _Family) -> _Point:
+        def evaluate(q: _Family) -> _Iterate:
             bound = elbo(problem, q, x, y, hyper)
-            return _Point(q, bound, _error(q, bound))
+            return _Iterate(q, bound, _error(q, bound))
 
-        now, share = look(self._start(problem, x, hyper)), 1.0
+        current, share = evaluate(self._start(problem, x, hyper)), 1.0
         for _ in range(_STEPS):
-            allowed = _ROUNDING * abs(float(now.bound.value))
-            if now.error <= allowed or share < _LEAST_SHARE:
+            rounding = _ROUNDING * abs(float(current.bound.value))
+            if current.error <= rounding or share < _LEAST_SHARE:
                 break
-            q = _ahead(now, share)
-            then = look(q) if q else None
-            if then is None or not then.bound.value >= now.bound.value - allowed:
+            q = _step_towards(current, share)
+            proposal = evaluate(q) if q else None
+            # the negation holds for NaN as well
+            if proposal is None or not proposal.bound.value >= current.bound.value - rounding:
                 share /= 2
                 continue
-            share = min(1.0, _RECOVERY * share) if then.error < now.error else share / 2
-            now = then
-        if not now.error <= _CONVERGED * abs(float(now.bound.value)):
+            improves = proposal.error < current.error
+            share = min(1.0, _RECOVERY * share) if improves else share / 2
+            current = proposal
+        if not current.error <= _CONVERGED * abs(float(current.bound.value)):
             raise InputError(
-                f"exact-gaussian has not converged (error {now.error:.1g}): raise prior_precision, or check the data"
+                f"exact-gaussian has not converged (error {current.error:.1g}): "
+                "raise prior_precision, or check the data"
             )
-        if isinstance(now.q, DiagonalGaussian):
-            return now.q
-        return FullGaussian.from_covariance(now.q.mean(), now.q.covariance())
+        if isinstance(current.q, DiagonalGaussian):
+            return current.q
+        return FullGaussian.from_covariance(current.q.mean(), current.q.covariance())
 
     def _start(self, problem: Problem, x: Tensor, hyper: Hyper) -> _Family:
-        """Independent parameters about 0."""
-        design = cast(Linear, problem.model).design(x)
+        """Return independent parameters about 0."""
+        design = cast(LinearModel, problem.model).design(x)
         precision = prior_precision(problem, hyper) + design.square().sum(0)
         mean = torch.zeros_like(precision)
         if self.structure == "diagonal":
@@ -108,23 +112,23 @@ class ExactGaussian(Direct):
         return FullPrecision(mean, precision.sqrt().diag())
 
 
-class _Point(NamedTuple):
-    """Where the climb stands."""
+class _Iterate(NamedTuple):
+    """A distribution on the way to the optimum, with its ELBO and its error."""
 
     q: _Family
     bound: Elbo
     error: float
 
 
-def _ahead(now: _Point, share: float) -> _Family | None:
+def _step_towards(current: _Iterate, share: float) -> _Family | None:
     """Go a share of the way; None where the precision would not be positive definite."""
-    mean, (_, slope, curvature) = now.q.mean(), now.bound
-    if isinstance(now.q, FullPrecision):
-        tril = now.q.precision_tril
+    mean, (_, slope, curvature) = current.q.mean(), current.bound
+    if isinstance(current.q, FullPrecision):
+        tril = current.q.precision_tril
         factor, failed = torch.linalg.cholesky_ex(torch.lerp(tril @ tril.mT, curvature, share))
         step = torch.cholesky_solve(slope.unsqueeze(1), factor).squeeze(1)
         return None if bool(failed) else FullPrecision(mean + share * step, factor)
-    precision = torch.lerp(now.q.var.reciprocal(), curvature.diagonal(), share)
+    precision = torch.lerp(current.q.var.reciprocal(), curvature.diagonal(), share)
     factor, failed = torch.linalg.cholesky_ex(curvature)
     step = (
         slope / precision
@@ -139,9 +143,9 @@ def _ahead(now: _Point, share: float) -> _Family | None:
 
 
 def _error(q: _Family, bound: Elbo) -> float:
-    """Length of A^T slope and of A^T H A - I, where A is a root of the covariance.
+    """Compute the length of A^T slope and of A^T H A - I, where A is a root of the covariance.
 
-    Of its diagonal if A is diagonal.
+    If A is diagonal, only the diagonal of the matrix counts.
     """
     roots = q._replace(loc=torch.zeros_like(q.loc)).sample(torch.eye(q.dim, dtype=q.loc.dtype))
     curvature = roots @ bound.curvature @ roots.mT - torch.eye(q.dim, dtype=q.loc.dtype)

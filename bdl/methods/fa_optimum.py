@@ -1,4 +1,4 @@
-"""The best factor-analysis posterior of rank K, found directly: what VIFA descends to.
+"""The best factor-analysis posterior of rank K, by direct search: the optimum of VIFA.
 
 `FactorAnalysisOptimum` starts from the exact posterior p = N(m, P^-1) of a linear regression. KL(q
 || p) from q = N(m, F F^T + diag(psi)) is, but for constants, (tr F^T P F + sum_i P_ii psi_i - log
@@ -27,8 +27,8 @@ from bdl.errors import InputError
 from bdl.methods.base import Direct, check_rank
 from bdl.methods.conjugate import Conjugate
 from bdl.models.linear import check_glm, expected_log_likelihood
-from bdl.models.mode import descend
-from bdl.models.networks import Linear
+from bdl.models.mode import minimise
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 
@@ -64,14 +64,14 @@ class FactorAnalysisOptimum(DirectSearch):
     ) -> FactorAnalysis:
         exact = Conjugate().fit(problem, x, y, hyper)
         precision = torch.cholesky_inverse(exact.scale_tril)
-        return closest(exact.loc, precision, self.latent_dim)
+        return closest_factor_analysis(exact.loc, precision, self.latent_dim)
 
 
 _STARTS = 5
 """The cost has local optima: one start from the leading eigenvectors, the others at random."""
 
 
-def closest(mean: Tensor, precision: Tensor, latent_dim: int) -> FactorAnalysis:
+def closest_factor_analysis(mean: Tensor, precision: Tensor, latent_dim: int) -> FactorAnalysis:
     """Minimise KL(q || N(mean, precision^-1)) over factor-analysis q of rank `latent_dim`.
 
     Float64, (D,) and (D, D).
@@ -93,11 +93,11 @@ def closest(mean: Tensor, precision: Tensor, latent_dim: int) -> FactorAnalysis:
     generator = np.random.default_rng(0)
     starts = [leading, *(generator.normal(size=shape) for _ in range(_STARTS - 1))]
     options = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-13, "gtol": 1e-8}
-    found = [
-        descend(cost, np.concatenate([factors.ravel(), np.zeros(len(mean))]), options)
+    optima = [
+        minimise(cost, np.concatenate([factors.ravel(), np.zeros(len(mean))]), options)
         for factors in starts
     ]
-    best = posterior(torch.from_numpy(min(found, key=lambda result: float(result.fun)).x))
+    best = posterior(torch.from_numpy(min(optima, key=lambda optimum: float(optimum.fun)).x))
     return FactorAnalysis(mean, unit.unsqueeze(1) * best.factors, unit.square() * best.diag)
 
 
@@ -128,7 +128,7 @@ class FactorAnalysisElbo(DirectSearch):
         widest directions of a rough posterior, precision P = diag(alpha) + X^T X / 4, the others
         at random. Parameter i is measured in units of P_ii^-1/2.
         """
-        design = cast(Linear, problem.model).design(x)
+        design = cast(LinearModel, problem.model).design(x)
         alpha = problem.prior_precision(hyper).expand(problem.dim)
         unit = (alpha + design.square().sum(0) / 4).rsqrt()
         dim, rank = problem.dim, self.latent_dim
@@ -149,29 +149,33 @@ class FactorAnalysisElbo(DirectSearch):
         )
         generator = torch.Generator().manual_seed(0)
         widest = rough.eigenvectors[:, :rank] * rough.eigenvalues[:rank].rsqrt()
-        others = [
+        random_starts = [
             0.5 * torch.randn(dim, rank, generator=generator, dtype=x.dtype)
             for _ in range(_ELBO_STARTS - 1)
         ]
         zeros = torch.zeros(dim, dtype=x.dtype)
-        starts = [torch.cat([zeros, factors.flatten(), zeros]) for factors in (widest, *others)]
+        starts = [
+            torch.cat([zeros, factors.flatten(), zeros]) for factors in (widest, *random_starts)
+        ]
         bounds = [(None, None)] * (dim + dim * rank) + [_LOG_PSI] * dim
-        return posterior(torch.from_numpy(lowest(cost, starts, bounds)))
+        return posterior(torch.from_numpy(minimise_from_starts(cost, starts, bounds)))
 
 
-def lowest(
+def minimise_from_starts(
     cost: Callable[[Tensor], Tensor],
     starts: Sequence[Tensor],
     bounds: Sequence[tuple[float | None, float | None]],
 ) -> NDArray[np.float64]:
     """Minimise by L-BFGS from each start, (p,) float64, and return the best point."""
-    found = [descend(cost, start.numpy(), _OPTIONS, bounds=bounds) for start in starts]
-    best = min(found, key=lambda result: float(result.fun))
+    optima = [minimise(cost, start.numpy(), _OPTIONS, bounds=bounds) for start in starts]
+    best = min(optima, key=lambda optimum: float(optimum.fun))
     for _ in range(_RESTARTS):  # a failed line search is mended by a fresh memory
         if np.abs(best.jac).max() > _FLAT:
-            best = descend(cost, best.x, _OPTIONS, bounds=bounds)
-    if not (slope := np.abs(best.jac).max()) <= _FLAT:
+            best = minimise(cost, best.x, _OPTIONS, bounds=bounds)
+    slope = np.abs(best.jac).max()
+    if not slope <= _FLAT:
         raise InputError(
-            f"fa-elbo has not converged (a derivative is {slope:.1g}): scale the inputs, or raise alpha"
+            f"fa-elbo has not converged (a derivative is {slope:.1g}): "
+            "scale the inputs, or raise alpha"
         )
     return best.x

@@ -1,4 +1,4 @@
-"""The contract of guests: methods of other libraries, which are one function from training data to a fit."""
+"""The contract of guests, methods of other libraries: one function from training data to a fit."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,18 +15,17 @@ from annotated_types import Gt
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bdl.errors import InputError, in_one_line
+from bdl.errors import InputError, summarise_error
 from bdl.methods.base import ExternalMethod
 from bdl.models.base import NoModel
 from bdl.models.modules import torch_module
-from bdl.models.problem import Hyper, Problem, whole
+from bdl.models.problem import Hyper, Problem, full_batch
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Predictive, check_fit, is_predictive
-from bdl.runtime import in_time
+from bdl.runtime import time_limit
 
-_distributions = cache(
-    packages_distributions
-)  # it reads what every installed package says of itself: half a second
+# it reads the metadata of every installed package, which takes half a second
+_distributions = cache(packages_distributions)
 
 Array = NDArray[np.float64]
 
@@ -37,7 +36,7 @@ class OutOfTime(TimeoutError):
 
 @dataclass(frozen=True, eq=False)
 class Train:
-    """What a guest learns from: standardised inputs, (n, d), and targets, (n,).
+    """The training data of a guest: standardised inputs, (n, d), and targets, (n,).
 
     Labels are 0 to C - 1.
     """
@@ -61,10 +60,13 @@ class Train:
         return torch_module(self.problem, seed)
 
     def log_joint(self, theta: Tensor, hyper: Mapping[str, float]) -> Tensor:
-        """Evaluate log p(D, theta) in the precision of `theta`, (D,), nats, with the hyper-parameters of the entry."""
-        x, y = (torch.from_numpy(part).to(theta.dtype) for part in (self.x, self.y))
+        """Evaluate log p(D, theta), nats, in the precision of `theta`, (D,).
+
+        The hyper-parameters are those of the entry.
+        """
+        x, y = (torch.from_numpy(array).to(theta.dtype) for array in (self.x, self.y))
         values = {name: theta.new_tensor(value) for name, value in hyper.items()}
-        rows = self.problem.log_likelihoods(theta, whole(x, y), values)
+        rows = self.problem.log_likelihoods(theta, full_batch(x, y), values)
         return rows.sum() + self.problem.log_prior(theta, values)
 
 
@@ -114,25 +116,18 @@ class Guest(ExternalMethod):
 
     @property
     def missing(self) -> str:
-        lacking = (
-            (module, package)
-            for module, package in self.needs.items()
-            if find_spec(module) is None
-        )
-        return next(
-            (
-                f"{type(self).__name__} needs {name}: pip install '{package}'"
-                for name, package in lacking
-            ),
-            "",
-        )
+        for module, package in self.needs.items():
+            if find_spec(module) is None:
+                return f"{type(self).__name__} needs {module}: pip install '{package}'"
+        return ""
 
     def check(self, problem: Problem) -> None:
         if self.missing:
             raise InputError(self.missing)
         if self.needs_model and isinstance(problem.model, NoModel):
             raise InputError(
-                f"{type(self).__name__} fits the model of the entry: give one, such as {{name: mlp}}"
+                f"{type(self).__name__} fits the model of the entry: "
+                "give one, such as {name: mlp}"
             )
         if self.needs_numbers and problem.classes:
             raise InputError(
@@ -142,46 +137,49 @@ class Guest(ExternalMethod):
     def fits(
         self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int
     ) -> Iterator[tuple[int, Any]]:
-        """Yield what `fit` returns; `InputError` if it is nothing that can be used.
+        """Yield the posterior or predictive that `fit` returns; `InputError` if it is neither.
 
-        `OutOfTime` if it takes longer than it may, what is asked of a predictive before the next
-        turn included.
+        `OutOfTime` if that takes longer than it may, predictions made before the iterator is
+        advanced included.
         """
         train = Train(x.numpy(), y.numpy(), problem)
         values = {name: float(value) for name, value in hyper.items()}
-        late = OutOfTime(f"the fit took more than {self.seconds:g} seconds (method.seconds)")
-        with in_time(self.seconds, late), _seeded(seed):
+        error = OutOfTime(f"the fit took more than {self.seconds:g} seconds (method.seconds)")
+        with time_limit(self.seconds, error), _seed_generators(seed):
             try:
                 fitted = self.fit(train, values, seed)
             except (Exception, KeyboardInterrupt, SystemExit):
                 raise
-            # what a library in Rust panics with is no Exception, and cannot be pickled
-            except BaseException as error:
-                raise RuntimeError(in_one_line(error)) from None
-            found = check_fit(fitted, problem.dim)
-            lacking = [name for name in problem.likelihood.hyper if name not in values]
-            if lacking and not is_predictive(found):
-                raise InputError(f"a posterior predicts with the {lacking[0]}: name it in `hyper`")
-            yield 0, found
+            # a panic of a library in Rust is no Exception, and cannot be pickled
+            except BaseException as panic:
+                raise RuntimeError(summarise_error(panic)) from None
+            posterior = check_fit(fitted, problem.dim)
+            missing = [name for name in problem.likelihood.hyper if name not in values]
+            if missing and not is_predictive(posterior):
+                raise InputError(f"a posterior predicts with the {missing[0]}: name it in `hyper`")
+            yield 0, posterior
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Let the global generators, which guests may use without a word, start from a seed, and put them back."""
-    before = np.random.get_state()  # noqa: NPY002  # the generator that libraries share
+def _seed_generators(seed: int) -> Iterator[None]:
+    """Seed the global generators, which guests may use, for a block, and restore them."""
+    numpy_state = np.random.get_state()  # noqa: NPY002  # the generator that libraries share
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         np.random.seed(seed)  # noqa: NPY002
         try:
             yield
         finally:
-            np.random.set_state(before)  # noqa: NPY002
+            np.random.set_state(numpy_state)  # noqa: NPY002
 
 
-def descend(
+def minimise_with_adam(
     parameters: Iterable[nn.Parameter], cost: Callable[[], Tensor], steps: int, rate: float
 ) -> None:
-    """Minimise a cost, which is evaluated anew each time, by Adam, with a rate that falls to 0 along a half cosine."""
+    """Minimise a cost, evaluated anew for each step, by Adam.
+
+    The rate falls to 0 along a half cosine.
+    """
     optimizer = torch.optim.Adam(parameters, lr=rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):

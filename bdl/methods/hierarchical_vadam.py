@@ -1,12 +1,13 @@
-"""VOGN and Vadam with prior scales that are learnt: automatic relevance determination, and the horseshoe.
+"""VOGN and Vadam with learnt prior scales: automatic relevance determination, and the horseshoe.
 
 Given precisions alpha_i the prior is Gaussian, theta_i ~ N(0, 1 / alpha_i), so that an update is
 one of `Vadam` under the precisions' posterior means. Theirs are in closed form given the weights'
 q: after each epoch, with E_i = mu_i^2 + var_i, coordinate ascent on the ELBO sets
 
     ard         alpha_i = 1 / E_i, the means of Gamma posteriors under a flat prior of log alpha_i;
-    horseshoe   alpha_i = l_i t with theta_i ~ N(0, lambda_i^2 tau^2), lambda_i ~ C+(0, 1), tau ~ C+(0, kappa): of the
-                inverse Gammas of lambda_i^2, tau^2 and of their auxiliaries (Makalic and Schmidt 2016) the means are
+    horseshoe   alpha_i = l_i t with theta_i ~ N(0, lambda_i^2 tau^2), lambda_i ~ C+(0, 1) and
+                tau ~ C+(0, kappa): of the inverse Gammas of lambda_i^2, tau^2 and of their
+                auxiliaries (Makalic and Schmidt 2016) the means are
                     l_i = 2 / (2 a_i + t E_i),                  a_i = 1 / (1 + l_i)
                     t   = (D + 1) / (2 b + sum_i l_i E_i),      b   = 1 / (1 / kappa^2 + t).
 
@@ -40,8 +41,8 @@ class ScaledState(NamedTuple):
     weights: MomentsState
     # Prior precisions, (D,); 0 before the first update, which takes the hyper-parameter
     alpha: Tensor
-    local: Tensor  # l of each weight, (D,)
-    whole: Tensor  # t, a scalar
+    local_precision: Tensor  # l of each weight, (D,)
+    global_precision: Tensor  # t, a scalar
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class HierarchicalVadam(StartedMethod):
 
     def init(self, problem: Problem, noise: Noise) -> ScaledState:
         inner = self._inner.init(problem, noise)
-        ones = torch.ones_like(inner.mu)
-        return ScaledState(inner, 0 * ones, ones, ones[0])
+        unit = torch.ones_like(inner.mu)
+        return ScaledState(inner, 0 * unit, unit, unit[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
         return self._inner.step_noise(problem)
@@ -90,10 +91,9 @@ class HierarchicalVadam(StartedMethod):
         self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> ScaledState:
         alpha = torch.where(state.weights.updates == 0, hyper["prior_precision"], state.alpha)
-        given = {**hyper, "prior_precision": alpha}
-        return state._replace(
-            weights=self._inner.step(state.weights, batches, given, noise, problem), alpha=alpha
-        )
+        inner_hyper = {**hyper, "prior_precision": alpha}
+        weights = self._inner.step(state.weights, batches, inner_hyper, noise, problem)
+        return state._replace(weights=weights, alpha=alpha)
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
         return ("learn",) if counters.ended else ()
@@ -102,13 +102,14 @@ class HierarchicalVadam(StartedMethod):
         self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> ScaledState:
         """Set the means of the scales' posteriors; formulas in the module docstring."""
-        q, local, whole = self._inner.posterior(state.weights), state.local, state.whole
+        q = self._inner.posterior(state.weights)
+        local, t = state.local_precision, state.global_precision
         E = q.loc.square() + q.var
         if self.scales == "ard":
             return state._replace(alpha=1 / E)
-        local = 2 / (2 / (1 + local) + whole * E)
-        whole = (len(E) + 1) / (2 / (self.global_scale**-2 + whole) + (local * E).sum())
-        return ScaledState(state.weights, local * whole, local, whole)
+        local = 2 / (2 / (1 + local) + t * E)
+        t = (len(E) + 1) / (2 / (self.global_scale**-2 + t) + (local * E).sum())
+        return ScaledState(state.weights, local * t, local, t)
 
     def posterior(self, state: ScaledState) -> DiagonalGaussian:
         return self._inner.posterior(state.weights)

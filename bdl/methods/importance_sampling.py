@@ -20,9 +20,9 @@ from bdl.errors import InputError
 from bdl.methods.base import Direct
 from bdl.methods.exact_gaussian import ExactGaussian
 from bdl.methods.laplace import Laplace
-from bdl.models.problem import Hyper, Problem, log_joint, log_likelihood, whole
+from bdl.models.problem import Hyper, Problem, full_batch, log_joint, log_likelihood
 from bdl.posteriors import FullGaussian, Weighted
-from bdl.posteriors.base import Gaussian
+from bdl.posteriors.base import GaussianPosterior
 
 Approximation = Literal["laplace", "variational"]
 
@@ -63,7 +63,7 @@ class Sampling(Direct):
 
         Raises `InputError` if a weight is not finite, or the approximation is refused.
         """
-        generator, data = torch.Generator().manual_seed(seed), whole(x, y)
+        generator, data = torch.Generator().manual_seed(seed), full_batch(x, y)
         if self.proposal == "prior":
             noise = torch.randn(
                 self.samples, problem.latent_dim, generator=generator, dtype=x.dtype
@@ -73,11 +73,12 @@ class Sampling(Direct):
             log_weights = log_likelihood(theta, problem, data, hyper)
         else:
             shape = _METHODS[self.proposal].fit(problem, x, y, hyper, seed)
-            theta, log_density = student(shape, self.degrees, self.samples, generator)
+            theta, log_density = draw_student_t(shape, self.degrees, self.samples, generator)
             log_weights = log_joint(theta, problem, data, hyper) - log_density
         if not bool(log_weights.isfinite().all()):
             raise InputError(
-                "importance-sampling: a weight is not finite: check the data and the hyper-parameters"
+                "importance-sampling: a weight is not finite: "
+                "check the data and the hyper-parameters"
             )
         return Weighted(theta, log_weights)
 
@@ -96,14 +97,15 @@ _METHODS: dict[Approximation, Laplace | ExactGaussian] = {
 }
 
 
-def student(
-    shape: Gaussian, degrees: int, samples: int, generator: torch.Generator
+def draw_student_t(
+    shape: GaussianPosterior, degrees: int, samples: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Draw from Student's t with the location and the shape matrix of a Gaussian, whose noise is of length D.
+    """Draw from Student's t with the location and the shape matrix of a Gaussian.
 
-    With z ~ N(0, I), c ~ chi^2 of nu degrees of freedom and A A^T the covariance of the Gaussian,
-    theta = m + (nu / c)^1/2 A z; so that (theta - m)^T (A A^T)^-1 (theta - m) = nu |z|^2 / c, and
-    the density needs no solve. Returns draws, (S, D), and their log-densities, nats, (S,).
+    The noise of the Gaussian is of length D. With z ~ N(0, I), c ~ chi^2 of nu degrees of freedom
+    and A A^T the covariance of the Gaussian, theta = m + (nu / c)^1/2 A z; so that (theta - m)^T
+    (A A^T)^-1 (theta - m) = nu |z|^2 / c, and the density needs no solve. Returns draws, (S, D),
+    and their log-densities, nats, (S,).
     """
     mean, dim = shape.mean(), shape.dim
     z = torch.randn(samples, dim, generator=generator, dtype=mean.dtype)
@@ -142,7 +144,8 @@ class MomentMatching(Sampling):
         size = float(weighted.effective_size())
         if size < _LEAST * problem.dim:
             raise InputError(
-                f"moment-matching: {self.samples} draws have an effective size of {size:.0f}, which is below "
-                f"{_LEAST} for each of {problem.dim} parameters: raise samples or change degrees"
+                f"moment-matching: {self.samples} draws have an effective size of {size:.0f}, "
+                f"which is below {_LEAST} for each of {problem.dim} parameters: "
+                "raise samples or change degrees"
             )
         return FullGaussian.from_covariance(weighted.mean(), weighted.covariance())

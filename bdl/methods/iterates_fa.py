@@ -1,22 +1,22 @@
-"""Online factor analysis of all iterates of SGD: a posterior of any network in O(DK) numbers (Brownlie 2022, ch. 4).
+"""Online factor analysis of all iterates of SGD: a posterior of any network in O(DK) numbers.
 
-Where SWAG keeps one iterate an epoch and the last K deviations, here every iterate after the
-warm-up epochs is an observation of an online estimator, and its model of their distribution is the
-posterior.
+Brownlie (2022), chapter 4. Where SWAG keeps one iterate an epoch and the last K deviations, here
+every iterate after the warm-up epochs is an observation of an online estimator, and its model of
+their distribution is the posterior.
 
 Differs from the thesis, whose estimators start at F = Q, psi = 1 and are tried on variances from 1
 upwards. Iterates of SGD have standard deviations around 1e-3, and some may not vary at all: the
 weights of a dead ReLU unit, in float32. So
 
-- the first W iterates (W = 100, the warm-up of the estimators) give each parameter an origin, their mean, and a unit,
-  their standard deviation, but at least a hundredth of its root mean square over the parameters:
-  one that stands still has a unit too, in which the start is narrow, and in which it is not far
-  off should it move later;
-- the estimator learns (theta - origin) / unit from the iterates that follow, its own warm-up first, and its estimate is
-  translated back. Online PX-EM finds units of its own as well, which changes nothing but where it
-  starts;
-- psi is kept from falling below `_LEAST_NOISE`: published EM has no floor, and divides by a psi of exactly zero as soon
-  as one parameter stands still.
+- the first W iterates (W = 100, the warm-up of the estimators) give each parameter an origin,
+  their mean, and a unit, their standard deviation, but at least a hundredth of its root mean
+  square over the parameters: one that stands still has a unit as well, in which the start is
+  narrow, and in which it is not far off should it move later;
+- the estimator learns (theta - origin) / unit from the iterates that follow, its own warm-up
+  first, and its estimate is translated back. Online PX-EM finds units of its own as well, which
+  changes nothing but where it starts;
+- psi is kept from falling below `_LEAST_NOISE`: published EM has no floor, and divides by a psi of
+  exactly zero as soon as one parameter stands still.
 
 Notes
 -----
@@ -97,10 +97,10 @@ class IteratesFa(ConstantSgd):
         return State(theta, zeros[0], theta, zeros, self._estimator.init(noise))
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        kept = counters.updates - self.warmup_epochs * counters.per_epoch
-        if kept <= 0:
+        iterates = counters.updates - self.warmup_epochs * counters.per_epoch
+        if iterates <= 0:
             return ()
-        return ("measure",) if kept <= self._estimator.warmup else ("learn",)
+        return ("measure",) if iterates <= self._estimator.warmup else ("learn",)
 
     def measure(
         self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
@@ -119,9 +119,10 @@ class IteratesFa(ConstantSgd):
         self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> State:
         """Learn from the iterate."""
-        own = (state.theta - state.origin) / self._unit(state.scatter)
-        learnt = self._estimator.update(state.estimate, own)
-        return state._replace(estimate=learnt._replace(diag=learnt.diag.clamp(min=_LEAST_NOISE)))
+        observation = (state.theta - state.origin) / self._unit(state.scatter)
+        estimate = self._estimator.update(state.estimate, observation)
+        diag = estimate.diag.clamp(min=_LEAST_NOISE)
+        return state._replace(estimate=estimate._replace(diag=diag))
 
     def posterior(self, state: State) -> FactorAnalysis:
         """Return the estimate in the unit of the parameters, psi at least `VARIANCE_FLOOR`.
@@ -130,10 +131,8 @@ class IteratesFa(ConstantSgd):
         iterate.
         """
         estimator, unit = self._estimator, self._unit(state.scatter)
-        ready, estimate = (
-            state.estimate.seen > estimator.warmup,
-            estimator.posterior(state.estimate),
-        )
+        ready = state.estimate.n_observations > estimator.warmup
+        estimate = estimator.posterior(state.estimate)
         return FactorAnalysis(
             torch.where(ready, state.origin + unit * estimate.loc, state.theta),
             torch.where(ready, unit.unsqueeze(-1) * estimate.factors, 0),

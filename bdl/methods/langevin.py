@@ -1,8 +1,8 @@
-"""Stochastic-gradient MCMC: SGLD, SGHMC and cyclical SG-MCMC, whose posterior is a set of kept iterates.
+"""Stochastic-gradient MCMC: SGLD, SGHMC and cyclical SG-MCMC.
 
-They move theta by minibatch gradients of E(theta) = -(1/N) log p(D, theta), the cost that
-`bdl.methods.sgd_iterates` descends. With the learning rate l, the friction a and standard normals
-z, an update is
+Their posterior is a set of iterates. They move theta by minibatch gradients of E(theta) = -(1/N)
+log p(D, theta), the cost that `bdl.methods.sgd_iterates` descends. With the learning rate l, the
+friction a and standard normals z, an update is
 
     v     <- (1 - a) v - l grad E(theta) + (2 a l / N)^1/2 z
     theta <- theta + v.
@@ -41,12 +41,12 @@ from bdl.posteriors import Empirical
 
 
 class ChainState(NamedTuple):
-    """The iterate, and those that were kept."""
+    """The iterate, and those that are draws from the posterior."""
 
     theta: Tensor  # Parameters, (D,)
     velocity: Tensor  # Their last change v, (D,)
-    kept: Tensor  # The last S draws, a ring: draw t, from 0, is row t mod S; (S, D)
-    seen: Tensor  # Draws kept so far, those included that were replaced, a scalar
+    draws: Tensor  # The last S draws, a ring: draw t, from 0, is row t mod S; (S, D)
+    n_draws: Tensor  # Draws kept so far, those included that were replaced, a scalar
     # Epochs since the start, the part of the last one included, for rates that come in cycles; a
     # scalar
     epochs: Tensor
@@ -88,34 +88,34 @@ class Sgld(StartedMethod):
     ) -> ChainState:
         rate = self._rate(state, hyper)
         spread = (2 * self._friction * rate / batch.n).sqrt()
-        return self._moved(state, batch, hyper, problem, rate, spread * noise["z"])
+        return self._move(state, batch, hyper, problem, rate, spread * noise["z"])
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        kept = counters.epochs - self.warmup_epochs
-        return ("keep",) if counters.ended and kept > 0 and (kept - 1) % self.thinning == 0 else ()
+        epochs = counters.epochs - self.warmup_epochs
+        is_draw = counters.ended and epochs > 0 and (epochs - 1) % self.thinning == 0
+        return ("keep_draw",) if is_draw else ()
 
-    def keep(
+    def keep_draw(
         self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> ChainState:
         """Take the iterate among the draws, in place of the oldest."""
-        row = (state.seen % self.draws).long().expand(1, len(state.theta))
+        row = (state.n_draws % self.draws).long().expand(1, len(state.theta))
         return state._replace(
-            kept=state.kept.scatter(0, row, state.theta.unsqueeze(0)), seen=state.seen + 1
+            draws=state.draws.scatter(0, row, state.theta.unsqueeze(0)), n_draws=state.n_draws + 1
         )
 
     def posterior(self, state: ChainState) -> Empirical:
         """Return the draws; while fewer than S are kept, they are repeated in turn."""
-        rows = torch.arange(self.draws, device=state.theta.device) % state.seen.clamp(
-            1, self.draws
-        )
-        draws = state.kept.gather(0, rows.long().unsqueeze(1).expand(state.kept.shape))
-        return Empirical(torch.where(state.seen > 0, draws, state.theta))
+        filled = state.n_draws.clamp(1, self.draws)
+        rows = torch.arange(self.draws, device=state.theta.device) % filled
+        draws = state.draws.gather(0, rows.long().unsqueeze(1).expand(state.draws.shape))
+        return Empirical(torch.where(state.n_draws > 0, draws, state.theta))
 
     def _rate(self, state: ChainState, hyper: Hyper) -> Tensor:
         """Return the learning rate of the next update, a scalar."""
         return hyper["learning_rate"]
 
-    def _moved(
+    def _move(
         self,
         state: ChainState,
         batch: Batch,
@@ -133,8 +133,8 @@ class Sgld(StartedMethod):
 
 
 @dataclass(frozen=True)
-class Sghmc(Sgld):
-    """Settings of stochastic-gradient Hamiltonian Monte Carlo, beside those of SGLD.
+class StochasticGradientHmc(Sgld):
+    """Settings of stochastic-gradient Hamiltonian Monte Carlo, in addition to those of SGLD.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class Sghmc(Sgld):
 
 
 @dataclass(frozen=True)
-class CyclicalSgmcmc(Sghmc):
+class CyclicalSgmcmc(StochasticGradientHmc):
     """Settings of cyclical SG-MCMC (Zhang et al. 2020, Algorithm 1).
 
     The rate falls in each cycle from l to 0, as l (cos(pi r) + 1) / 2 at the share r of the cycle.
@@ -181,15 +181,16 @@ class CyclicalSgmcmc(Sghmc):
         self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> ChainState:
         """Descend, without noise."""
-        return self._moved(state, batch, hyper, problem, self._rate(state, hyper), 0.0)
+        return self._move(state, batch, hyper, problem, self._rate(state, hyper), 0.0)
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
         if not counters.ended:
             return ()
-        kept = (counters.epochs - 1) % self.cycle_epochs - self.warmup_epochs
-        return ("turn", "keep") if kept >= 0 and kept % self.thinning == 0 else ("turn",)
+        epochs = (counters.epochs - 1) % self.cycle_epochs - self.warmup_epochs
+        is_draw = epochs >= 0 and epochs % self.thinning == 0
+        return ("end_epoch", "keep_draw") if is_draw else ("end_epoch",)
 
-    def turn(
+    def end_epoch(
         self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> ChainState:
         """End an epoch, from which rows may have been left out."""

@@ -1,8 +1,8 @@
-"""Laplace's approximation of the last layer (Kristiadi, Hein and Hennig 2020; Daxberger et al. 2021).
+"""Laplace's approximation of the last layer.
 
-Adam descends the cost of `bdl.methods.point_estimate`. After `descent_epochs` it stands still, and
-the epoch that follows adds up the generalised Gauss-Newton matrix of the last layer's k
-parameters,
+Kristiadi, Hein and Hennig (2020); Daxberger et al. (2021). Adam descends the cost of
+`bdl.methods.point_estimate`. After `descent_epochs` it stands still, and the epoch that follows
+adds up the generalised Gauss-Newton matrix of the last layer's k parameters,
 
     H = sum_i J_i^T Lambda_i J_i + diag(prior precision),
 
@@ -27,16 +27,16 @@ from bdl.methods.point_estimate import Adam
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import LastLayer
 
-_MOST = 10_000
+_MAX_PARAMETERS = 10_000
 """Parameters of a last layer whose matrix is formed."""
 
 
 class State(NamedTuple):
-    """What has been descended to, and what has been added up there."""
+    """The point of the descent, and the curvature that is added up there."""
 
     point: DescentState  # Parameters and Adam's moments
-    curvature: Tensor  # Sum of J^T Lambda J over the rows seen, (k, k)
-    seen: Tensor  # Rows seen, a scalar
+    curvature: Tensor  # Sum of J^T Lambda J over the rows so far, (k, k)
+    n_rows: Tensor  # Number of these rows, a scalar
     prior: Tensor  # Prior precision of the last layer, (k,)
     rows: Tensor  # Training rows N, a scalar
 
@@ -64,24 +64,29 @@ class LastLayerLaplace(StartedMethod):
         return self.descent_epochs
 
     def check(self, problem: Problem) -> None:
-        if (size := _size(problem)) > _MOST:
+        size = _size(problem)
+        if size > _MAX_PARAMETERS:
             raise InputError(
-                f"the last layer has {size} parameters: its matrix is formed for {_MOST} at most"
+                f"the last layer has {size} parameters: "
+                f"its matrix is formed for {_MAX_PARAMETERS} at most"
             )
 
     def init(self, problem: Problem, noise: Noise) -> State:
         point = self._adam.init(problem, noise)
-        ones = torch.ones_like(point.params["theta"][-_size(problem) :])
-        curvature = torch.zeros_like(ones).unsqueeze(1) * ones
-        return State(point, curvature, 0 * ones[0], ones, ones[0])
+        prior = torch.ones_like(point.params["theta"][-_size(problem) :])
+        curvature = torch.zeros_like(prior).unsqueeze(1) * prior
+        return State(point, curvature, 0 * prior[0], prior, prior[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Declare none, and build the network that puts out what enters the last layer before it is mapped."""
+        """Declare none, and build the network whose output is the input of the last layer.
+
+        It has to be there before a step is mapped over trials.
+        """
         problem.model.dim(problem.d_in, problem.layout.last_layer[0])
         return {}
 
     def phase(self, counters: StepCounters) -> str:
-        return "step" if counters.epoch < self.descent_epochs else "look"
+        return "step" if counters.epoch < self.descent_epochs else "add_curvature"
 
     def step(
         self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
@@ -92,7 +97,7 @@ class LastLayerLaplace(StartedMethod):
         ]
         return state._replace(point=point, prior=prior, rows=batches.n)
 
-    def look(
+    def add_curvature(
         self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> State:
         """Add the matrix of a minibatch."""
@@ -103,22 +108,21 @@ class LastLayerLaplace(StartedMethod):
         )
         f = inputs[:, :n_in] @ weight.view(n_out, n_in).T + sum(shift)
         root = problem.likelihood.root_fisher(f, hyper, batches.y_unit)
-        factors = (
-            root.mT.unsqueeze(-1) * inputs[:, None, None]
-        )  # (M, r, out, in), with r columns of the root
-        parts = (factors[..., :n_in], factors[..., n_in:])  # biases come last
-        rows = torch.cat([part.flatten(2) for part in parts], 2).flatten(0, 1)
+        # (M, r, out, in), with r columns of the root
+        factors = root.mT.unsqueeze(-1) * inputs[:, None, None]
+        weights, biases = factors[..., :n_in].flatten(2), factors[..., n_in:].flatten(2)
+        rows = torch.cat([weights, biases], 2).flatten(0, 1)  # in the order of the parameters
         return state._replace(
-            curvature=state.curvature + rows.T @ rows, seen=state.seen + len(inputs)
+            curvature=state.curvature + rows.T @ rows, n_rows=state.n_rows + len(inputs)
         )
 
     def posterior(self, state: State) -> LastLayer:
         """Return N(theta, H^-1) in the last layer.
 
-        The sum over rows that were left out is made up for.
+        The curvature is scaled up for rows that were left out.
         """
-        share = state.rows / state.seen.clamp(min=1)
-        precision = share * state.curvature + state.prior.diag_embed()
+        scale = state.rows / state.n_rows.clamp(min=1)
+        precision = scale * state.curvature + state.prior.diag_embed()
         root: Tensor = torch.linalg.cholesky_ex(precision).L
         return LastLayer(state.point.params["theta"], root)
 
@@ -129,13 +133,12 @@ def _size(problem: Problem) -> int:
 
 
 def _inputs(problem: Problem, theta: Tensor, x: Tensor) -> Tensor:
-    """Return what enters the last layer, (M, in), with a last column of ones where it has biases.
+    """Return the inputs of the last layer, (M, in), with a last column of ones for biases, if any.
 
-    A last layer that is the identity puts it out.
+    They are the outputs of the model with a last layer that is the identity.
     """
     n_in, _, bias = problem.layout.last_layer
-    layer = [torch.eye(n_in).flatten(), *[torch.zeros(n_in)] * bias]
-    inputs = problem.model(
-        torch.cat([theta[: -_size(problem)], *(part.to(theta) for part in layer)]), x, n_in
-    )
+    identity = [torch.eye(n_in).flatten(), *[torch.zeros(n_in)] * bias]
+    parameters = [theta[: -_size(problem)], *(tensor.to(theta) for tensor in identity)]
+    inputs = problem.model(torch.cat(parameters), x, n_in)
     return torch.cat([inputs, *[torch.ones_like(inputs[:, :1])] * bias], 1)

@@ -10,7 +10,7 @@ length-scale) and the standard deviation s of the training targets, the decay la
     corrected: alpha / (1 - p) for weights, alpha for biases, since E_m[alpha (m o theta)^2] / 2 is
     the prior's part; published: alpha (1 - p) s^2 / 2 for weights, 0 for biases.
 
-docs/errata.md says how the second comes about. The noise precision tau is that of the likelihood.
+docs/errata.md derives the second. The noise precision tau is that of the likelihood.
 """
 
 from collections.abc import Mapping

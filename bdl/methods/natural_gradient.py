@@ -1,7 +1,7 @@
-"""Natural-gradient variational inference with a Gaussian of full or diagonal precision (Khan and Lin 2017).
+"""Natural-gradient variational inference with a Gaussian of full or diagonal precision.
 
-q(theta) = N(mu, P^-1). With S samples from q, a minibatch of M of the N examples, log-likelihoods
-l and the prior precision lambda,
+Khan and Lin (2017): q(theta) = N(mu, P^-1). With S samples from q, a minibatch of M of the N
+examples, log-likelihoods l and the prior precision lambda,
 
     C   = (N / (M S)) sum_{s,i} grad l (grad l)^T                        empirical Fisher, or
     C   = -(N / (M S)) sum_{s,i} grad^2 l                                Hessian
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes, StartedMethod
-from bdl.models.gradients import example_gradients, example_hessians, one_output
+from bdl.models.gradients import example_gradients, example_hessians, is_single_output_layer
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, FullPrecision
 
@@ -94,7 +94,7 @@ class NaturalGradient(NaturalGradientMethod):
     initial_precision: Factor = 1.0
 
     def check(self, problem: Problem) -> None:
-        if self.curvature == "hessian" and not one_output(problem):
+        if self.curvature == "hessian" and not is_single_output_layer(problem):
             raise InputError(
                 "curvature hessian needs a linear model with one output: use curvature fisher"
             )
@@ -115,10 +115,10 @@ class NaturalGradient(NaturalGradientMethod):
         scale = batch.n / (self.samples * len(batch.x))
         full = self.structure == "full"
         C = scale * G.outer() + prior.diag() if full else scale * G.squares() + prior
-        moved = self._state(state.mu, torch.lerp(state.P, C, beta))
+        updated = self._state(state.mu, torch.lerp(state.P, C, beta))
         force = prior * state.mu - scale * G.total()
-        step = FullPrecision(state.mu, moved.root).solve(force) if full else force / moved.P
-        return moved._replace(mu=state.mu - alpha * step)
+        step = FullPrecision(state.mu, updated.root).solve(force) if full else force / updated.P
+        return updated._replace(mu=state.mu - alpha * step)
 
     def posterior(self, state: State) -> FullPrecision | DiagonalGaussian:
         if self.structure == "full":

@@ -1,8 +1,8 @@
-"""Noisy K-FAC: natural-gradient variational inference with Kronecker factors (Zhang et al. 2018; Mata 2018).
+"""Noisy K-FAC: natural-gradient variational inference with Kronecker factors.
 
-A dense layer with weights W, (out, in), whose last column is the bias if there is one, has inputs
-a with a 1 appended for it, and e are an example's derivatives of log p(y | x, theta) by what the
-layer puts out. With minibatch means E,
+Zhang et al. (2018); Mata (2018). A dense layer with weights W, (out, in), whose last column is the
+bias if there is one, has inputs a with a 1 appended for it, and e are an example's derivatives of
+log p(y | x, theta) by the layer's outputs. With minibatch means E,
 
     A  <- (1 - b) A + b E[a a^T]
     S  <- (1 - b) S + b E[e e^T]
@@ -52,7 +52,7 @@ Blocks = Sequence[Tensor]
 
 
 class Axes(NamedTuple):
-    """Of a layer: the eigenvectors of its factors, and what draws and steps take along them."""
+    """Eigenvectors of a layer's factors, and the scales of draws and steps along them."""
 
     U: Tensor  # Of A, as columns, (in, in)
     V: Tensor  # Of S, (out, out)
@@ -62,21 +62,18 @@ class Axes(NamedTuple):
     outer_step: Tensor  # Of (S^gam)^-1, (out,)
 
 
-def axes_of(A: Tensor, S: Tensor, gin: Tensor, gam: Tensor, share: Tensor) -> Axes:
-    """Find the eigenvectors of a layer's factors, and what the two dampings make of their eigenvalues."""
-    (a, U), (s, V), (a_in, s_in), (a_gam, s_gam) = (
-        _eigen(A),
-        _eigen(S),
-        split(A, S, gin),
-        split(A, S, gam),
-    )
+def find_axes(A: Tensor, S: Tensor, gin: Tensor, gam: Tensor, share: Tensor) -> Axes:
+    """Find the eigenvectors of a layer's factors, and the damped scales along them."""
+    (a, U), (s, V) = _eigen(A), _eigen(S)
+    a_in, s_in = split_damping(A, S, gin)
+    a_gam, s_gam = split_damping(A, S, gam)
     return Axes(
         U, V, (a + a_in).rsqrt(), (share / (s + s_in)).sqrt(), 1 / (a + a_gam), 1 / (s + s_gam)
     )
 
 
-def split(A: Tensor, S: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the damping g adds to the eigenvalues of A and of S.
+def split_damping(A: Tensor, S: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Split the damping g into what it adds to the eigenvalues of A and of S.
 
     A factor that vanishes, as where all units of a layer are dead, counts as tiny.
     """
@@ -85,12 +82,12 @@ def split(A: Tensor, S: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     return pi * g.sqrt(), g.sqrt() / pi
 
 
-def turned(block: Tensor, old: Axes, new: Axes) -> Tensor:
-    """Go from the coordinates of old eigenvectors to those of new ones."""
+def change_axes(block: Tensor, old: Axes, new: Axes) -> Tensor:
+    """Change the coordinates from old eigenvectors to new ones."""
     return new.V.mT @ (old.V @ block @ old.U.mT) @ new.U
 
 
-def triangular(root: Tensor) -> Tensor:
+def to_triangular(root: Tensor) -> Tensor:
     """Return the lower triangular L with a positive diagonal and L L^T = root root^T."""
     L: Tensor = torch.linalg.qr(root.mT, mode="r").R.mT
     return L * L.diagonal().sign()
@@ -102,7 +99,7 @@ def eye(like: Tensor, size: int) -> Tensor:
 
 
 class State(NamedTuple):
-    """The posterior, and what updates need."""
+    """The posterior, and the factors and eigenvectors that updates need."""
 
     means: tuple[Tensor, ...]  # V^T M U of each layer, (out, in)
     factors: Pairs  # A and S
@@ -110,11 +107,11 @@ class State(NamedTuple):
     widths: Tensor  # Inputs, units and outputs, as `KroneckerGaussian` has them
 
 
-class _Seen(NamedTuple):
-    """What a layer makes of a minibatch."""
+class _LayerPass(NamedTuple):
+    """Inputs and errors of a layer for a minibatch."""
 
     a: Tensor  # Inputs, with a last column of ones for a bias, (M, in)
-    turned: Tensor  # The same along the eigenvectors, a U
+    aU: Tensor  # Inputs along the eigenvectors
     e: Tensor  # Errors, (M, out)
 
 
@@ -147,7 +144,8 @@ class NoisyKfac(WeightedDivergence):
         _ = problem.layout.layered
         if self.inverses_every % self.statistics_every:
             raise InputError(
-                f"inverses_every {self.inverses_every} is no multiple of statistics_every {self.statistics_every}: "
+                f"inverses_every {self.inverses_every} is no multiple of "
+                f"statistics_every {self.statistics_every}: "
                 "inverses are only updated together with statistics"
             )
         if problem.prior_precision({name: torch.ones(()) for name in problem.hyper}).ndim:
@@ -157,10 +155,12 @@ class NoisyKfac(WeightedDivergence):
 
     def init(self, problem: Problem, noise: Noise) -> State:
         mu = self.start(problem, noise["theta"])
-        eyes = tuple((eye(mu, n_in), eye(mu, n_out)) for n_out, n_in in _sizes(problem))
-        axes = tuple(Axes(A, S, *(torch.ones_like(F[0]) for F in (A, S, A, S))) for A, S in eyes)
+        identities = tuple((eye(mu, n_in), eye(mu, n_out)) for n_out, n_in in _sizes(problem))
+        axes = tuple(
+            Axes(A, S, *(torch.ones_like(F[0]) for F in (A, S, A, S))) for A, S in identities
+        )
         widths = problem.layout.widths
-        return State(tuple(to_blocks(mu, widths)), eyes, axes, mu.new_zeros((0, *widths)))
+        return State(tuple(to_blocks(mu, widths)), identities, axes, mu.new_zeros((0, *widths)))
 
     def step_noise(self, problem: Problem) -> Shapes:
         return {f"layer_{index}": shape for index, shape in enumerate(_sizes(problem))}
@@ -175,110 +175,121 @@ class NoisyKfac(WeightedDivergence):
     def begin(
         self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> State:
-        """Take the factors from the first minibatch at the mean, then move it."""
-        return self._inverted(state, state.means, 1.0, batches, hyper, problem)
+        """Take the factors from the first minibatch at the mean, then move the mean."""
+        return self._update_everything(state, state.means, 1.0, batches, hyper, problem)
 
     def step(
         self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> State:
-        W = _drawn(state, noise)
-        return _moved(
-            state, W, _seen(state, W, batches, hyper, problem), batches.n, hyper, problem
-        )
+        W = _draw_layers(state, noise)
+        passes = _run_layers(state, W, batches, hyper, problem)
+        return _move_means(state, W, passes, batches.n, hyper, problem)
 
     def observe(
         self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> State:
         """Update the statistics, then the mean."""
-        W = _drawn(state, noise)
-        seen = _seen(state, W, batches, hyper, problem)
-        return _moved(
-            _observed(state, seen, self.statistics_weight), W, seen, batches.n, hyper, problem
-        )
+        W = _draw_layers(state, noise)
+        passes = _run_layers(state, W, batches, hyper, problem)
+        state = _update_statistics(state, passes, self.statistics_weight)
+        return _move_means(state, W, passes, batches.n, hyper, problem)
 
     def invert(
         self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> State:
         """Update the statistics, the inverses, then the mean."""
-        return self._inverted(
-            state, _drawn(state, noise), self.statistics_weight, batches, hyper, problem
+        return self._update_everything(
+            state, _draw_layers(state, noise), self.statistics_weight, batches, hyper, problem
         )
 
     def posterior(self, state: State) -> KroneckerGaussian:
         means = [V @ M @ U.mT for M, (U, V, *_) in zip(state.means, state.axes, strict=True)]
-        inner = torch.cat([triangular(U * root).flatten() for U, _, root, *_ in state.axes])
-        outer = torch.cat([triangular(V * root).flatten() for _, V, _, root, *_ in state.axes])
+        inner = torch.cat([to_triangular(U * root).flatten() for U, _, root, *_ in state.axes])
+        outer = torch.cat([to_triangular(V * root).flatten() for _, V, _, root, *_ in state.axes])
         return KroneckerGaussian(
             from_blocks(means, state.widths.shape[1:]), inner, outer, state.widths
         )
 
-    def _inverted(
+    def _update_everything(
         self, state: State, W: Blocks, b: float, batches: Batch, hyper: Hyper, problem: Problem
     ) -> State:
         """Update everything, with weight b of the minibatch in the statistics."""
-        seen = _seen(state, W, batches, hyper, problem)
-        state = _observed(state, seen, b)
+        passes = _run_layers(state, W, batches, hyper, problem)
+        state = _update_statistics(state, passes, b)
         share = hyper["kl_weight"] / batches.n
         gin = share * problem.prior_precision(hyper)
         damping = hyper["damping"] if self.damping is None else self.damping
-        axes = tuple(axes_of(A, S, gin, gin + damping, share) for A, S in state.factors)
-        both = tuple(zip(state.axes, axes, strict=True))
+        axes = tuple(find_axes(A, S, gin, gin + damping, share) for A, S in state.factors)
         W, means = (
-            [turned(M, *pair) for M, pair in zip(blocks, both, strict=True)]
+            [
+                change_axes(M, old, new)
+                for M, old, new in zip(blocks, state.axes, axes, strict=True)
+            ]
             for blocks in (W, state.means)
         )
-        seen = [
-            layer._replace(turned=layer.a @ own.U) for layer, own in zip(seen, axes, strict=True)
+        passes = [
+            layer._replace(aU=layer.a @ layer_axes.U)
+            for layer, layer_axes in zip(passes, axes, strict=True)
         ]
-        return _moved(
-            state._replace(means=tuple(means), axes=axes), W, seen, batches.n, hyper, problem
-        )
+        state = state._replace(means=tuple(means), axes=axes)
+        return _move_means(state, W, passes, batches.n, hyper, problem)
 
 
-def _drawn(state: State, noise: Noise) -> list[Tensor]:
+def _draw_layers(state: State, noise: Noise) -> list[Tensor]:
     """Draw each layer, along the eigenvectors."""
     layers = zip(state.means, state.axes, noise.values(), strict=True)
     return [M + axes.outer.unsqueeze(-1) * Z * axes.inner for M, axes, Z in layers]
 
 
-def _seen(state: State, W: Blocks, batches: Batch, hyper: Hyper, problem: Problem) -> list[_Seen]:
-    """Run a minibatch through layers that are given along the eigenvectors.
+def _run_layers(
+    state: State, W: Blocks, batches: Batch, hyper: Hyper, problem: Problem
+) -> list[_LayerPass]:
+    """Run a minibatch through layers whose weights are along the eigenvectors.
 
-    The first layer gets turned inputs and weights, its bias among the weights. The others are
-    turned back.
+    The first layer keeps weights and inputs along the eigenvectors of the inputs, its bias among
+    the weights: its inputs are needed so anyway. The weights of the others are turned back.
     """
-    bias, (first, *others) = problem.layout.layered.bias, state.axes
+    bias = problem.layout.layered.bias
+    first_axes, *later_axes = state.axes
     a = with_ones(batches.x, bias)
-    turned, entry = a @ first.U, first.V @ W[0]
-    blocks = [torch.cat([entry, torch.zeros_like(entry[:, : int(bias)])], 1)]
-    blocks += [axes.V @ block @ axes.U.mT for block, axes in zip(W[1:], others, strict=True)]
+    aU, weights = a @ first_axes.U, first_axes.V @ W[0]
+    # the bias is a weight of a last input, so that the bias of the dense layer is 0
+    blocks = [torch.cat([weights, torch.zeros_like(weights[:, : int(bias)])], 1)]
+    blocks += [axes.V @ block @ axes.U.mT for block, axes in zip(W[1:], later_axes, strict=True)]
     theta = from_blocks(blocks, (a.shape[1], *problem.layout.widths[1:]))
-    (_, e), *rest = problem.layers(theta, batches._replace(x=turned), hyper)
-    inputs = [with_ones(a, bias) for a, _ in rest]
-    later = zip(inputs, others, rest, strict=True)
-    return [_Seen(a, turned, e), *(_Seen(a, a @ axes.U, e) for a, axes, (_, e) in later)]
+    (_, e), *later_layers = problem.layers(theta, batches._replace(x=aU), hyper)
+    passes = [_LayerPass(a, aU, e)]
+    for axes, (inputs, errors) in zip(later_axes, later_layers, strict=True):
+        layer_inputs = with_ones(inputs, bias)
+        passes.append(_LayerPass(layer_inputs, layer_inputs @ axes.U, errors))
+    return passes
 
 
-def _observed(state: State, seen: Sequence[_Seen], b: float) -> State:
+def _update_statistics(state: State, passes: Sequence[_LayerPass], b: float) -> State:
     """Take a minibatch into the statistics with weight b."""
     factors = tuple(
         (torch.lerp(A, a.mT @ a / len(a), b), torch.lerp(S, e.mT @ e / len(e), b))
-        for (A, S), (a, _, e) in zip(state.factors, seen, strict=True)
+        for (A, S), (a, _, e) in zip(state.factors, passes, strict=True)
     )
     return state._replace(factors=factors)
 
 
-def _moved(
-    state: State, W: Blocks, seen: Sequence[_Seen], n: Tensor, hyper: Hyper, problem: Problem
+def _move_means(
+    state: State,
+    W: Blocks,
+    passes: Sequence[_LayerPass],
+    n: Tensor,
+    hyper: Hyper,
+    problem: Problem,
 ) -> State:
     """Move the mean by the gradient at W."""
     gin, rate = hyper["kl_weight"] / n * problem.prior_precision(hyper), hyper["learning_rate"]
     means = tuple(
         M
         + (rate * axes.outer_step).unsqueeze(-1)
-        * ((e @ axes.V).mT @ turned / len(e) - gin * block)
+        * ((e @ axes.V).mT @ aU / len(e) - gin * block)
         * axes.inner_step
-        for M, axes, block, (_, turned, e) in zip(state.means, state.axes, W, seen, strict=True)
+        for M, axes, block, (_, aU, e) in zip(state.means, state.axes, W, passes, strict=True)
     )
     return state._replace(means=means)
 
@@ -292,9 +303,9 @@ def _sizes(problem: Problem) -> list[tuple[int, int]]:
 
 
 def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues, which rounding leaves no less than 0, and eigenvectors.
+    """Return eigenvalues, at least 0 in spite of rounding, and eigenvectors.
 
-    NaN for what is not finite.
+    NaN for a matrix that is not finite.
 
     In float64: with inputs that are always 0, as pixels at a border are, LAPACK's float32 gives
     NaN at times, or fails.
@@ -303,6 +314,5 @@ def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
     values, vectors = torch.linalg.eigh(
         torch.where(finite, factor, eye(factor, len(factor))).double()
     )
-    found = (part.to(factor) for part in (values.clamp(min=0), vectors))
-    values, vectors = (torch.where(finite, part, torch.nan) for part in found)
-    return values, vectors
+    values, vectors = values.clamp(min=0).to(factor), vectors.to(factor)
+    return torch.where(finite, values, torch.nan), torch.where(finite, vectors, torch.nan)

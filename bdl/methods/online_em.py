@@ -20,20 +20,20 @@ from bdl.methods.base import Noise
 from bdl.methods.online_fa import (
     OnlineEstimator,
     blend,
-    by_coordinate,
     centre,
+    initial_estimate,
     inverse,
     latent_posterior,
+    map_coordinates,
     product,
-    start,
 )
 
 
 class EmState(NamedTuple):
-    """The estimate, and the means over observations of what the complete-data likelihood depends on."""
+    """The estimate, and the mean sufficient statistics of the complete data."""
 
-    seen: Tensor  # Observations seen, ()
-    mean: Tensor  # Their mean, (..., D)
+    n_observations: Tensor  # ()
+    mean: Tensor  # Mean of the observations, (..., D)
     cross: Tensor  # Mean of m d^T, A^T: (..., K, D)
     second: Tensor  # Mean of m m^T, B: (..., K, K)
     square: Tensor  # Mean of d o d, s: (..., D)
@@ -49,30 +49,32 @@ class OnlineEm(OnlineEstimator):
     """
 
     def init(self, noise: Noise) -> EmState:
-        seen, zero, loadings, diag = start(noise)
+        n_observations, zero, loadings, diag = initial_estimate(noise)
         cross = torch.zeros_like(loadings)
-        return EmState(seen, zero, cross, cross @ cross.mT, zero, loadings, diag)
+        return EmState(n_observations, zero, cross, cross @ cross.mT, zero, loadings, diag)
 
     def update(self, state: EmState, observation: Tensor) -> EmState:
-        seen, mean, deviations = centre(state.seen, state.mean, observation.unsqueeze(-2))
+        n_observations, mean, deviations = centre(
+            state.n_observations, state.mean, observation.unsqueeze(-2)
+        )
         latent = latent_posterior(state.loadings, state.diag, deviations)
-        gain = seen.to(mean.dtype).reciprocal()
+        gain = n_observations.to(mean.dtype).reciprocal()
         second = torch.lerp(state.second, product(latent.means, latent.means), gain)
-        solve, learning = inverse(second + latent.covariance), seen > self.warmup
+        solve, learning = inverse(second + latent.covariance), n_observations > self.warmup
 
         def learn(
             cross: Tensor, square: Tensor, loadings: Tensor, diag: Tensor, d: Tensor
         ) -> tuple[Tensor, ...]:
             cross, square = blend(cross, square, latent.means, d, gain)
-            new = solve @ cross
-            new_diag = square - (new * cross).sum(-2)
+            new_loadings = solve @ cross
+            new_diag = square - (new_loadings * cross).sum(-2)
             return (
                 cross,
                 square,
-                torch.where(learning, new, loadings),
+                torch.where(learning, new_loadings, loadings),
                 torch.where(learning, new_diag, diag),
             )
 
-        old = state.cross, state.square, state.loadings, state.diag
-        cross, square, loadings, diag = by_coordinate(learn, *old, deviations)
-        return EmState(seen, mean, cross, second, square, loadings, diag)
+        arguments = state.cross, state.square, state.loadings, state.diag, deviations
+        cross, square, loadings, diag = map_coordinates(learn, *arguments)
+        return EmState(n_observations, mean, cross, second, square, loadings, diag)

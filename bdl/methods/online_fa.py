@@ -1,4 +1,4 @@
-"""Online factor analysis: what its estimators share (Brownlie 2022, section 4.3).
+"""Online factor analysis: the base of its estimators (Brownlie 2022, section 4.3).
 
 Observations theta = c + F h + psi^{1/2} o z, with h and z standard normal, come one by one. After
 t of them the estimate of c is their mean, and with d = theta - mean the latent variable h has the
@@ -6,8 +6,8 @@ posterior N(m, Sigma),
 
     Sigma = (I + F^T diag(psi)^{-1} F)^{-1},  m = Sigma F^T diag(psi)^{-1} d.
 
-The estimators are written for ONE stream. Every tensor but the number seen may also have the
-streams as leading dimensions, written (..., D) below; that is several times faster than
+The estimators are written for ONE stream. Every tensor but the number of observations may also
+have the streams as leading dimensions, written (..., D) below; that is several times faster than
 `torch.func.vmap`, which works as well. Time and memory are O(D K^2) and O(D K) an observation. F
 is kept transposed: K rows of D neighbouring values halve the time.
 
@@ -29,7 +29,7 @@ from bdl.methods.base import Noise, Shapes, StreamMethod
 from bdl.posteriors import FactorAnalysis
 
 _SLICE = 1 << 13
-"""Coordinates handled at once, so that what is computed on the way stays in the cache."""
+"""Coordinates handled at once, so that intermediate results stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,14 @@ class FactorEstimator(StreamMethod):
     def check_dim(self, dim: int) -> None:
         if not 1 <= self.latent_dim < dim:
             raise InputError(
-                f"latent_dim {self.latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}"
+                f"latent_dim {self.latent_dim} does not suit {dim} dimensions: "
+                f"give one of 1 to {dim - 1}"
             )
 
 
 @dataclass(frozen=True)
 class OnlineEstimator(FactorEstimator):
-    """An estimator that learns from one observation at a time, and keeps no more than O(DK) numbers.
+    """An estimator that learns from one observation at a time, and keeps O(DK) numbers.
 
     Parameters
     ----------
@@ -87,10 +88,11 @@ class Latent(NamedTuple):
     covariance: Tensor  # Sigma, the same for all, (..., K, K)
 
 
-def start(noise: Noise) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return 0 observations seen, the mean 0, F^T and psi = 1 before the first observation.
+def initial_estimate(noise: Noise) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the number of observations, their mean, F^T and psi before the first observation.
 
-    F starts at the Q of the reduced QR decomposition of the noise, (..., D, K).
+    The number and the mean are 0, psi is 1. F starts at the Q of the reduced QR decomposition of
+    the noise, (..., D, K).
     """
     loadings = torch.linalg.qr(noise["F"]).Q.mT.contiguous()
     zero = torch.zeros_like(loadings[..., 0, :])
@@ -102,19 +104,21 @@ def start(noise: Noise) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     )
 
 
-def centre(seen: Tensor, mean: Tensor, observations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Move the running mean (..., D) of `seen` observations on by B observations (..., B, D).
+def centre(
+    n_observations: Tensor, mean: Tensor, observations: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Take B observations (..., B, D) into the running mean (..., D) of those before.
 
     Returns the new number, the new mean, and the observations' deviations from the new mean, (...,
     B, D).
     """
-    seen = seen + observations.shape[-2]
-    mean = mean + (observations - mean.unsqueeze(-2)).sum(-2) / seen
-    return seen, mean, observations - mean.unsqueeze(-2)
+    n_observations = n_observations + observations.shape[-2]
+    mean = mean + (observations - mean.unsqueeze(-2)).sum(-2) / n_observations
+    return n_observations, mean, observations - mean.unsqueeze(-2)
 
 
 def latent_posterior(loadings: Tensor, diag: Tensor, deviations: Tensor) -> Latent:
-    """Infer h (module docstring) from F^T (..., K, D), psi (..., D) and deviations d (..., B, D)."""
+    """Infer h (module docstring) from F^T (..., K, D), psi (..., D) and d (..., B, D)."""
     precision = torch.eye(loadings.shape[-2], dtype=loadings.dtype, device=loadings.device)
     projected = torch.zeros_like(deviations[..., :1])
     for rows, psi, d in slices(loadings, diag, deviations):
@@ -133,14 +137,15 @@ def blend(
     `cross` is that of m d^T, (..., K, D), and `square` that of d o d, (..., D); `means` are m,
     (..., B, K), and `deviations` d, (..., B, D).
     """
-    new = product(means / deviations.shape[-2], deviations)
-    return torch.lerp(cross, new, gain), torch.lerp(square, deviations.square().mean(-2), gain)
+    block_cross = product(means / deviations.shape[-2], deviations)
+    block_square = deviations.square().mean(-2)
+    return torch.lerp(cross, block_cross, gain), torch.lerp(square, block_square, gain)
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
     """Return A^T B for matrices (..., B, K) and (..., B, D).
 
-    Of one row without a matrix product, which is slower.
+    For one row it multiplies entry by entry: a matrix product is slower there.
     """
     return left.mT * right if left.shape[-2] == 1 else left.mT @ right
 
@@ -152,28 +157,27 @@ def inverse(matrix: Tensor) -> Tensor:
     """
     factor: Tensor = torch.linalg.cholesky_ex(matrix).L
     pivots = factor.diagonal(dim1=-2, dim2=-1)
-    pivots.masked_fill_(
-        pivots == 0, torch.nan
-    )  # a zero in one of them is an error for the whole batch
+    # a pivot of zero in one matrix would be an error for the whole batch
+    pivots.masked_fill_(pivots == 0, torch.nan)
     return torch.cholesky_inverse(factor)
 
 
 def slices(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Cut tensors (..., D) alike into runs of neighbouring coordinates."""
+    """Cut tensors (..., D) into the same runs of neighbouring coordinates."""
     return zip(*(torch.split(tensor, _SLICE, -1) for tensor in tensors), strict=True)
 
 
-def by_coordinate(
+def map_coordinates(
     function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor
 ) -> tuple[Tensor, ...]:
-    """Apply a function that treats coordinates apart, tensors (..., D) to tensors (..., D), slice by slice."""
+    """Apply a function of tensors (..., D) that treats coordinates separately, slice by slice."""
     dim = tensors[0].shape[-1]
     if dim <= _SLICE:
         return function(*tensors)
-    whole: list[Tensor] = []
-    for index, parts in enumerate(slices(*tensors)):
-        results = function(*parts)
-        whole = whole or [part.new_empty(*part.shape[:-1], dim) for part in results]
-        for target, part in zip(whole, results, strict=True):
-            target.narrow(-1, index * _SLICE, part.shape[-1]).copy_(part)
-    return tuple(whole)
+    outputs: list[Tensor] = []
+    for index, arguments in enumerate(slices(*tensors)):
+        columns = function(*arguments)
+        outputs = outputs or [tensor.new_empty(*tensor.shape[:-1], dim) for tensor in columns]
+        for output, tensor in zip(outputs, columns, strict=True):
+            output.narrow(-1, index * _SLICE, tensor.shape[-1]).copy_(tensor)
+    return tuple(outputs)

@@ -1,24 +1,24 @@
-"""Online factor analysis by parameter-expanded EM with forgetting and averaging: nearly as good as the batch fit.
+"""Online factor analysis by parameter-expanded EM with forgetting and averaging.
 
-`OnlineEm` never forgets, so that the statistics made under its first, bad F and psi fade as slowly
-as the slowest direction of EM lets them. Three changes mend this, each known, at the same O(D K)
-an observation:
+It is nearly as good as the batch fit. `OnlineEm` never forgets, so that the statistics made under
+its first, bad F and psi fade as slowly as the slowest direction of EM lets them. Three changes
+mend this, each known, at the same O(D K) an observation:
 
-- A block of B observations moves the statistics by the larger step g = B / (warmup + t / 5), so that they remember
-  the last fifth of the t observations (Cappe and Moulines 2009). The noise that this adds is taken
-  out again by averaging F and psi with weights proportional to t, by a recursion that needs no
-  horizon (Shamir and Zhang 2013); the averages are the estimate.
-- Parameter expansion (Liu, Rubin and Wu 1998): h may have any covariance H, and after each M step H goes into F.
-  EM by itself hardly changes the size of F where the noise is small. With L L^T = H an iteration
-  is
+- A block of B observations moves the statistics by the larger step g = B / (warmup + t / 5), so
+  that they remember the last fifth of the t observations (Cappe and Moulines 2009). The noise that
+  this adds is taken out again by averaging F and psi with weights proportional to t, by a
+  recursion that needs no horizon (Shamir and Zhang 2013); the averages are the estimate.
+- Parameter expansion (Liu, Rubin and Wu 1998): h may have any covariance H, and after each M step
+  H goes into F. EM by itself hardly changes the size of F where the noise is small. With L L^T = H
+  an iteration is
 
       X = (1 - g) F + g mean(d m^T),  H = (1 - g) I + g (mean(m m^T) + Sigma),
       F = X L^{-T},  s = (1 - g) s + g mean(d o d),  psi = s - rowsum(F o F):
 
   in the new coordinates L^{-1} h the statistics E[d h^T] and E[h h^T] are F and I, and need not be
   kept.
-- The unit of each parameter is its standard deviation over the first observations, so that the start (F = Q,
-  psi = 1) and the estimate do not depend on the given units.
+- The unit of each parameter is its standard deviation over the first observations, so that the
+  start (F = Q, psi = 1) and the estimate do not depend on the units of the observations.
 
 A fixed point has mean(d m^T) = F, H = I and psi = s - rowsum(F o F): the stationary points of the
 likelihood.
@@ -53,11 +53,11 @@ from bdl.methods.base import Noise
 from bdl.methods.online_fa import (
     OnlineEstimator,
     blend,
-    by_coordinate,
     centre,
+    initial_estimate,
     latent_posterior,
+    map_coordinates,
     product,
-    start,
 )
 from bdl.posteriors import FactorAnalysis
 
@@ -65,9 +65,9 @@ _FORGETTING = 5
 """The statistics remember one observation in so many."""
 
 _LEAST_SHARE, _LEAST_NOISE = 1e-6, 1e-12
-"""Least psi relative to the variance, above the rounding errors of float32, and in the unit of
-the work: a parameter
-that stands still has none."""
+"""Least psi relative to the variance, above the rounding errors of float32, and in these units:
+a parameter that stands still has none.
+"""
 
 
 class PxEmState(NamedTuple):
@@ -76,8 +76,8 @@ class PxEmState(NamedTuple):
     In units of the standard deviations but for two.
     """
 
-    seen: Tensor  # Observations seen, ()
-    mean: Tensor  # Their mean, (..., D), in the unit of the parameters
+    n_observations: Tensor  # ()
+    mean: Tensor  # Mean of the observations, (..., D), in the unit of the parameters
     # Variance (divisor n) of the first observations, (..., D), in the squared unit of the
     # parameters
     variance: Tensor
@@ -105,9 +105,9 @@ class OnlinePxEm(OnlineEstimator):
     block: Annotated[int, Ge(1)] = 100
 
     def init(self, noise: Noise) -> PxEmState:
-        seen, zero, loadings, diag = start(noise)
+        n_observations, zero, loadings, diag = initial_estimate(noise)
         square = diag + loadings.square().sum(-2)
-        return PxEmState(seen, zero, zero, square, loadings, diag, loadings, diag)
+        return PxEmState(n_observations, zero, zero, square, loadings, diag, loadings, diag)
 
     def update(self, state: PxEmState, observation: Tensor) -> PxEmState:
         return self._learn(state, observation.unsqueeze(-2))
@@ -115,7 +115,7 @@ class OnlinePxEm(OnlineEstimator):
     def update_block(self, state: PxEmState, observations: Tensor) -> PxEmState:
         """Learn from the observations (..., n, D), cut into blocks of B; the last may be shorter.
 
-        A stream handed over in pieces gives the same whatever their lengths, if these are
+        A stream that comes in pieces gives the same whatever their lengths, if these are
         multiples of B.
         """
         for block in torch.split(observations, self.block, -2):
@@ -132,19 +132,17 @@ class OnlinePxEm(OnlineEstimator):
 
     def _learn(self, state: PxEmState, observations: Tensor) -> PxEmState:
         size = observations.shape[-2]
-        seen, mean, deviations = centre(state.seen, state.mean, observations)
-        before, after = state.seen.to(mean.dtype), seen.to(mean.dtype)
-        learning = (
-            before >= self.warmup
-        )  # weights, not branches: every stream runs the same program
-        share = torch.where(learning, 0, size / after)
-        gain = torch.where(learning, (size / (self.warmup + after / _FORGETTING)).clamp(max=1), 0)
-        learned = (after - self.warmup).clamp(min=size)
-        weight = 2 * size / (learned + size)
+        n_observations, mean, deviations = centre(state.n_observations, state.mean, observations)
+        n_before, n_after = state.n_observations.to(mean.dtype), n_observations.to(mean.dtype)
+        learning = n_before >= self.warmup  # weights, not branches: streams run the same program
+        share = torch.where(learning, 0, size / n_after)
+        forgetting_gain = (size / (self.warmup + n_after / _FORGETTING)).clamp(max=1)
+        gain = torch.where(learning, forgetting_gain, 0)
+        n_learned = (n_after - self.warmup).clamp(min=size)
+        weight = 2 * size / (n_learned + size)
 
-        between = (
-            before / size * (mean - state.mean).square()
-        )  # of the block's mean and the mean before
+        # variance between the block's mean and the mean before
+        between = n_before / size * (mean - state.mean).square()
         variance = torch.lerp(state.variance, deviations.square().mean(-2) + between, share)
         deviations = torch.where(learning, deviations / _unit(variance).unsqueeze(-2), 0)
         latent = latent_posterior(state.loadings, state.diag, deviations)
@@ -168,10 +166,16 @@ class OnlinePxEm(OnlineEstimator):
             )
             return square, loadings, diag, *averages
 
-        old = state.loadings, state.square, state.mean_loadings, state.mean_diag
-        return PxEmState(seen, mean, variance, *by_coordinate(learn, *old, deviations))
+        arguments = (
+            state.loadings,
+            state.square,
+            state.mean_loadings,
+            state.mean_diag,
+            deviations,
+        )
+        return PxEmState(n_observations, mean, variance, *map_coordinates(learn, *arguments))
 
 
 def _unit(variance: Tensor) -> Tensor:
-    """Standard deviations, and 1 for what did not vary."""
+    """Return standard deviations, and 1 for parameters that did not vary."""
     return torch.where(variance > 0, variance, 1).sqrt()

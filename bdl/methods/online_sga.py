@@ -17,14 +17,20 @@ from annotated_types import Gt
 from torch import Tensor
 
 from bdl.methods.base import Noise
-from bdl.methods.online_fa import OnlineEstimator, by_coordinate, centre, latent_posterior, start
+from bdl.methods.online_fa import (
+    OnlineEstimator,
+    centre,
+    initial_estimate,
+    latent_posterior,
+    map_coordinates,
+)
 
 
 class SgaState(NamedTuple):
     """The estimate."""
 
-    seen: Tensor  # Observations seen, ()
-    mean: Tensor  # Their mean, (..., D)
+    n_observations: Tensor  # ()
+    mean: Tensor  # Mean of the observations, (..., D)
     loadings: Tensor  # F^T, (..., K, D)
     diag: Tensor  # psi, (..., D)
 
@@ -42,12 +48,14 @@ class OnlineSga(OnlineEstimator):
     learning_rate: Annotated[float, Gt(0)] = 0.001
 
     def init(self, noise: Noise) -> SgaState:
-        return SgaState(*start(noise))
+        return SgaState(*initial_estimate(noise))
 
     def update(self, state: SgaState, observation: Tensor) -> SgaState:
-        seen, mean, deviations = centre(state.seen, state.mean, observation.unsqueeze(-2))
+        n_observations, mean, deviations = centre(
+            state.n_observations, state.mean, observation.unsqueeze(-2)
+        )
         latent = latent_posterior(state.loadings, state.diag, deviations)
-        rate = self.learning_rate * (seen > self.warmup).to(mean.dtype)
+        rate = self.learning_rate * (n_observations > self.warmup).to(mean.dtype)
 
         def ascend(loadings: Tensor, diag: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
             residual = deviation - latent.means @ loadings
@@ -57,4 +65,5 @@ class OnlineSga(OnlineEstimator):
             to_log_diag = 0.5 * (squares / diag - 1)
             return loadings + rate * to_loadings, diag * (rate * to_log_diag).exp()
 
-        return SgaState(seen, mean, *by_coordinate(ascend, state.loadings, state.diag, deviations))
+        loadings, diag = map_coordinates(ascend, state.loadings, state.diag, deviations)
+        return SgaState(n_observations, mean, loadings, diag)

@@ -14,7 +14,7 @@ import torch
 from annotated_types import Ge, Lt
 from torch import Tensor
 
-from bdl.methods.base import Noise, StartedMethod, stacked
+from bdl.methods.base import Noise, StartedMethod, with_minibatch_axis
 from bdl.models.problem import Batch, Hyper, Problem
 
 Params = dict[str, Tensor]
@@ -41,7 +41,7 @@ class OptimState(NamedTuple):
 
 
 class Optimizer:
-    """An optimiser: `init` makes its state, `update` gives the step to ADD to the parameters."""
+    """An optimiser: `init` returns its state, `update` the step to ADD to the parameters."""
 
     def init(self, params: Params) -> OptimState:
         """Return the state before the first update: no moments, or moments of zero."""
@@ -60,7 +60,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True)
-class Sgd(Optimizer):
+class SgdUpdate(Optimizer):
     """Plain gradient descent: step = -lr * g."""
 
     def update(self, grads: Params, state: OptimState, rates: Params) -> tuple[Params, OptimState]:
@@ -69,8 +69,11 @@ class Sgd(Optimizer):
 
 
 @dataclass(frozen=True)
-class Adam(Optimizer):
-    """Adam with bias correction (Kingma and Ba 2015, Algorithm 1): step = -lr * m_hat / (sqrt(v_hat) + eps)."""
+class AdamUpdate(Optimizer):
+    """Adam with bias correction: step = -lr * m_hat / (sqrt(v_hat) + eps).
+
+    Kingma and Ba (2015), Algorithm 1.
+    """
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -93,8 +96,11 @@ class Adam(Optimizer):
 
 
 @dataclass(frozen=True)
-class RmsProp(Optimizer):
-    """RMSprop (Tieleman and Hinton 2012): step = -lr * g / (sqrt(v) + eps), with v <- decay v + (1 - decay) g^2."""
+class RmsPropUpdate(Optimizer):
+    """RMSprop: step = -lr * g / (sqrt(v) + eps), with v <- decay v + (1 - decay) g^2.
+
+    Tieleman and Hinton (2012).
+    """
 
     decay: float = 0.9
     eps: float = 1e-8
@@ -121,7 +127,7 @@ def _zero(params: Params) -> Tensor:
     return torch.zeros((), dtype=first.dtype, device=first.device)
 
 
-OPTIMIZERS: dict[Literal["sgd", "adam"], Optimizer] = {"sgd": Sgd(), "adam": Adam()}
+OPTIMIZERS: dict[Literal["sgd", "adam"], Optimizer] = {"sgd": SgdUpdate(), "adam": AdamUpdate()}
 
 
 class DescentState(NamedTuple):
@@ -137,7 +143,7 @@ class Descent(StartedMethod):
 
     @property
     def _optimizer(self) -> Optimizer:
-        return Adam()
+        return AdamUpdate()
 
     def gradients(
         self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
@@ -185,7 +191,7 @@ class SampledDescent(Descent):
 
     @property
     def _optimizer(self) -> Optimizer:
-        return Adam(*self.betas)
+        return AdamUpdate(*self.betas)
 
 
 def mean_gradient(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> Tensor:
@@ -198,7 +204,10 @@ def mean_gradient(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -
 
 
 def sample_gradients(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> Tensor:
-    """Return the gradients of minus the log-likelihood of all data at samples (S, D), from one minibatch; (S, D)."""
+    """Return the gradients of minus the log-likelihood of all data at samples (S, D).
+
+    They are estimated from one minibatch, (S, D).
+    """
 
     def cost(theta: Tensor) -> Tensor:
         return -problem.log_likelihood(theta, batch, hyper)
@@ -207,8 +216,8 @@ def sample_gradients(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem
 
 
 def batch_gradients(theta: Tensor, batches: Batch, hyper: Hyper, problem: Problem) -> Tensor:
-    """Return the same at parameters (L, D), from a minibatch for each of them; (L, D)."""
-    batches = stacked(batches, len(theta))
+    """Return those of `sample_gradients` at parameters (L, D), from a minibatch for each."""
+    batches = with_minibatch_axis(batches, len(theta))
 
     def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return -problem.log_likelihood(theta, batches._replace(x=x, y=y), hyper)

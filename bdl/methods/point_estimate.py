@@ -1,4 +1,4 @@
-"""Point estimates: Adam (Kingma and Ba 2015), RMSprop and plain gradient descent on the negative log-joint.
+"""Point estimates: Adam, RMSprop and plain gradient descent on the negative log-joint.
 
 They descend, from minibatches of M of the N examples with log-likelihoods l and the prior
 precision lambda,
@@ -17,7 +17,7 @@ import torch
 from annotated_types import Ge, Gt
 
 from bdl.methods import optim
-from bdl.methods.base import Noise, stacked
+from bdl.methods.base import Noise, with_minibatch_axis
 from bdl.methods.optim import (
     Decay,
     Descent,
@@ -56,7 +56,7 @@ class Sgd(Descent):
 
     @property
     def _optimizer(self) -> Optimizer:
-        return optim.Sgd()
+        return optim.SgdUpdate()
 
     def init(self, problem: Problem, noise: Noise) -> DescentState:
         params = {"theta": self.start(problem, noise["theta"])}
@@ -65,15 +65,14 @@ class Sgd(Descent):
     def gradients(
         self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> Params:
-        theta, batches = state.params["theta"], stacked(batches, self.batches_per_step)
-        # one by one: the layers of one are in memory
-        parts = [
+        theta, batches = state.params["theta"], with_minibatch_axis(batches, self.batches_per_step)
+        minibatches = [
             batches._replace(x=x, y=y)
             for x, y in zip(batches.x.unbind(), batches.y.unbind(), strict=True)
         ]
-        gradient = reduce(
-            torch.add, (mean_gradient(theta, part, hyper, problem) for part in parts)
-        ) / len(parts)
+        # one after the other, so that the layers of one minibatch alone are in memory
+        gradients = (mean_gradient(theta, batch, hyper, problem) for batch in minibatches)
+        gradient = reduce(torch.add, gradients) / len(minibatches)
         if self.prior_share:
             gradient = (
                 gradient + self.prior_share * problem.prior_precision(hyper) / batches.n * theta
@@ -88,7 +87,7 @@ class Sgd(Descent):
 
 @dataclass(frozen=True)
 class Adam(Sgd):
-    """Settings of Adam, beside those of gradient descent.
+    """Settings of Adam, in addition to those of gradient descent.
 
     Parameters
     ----------
@@ -103,12 +102,14 @@ class Adam(Sgd):
 
     @property
     def _optimizer(self) -> Optimizer:
-        return optim.Adam(*self.betas, self.eps)
+        return optim.AdamUpdate(*self.betas, self.eps)
 
 
 @dataclass(frozen=True)
 class RmsProp(Sgd):
-    """Settings of RMSprop, which divides by the root of the mean square alone, beside those of gradient descent.
+    """Settings of RMSprop, in addition to those of gradient descent.
+
+    It divides by the root of the mean square of the gradients, without momentum.
 
     Parameters
     ----------
@@ -123,4 +124,4 @@ class RmsProp(Sgd):
 
     @property
     def _optimizer(self) -> Optimizer:
-        return optim.RmsProp(self.decay, self.eps)
+        return optim.RmsPropUpdate(self.decay, self.eps)

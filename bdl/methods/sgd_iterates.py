@@ -1,9 +1,9 @@
-"""Iterates of constant-rate SGD as posterior samples (Brownlie 2022, section 4.4.2; Mandt et al. 2017).
+"""Iterates of constant-rate SGD as posterior samples.
 
-SGD descends E(theta) = -(1/N) log p(D | theta) + (lambda / 2) ||theta||^2, whose minimum is the
-mode of the posterior when lambda = alpha / N. With a constant learning rate the iterates never
-settle; their mean is stochastic weight averaging (Izmailov et al. 2018), and their covariance is
-taken for that of the posterior.
+Mandt et al. (2017); Brownlie (2022), section 4.4.2. SGD descends E(theta) = -(1/N) log p(D |
+theta) + (lambda / 2) ||theta||^2, whose minimum is the mode of the posterior when lambda = alpha /
+N. With a constant learning rate the iterates never settle; their mean is stochastic weight
+averaging (Izmailov et al. 2018), and their covariance is taken for that of the posterior.
 
 Brownlie (2022, section 4.4.2) descends the mean of squared errors instead, which is 2 / beta times
 the mean negative log-likelihood of a Gaussian likelihood with noise precision beta (in the unit of
@@ -33,7 +33,7 @@ VARIANCE_FLOOR = 1e-12
 
 @dataclass(frozen=True)
 class ConstantSgd(StartedMethod):
-    """What methods share that look at iterates of SGD with a constant learning rate.
+    """Base of methods that use iterates of SGD with a constant learning rate.
 
     Parameters
     ----------
@@ -50,23 +50,26 @@ class ConstantSgd(StartedMethod):
     warmup_epochs: Annotated[int, Ge(0)] = 500
 
     def decay(self, hyper: Hyper, n: Tensor, problem: Problem) -> Tensor:
-        """Return the weight decay lambda = alpha / N: a scalar, or (D,) when the biases have their own prior."""
+        """Return the weight decay lambda = alpha / N.
+
+        It is a scalar, or (D,) when the biases have their own prior.
+        """
         return problem.prior_precision(hyper) / n
 
     def step(self, state: Any, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
         return state._replace(
-            theta=descend(state.theta, hyper, self.decay(hyper, batch.n, problem), batch, problem)
+            theta=sgd_step(state.theta, hyper, self.decay(hyper, batch.n, problem), batch, problem)
         )
 
 
-def descend(theta: Tensor, hyper: Hyper, decay: Tensor, batch: Batch, problem: Problem) -> Tensor:
-    """Make one SGD step on E, with the weight decay lambda, from parameters theta (D,) and a minibatch."""
+def sgd_step(theta: Tensor, hyper: Hyper, decay: Tensor, batch: Batch, problem: Problem) -> Tensor:
+    """Make one SGD step on E, with the weight decay lambda, from theta (D,), by a minibatch."""
     gradient = mean_gradient(theta, batch, hyper, problem) + decay * theta
     return theta - hyper["learning_rate"] * gradient
 
 
 def welford_weights(count: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the weights of a new value, the `count`-th, in running moments, by Welford's (1962) recurrence.
+    """Return the weights of the `count`-th value in running moments (Welford 1962).
 
     With delta = value - mean, ``mean + weight * delta`` is the new mean and ``scatter + gain *
     delta delta^T`` the new sum of outer products of deviations. Unlike the difference of two raw
@@ -81,7 +84,7 @@ _LARGEST_DIM = 2000
 
 
 class SgdState(NamedTuple):
-    """The iterate and the running moments of what was collected."""
+    """The iterate and the running moments of the windows."""
 
     theta: Tensor  # Parameters, (D,)
     filled: Tensor  # Iterates in the current window, a scalar
@@ -91,12 +94,14 @@ class SgdState(NamedTuple):
     # Sum of outer products of the completed windows' deviations from their mean, (D, D)
     scatter: Tensor
     start: Tensor  # The iterate at the end of phase 1, (D,)
-    path: Tensor  # The first windows completed, (kept, D)
+    path: Tensor  # The first windows completed, as many as the setting `kept`, (kept, D)
 
 
 @dataclass(frozen=True)
 class SgdIterates(ConstantSgd):
-    """Settings of the Gaussian with the empirical mean and covariance of SGD's iterates, one every step.
+    """Settings of the Gaussian with the empirical mean and covariance of SGD's iterates.
+
+    Every update makes an iterate.
 
     Parameters
     ----------
@@ -109,7 +114,7 @@ class SgdIterates(ConstantSgd):
         True takes the decay alpha / N of the prior (the biases' own where they have one). False
         takes the hyper-parameter ``weight_decay`` for every parameter.
     kept
-        Windows that the posterior keeps beside their moments, the first of phase 2, for a figure.
+        Windows that the posterior keeps with their moments, the first of phase 2, for a figure.
     """
 
     window: Annotated[int, Ge(1)] = 1
@@ -119,8 +124,12 @@ class SgdIterates(ConstantSgd):
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        own = {"weight_decay": not self.prior_decay, "warmup_learning_rate": self.separate_warmup}
-        return ("learning_rate", *(name for name, needed in own.items() if needed))
+        names = ["learning_rate"]
+        if not self.prior_decay:
+            names.append("weight_decay")
+        if self.separate_warmup:
+            names.append("warmup_learning_rate")
+        return tuple(names)
 
     def decay(self, hyper: Hyper, n: Tensor, problem: Problem) -> Tensor:
         return super().decay(hyper, n, problem) if self.prior_decay else hyper["weight_decay"]
@@ -128,7 +137,8 @@ class SgdIterates(ConstantSgd):
     def check(self, problem: Problem) -> None:
         if problem.dim > _LARGEST_DIM:
             raise InputError(
-                f"{problem.dim} parameters are too many for a dense covariance (at most {_LARGEST_DIM}); use swag"
+                f"{problem.dim} parameters are too many for a dense covariance "
+                f"(at most {_LARGEST_DIM}); use swag"
             )
 
     def init(self, problem: Problem, noise: Noise) -> SgdState:
@@ -139,25 +149,29 @@ class SgdIterates(ConstantSgd):
             theta, zero, theta, zero, theta, torch.zeros_like(theta).diag_embed(), theta, path
         )
 
-    def _looked_at(self, counters: StepCounters) -> int:
+    def _count_iterates(self, counters: StepCounters) -> int:
         """Count the iterates of phase 2."""
         return int(counters.updates - self.warmup_epochs * counters.per_epoch)
 
     def phase(self, counters: StepCounters) -> str:
-        return "warm_up" if self.separate_warmup and self._looked_at(counters) <= 0 else "step"
+        return (
+            "warm_up" if self.separate_warmup and self._count_iterates(counters) <= 0 else "step"
+        )
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        seen = self._looked_at(counters)
-        if seen <= 0:
-            return () if seen or not self.kept else ("begin",)
-        return ("average",) if seen % self.window else ("average", "collect")
+        iterates = self._count_iterates(counters)
+        if iterates < 0:
+            return ()
+        if iterates == 0:  # the last update of phase 1
+            return ("begin",) if self.kept else ()
+        return ("average",) if iterates % self.window else ("average", "collect")
 
     def warm_up(
         self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> SgdState:
         """Descend once in phase 1, without decay."""
         rates = {**hyper, "learning_rate": hyper["warmup_learning_rate"]}
-        theta = descend(state.theta, rates, torch.zeros_like(batches.n), batches, problem)
+        theta = sgd_step(state.theta, rates, torch.zeros_like(batches.n), batches, problem)
         return state._replace(theta=theta)
 
     def begin(
@@ -182,13 +196,13 @@ class SgdIterates(ConstantSgd):
         collected = state.collected + 1
         weight, gain = welford_weights(collected)
         delta = state.window - state.mean
-        here = torch.arange(self.kept, device=delta.device).unsqueeze(-1) == state.collected
+        is_next = torch.arange(self.kept, device=delta.device).unsqueeze(-1) == state.collected
         return state._replace(
             filled=torch.zeros_like(state.filled),
             collected=collected,
             mean=torch.lerp(state.mean, state.window, weight),
             scatter=state.scatter + gain * torch.outer(delta, delta),
-            path=torch.where(here, state.window, state.path),
+            path=torch.where(is_next, state.window, state.path),
         )
 
     def posterior(self, state: SgdState) -> FullGaussian | Traced:

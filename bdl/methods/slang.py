@@ -1,8 +1,8 @@
-"""SLANG: natural-gradient variational inference with a low-rank plus diagonal precision (Mishkin et al. 2018, Alg. 1).
+"""SLANG: natural-gradient variational inference with a low-rank plus diagonal precision.
 
-q(theta) = N(mu, P^-1), P = U U^T + diag(d). With g_i the gradients of the n = M S log-likelihoods
-of a minibatch of M examples under S samples from q, G their matrix, N the size of the training set
-and lambda the prior precision,
+Mishkin et al. (2018), Algorithm 1: q(theta) = N(mu, P^-1), P = U U^T + diag(d). With g_i the
+gradients of the n = M S log-likelihoods of a minibatch of M examples under S samples from q, G
+their matrix, N the size of the training set and lambda the prior precision,
 
     A     = (1 - beta) U U^T + beta (N / n) G^T G
     U    <- the best approximation of A of rank L, U U^T
@@ -113,23 +113,24 @@ class Slang(NaturalGradientMethod):
     def precision(
         self, U: Tensor, d: Tensor, G: ExampleGradients, scale: Tensor, beta: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Update U (D, L) and d (D,) from the gradients of n examples, but for the part beta lambda of the prior.
+        """Update U (D, L) and d (D,) from the gradients of n examples.
 
-        `scale` is N / n, and `beta` the learning rate.
+        The term beta lambda of the prior is left to the caller. `scale` is N / n, and `beta` the
+        learning rate.
         """
         keep, gain = 1 - beta, beta * scale
         diagonal = keep * U.square().sum(1) + gain * G.squares()
         if len(U) <= self.rank + G.rows:
             A = keep * U @ U.T + gain * G.outer()
             Q = top_eigenvectors(A, self.rank)
-            new = Q * (Q * (A @ Q)).sum(0).clamp(min=0).sqrt()
+            new_U = Q * (Q * (A @ Q)).sum(0).clamp(min=0).sqrt()
         else:  # the eigenvectors of A are combinations of the columns of U and the gradients
             cross = (keep * gain).sqrt() * G.times(U)
             below = torch.cat([cross, gain * G.gram()], dim=1)
             above = torch.cat([keep * U.T @ U, cross.T], dim=1)
             Q = top_eigenvectors(torch.cat([above, below]), self.rank)
-            new = keep.sqrt() * U @ Q[: self.rank] + gain.sqrt() * G.combine(Q[self.rank :])
-        return new, keep * d + (diagonal - new.square().sum(1)).clamp(min=0)
+            new_U = keep.sqrt() * U @ Q[: self.rank] + gain.sqrt() * G.combine(Q[self.rank :])
+        return new_U, keep * d + (diagonal - new_U.square().sum(1)).clamp(min=0)
 
     def posterior(self, state: SlangState) -> LowRankPrecision:
         return LowRankPrecision(state.mu, state.U, state.d)
@@ -138,20 +139,20 @@ class Slang(NaturalGradientMethod):
 _DEPTH = 5
 """Blocks of the Krylov basis. Along trainings of SLANG on boston and yacht, 5 miss no more of the
 leading eigenvalues than float32 rounds, 5e-7 (4 up to 7e-6, 3 up to 2e-3); `eigh` of 150
-matrices 41 x 41 takes 40
-times as long."""
+matrices 41 x 41 takes 40 times as long.
+"""
 
 
 def top_eigenvectors(matrix: Tensor, count: int) -> Tensor:
-    """Find orthonormal columns Q, (n, L), that maximise tr(Q^T C Q), C being positive semidefinite.
+    """Find orthonormal columns Q, (n, L), that maximise tr(Q^T C Q).
 
-    The leading eigenvector is the last column; without meaning if C is not finite. They are exact
-    if the Krylov basis would be no smaller than the matrix. Otherwise they are the best that the
-    space of C V, ..., C^k V has (Rayleigh-Ritz), V being a block of `count` fixed columns in
-    general position (Musco and Musco 2015, Randomized block Krylov methods, Algorithm 2). The part
-    they miss falls as the Chebyshev polynomial of degree k - 1 of the gap between the eigenvalues
-    wanted and the others: it is large only where there is no gap, and any Q is then nearly as
-    good.
+    C is positive semidefinite. The leading eigenvector is the last column; without meaning if C is
+    not finite. They are exact if the Krylov basis would be no smaller than the matrix. Otherwise
+    they are the best that the space of C V, ..., C^k V has (Rayleigh-Ritz), V being a block of
+    `count` fixed columns in general position (Musco and Musco 2015, Randomized block Krylov
+    methods, Algorithm 2). The part they miss falls as the Chebyshev polynomial of degree k - 1 of
+    the gap between the eigenvalues wanted and the others: it is large only where there is no gap,
+    and any Q is then nearly as good.
     """
     if _DEPTH * count >= len(matrix):
         return _eigenvectors(matrix)[:, -count:]
@@ -168,27 +169,27 @@ def top_eigenvectors(matrix: Tensor, count: int) -> Tensor:
 
 
 def _eigenvectors(matrix: Tensor) -> Tensor:
-    """Eigenvectors of a symmetric matrix, as columns.
+    """Return the eigenvectors of a symmetric matrix, as columns.
 
-    LAPACK refuses what is not finite, which would end a whole batch of models because of one: it
-    gets zeros.
+    LAPACK refuses a matrix that is not finite, which would end a whole batch of models because of
+    one: it gets zeros.
     """
     return torch.linalg.eigh(torch.where(matrix.isfinite().all(), matrix, 0.0)).eigenvectors
 
 
 @dataclass(frozen=True)
 class SlangOnlineEig(Slang):
-    """SLANG-OnlineEig: averages eigenvectors of minibatches instead of refactoring (Mishkin et al. 2018, appendix B).
+    """SLANG-OnlineEig: averages eigenvectors of minibatches instead of refactoring.
 
-    With Ghat = (N / n) G^T G the empirical Fisher matrix of one minibatch, and Q Lambda Q^T its
-    best approximation of rank L,
+    Mishkin et al. (2018), appendix B. With Ghat = (N / n) G^T G the empirical Fisher matrix of one
+    minibatch, and Q Lambda Q^T its best approximation of rank L,
 
         U <- (1 - beta) U + beta Q Lambda^1/2
         d <- (1 - beta) d + beta (diag(Ghat) - diag(Q Lambda Q^T) + lambda)
 
     and the mean moves as in SLANG; a parenthesis of equation 19 is misplaced in print.
     Eigenvectors have no sign and no order, which the paper leaves open: here the columns of Q
-    Lambda^1/2 are `matched` to those of U.
+    Lambda^1/2 are matched to those of U by `match_columns`.
 
     U U^T is no running mean of the approximations, since a mean of factors is not the factor of a
     mean; the diagonal of the precision is therefore not that of the empirical Fisher matrix, as it
@@ -201,19 +202,20 @@ class SlangOnlineEig(Slang):
         rank, matrix = self.rank, G.outer() if len(U) <= G.rows else G.gram()
         if rank > len(matrix):
             raise InputError(
-                f"rank {rank} exceeds the {G.rows} gradients of a minibatch (samples x batch_size); lower it"
+                f"rank {rank} exceeds the {G.rows} gradients of a minibatch "
+                "(samples x batch_size); lower it"
             )
         Q = top_eigenvectors(matrix, rank)
         if len(U) <= G.rows:
-            fresh = Q * (scale * (Q * (matrix @ Q)).sum(0).clamp(min=0)).sqrt()
+            factors = Q * (scale * (Q * (matrix @ Q)).sum(0).clamp(min=0)).sqrt()
         else:
-            fresh = scale.sqrt() * G.combine(Q)
-        rest = (scale * G.squares() - fresh.square().sum(1)).clamp(min=0)
-        return torch.lerp(U, matched(fresh, U), beta), (1 - beta) * d + beta * rest
+            factors = scale.sqrt() * G.combine(Q)
+        residual = (scale * G.squares() - factors.square().sum(1)).clamp(min=0)
+        return torch.lerp(U, match_columns(factors, U), beta), (1 - beta) * d + beta * residual
 
 
-def matched(columns: Tensor, reference: Tensor) -> Tensor:
-    """Reorder columns (D, L) and choose their signs so that they are like those of a reference (D, L).
+def match_columns(columns: Tensor, reference: Tensor) -> Tensor:
+    """Reorder columns (D, L) and choose their signs to resemble those of a reference (D, L).
 
     The pair with the largest absolute inner product is matched first, then the largest of the
     other columns, and so on.
@@ -224,7 +226,7 @@ def matched(columns: Tensor, reference: Tensor) -> Tensor:
         # one pair as a 0-1 matrix: `argmax` alone chooses one of several equal products
         best = torch.nn.functional.one_hot(sizes.argmax(), sizes.numel()).view_as(sizes)
         assignment = assignment + best
-        taken = (best.sum(0, keepdim=True) + best.sum(1, keepdim=True)) > 0
-        sizes = torch.where(taken, -1.0, sizes)
+        in_a_pair = (best.sum(0, keepdim=True) + best.sum(1, keepdim=True)) > 0
+        sizes = torch.where(in_a_pair, -1.0, sizes)
     signs = torch.where(products < 0, -1.0, 1.0)
     return columns @ (assignment * signs).T

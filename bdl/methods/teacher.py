@@ -1,7 +1,7 @@
-"""The weights that the targets were made with, where a data set has a known teacher: nothing is learnt.
+"""The true weights, where a data set has a known teacher: nothing is learnt.
 
-It stands in a table beside what methods learn, as the "true weights" of Tables 4.4 and 4.5 of the
-thesis on noisy optimisers (Mata 2018).
+In a table they stand next to those that methods learn, as the "true weights" of Tables 4.4 and 4.5
+of the thesis on noisy optimisers (Mata 2018).
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ and its rows.
 
 @dataclass(frozen=True)
 class Teacher(Direct):
-    """Settings of what is looked up.
+    """Settings of the look-up of the weights.
 
     Parameters
     ----------
@@ -54,9 +54,10 @@ class Teacher(Direct):
             not isinstance(model, LayeredModel)
             or model.widths(problem.d_in, problem.d_out) != widths
         ):
-            shown = "-".join(map(str, widths))
+            layers_text = "-".join(map(str, widths))
             raise InputError(
-                f"the teacher of {self.data} has the layers {shown}: give a linear or mlp model of them"
+                f"the teacher of {self.data} has the layers {layers_text}: "
+                "give a linear or mlp model of them"
             )
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> Point:
@@ -67,11 +68,12 @@ class Teacher(Direct):
         data = TEACHERS[self.data]()()
         for index in range(data.splits or 0):
             rows = data.split(index).train
-            raw_x, raw_y = (torch.from_numpy(part[rows]).to(x) for part in (data.x, data.y))
+            raw_x, raw_y = (torch.from_numpy(array[rows]).to(x) for array in (data.x, data.y))
             if len(rows) == len(y) and (_standard(raw_y) - _standard(y)).abs().max() < _SAME:
-                return Point(self._seen(index, problem, (raw_x, raw_y), (x, y)))
+                return Point(self._to_parameters(index, problem, (raw_x, raw_y), (x, y)))
         raise InputError(
-            f"teacher: the training rows are no draw of {self.data}; use it on that data set, uncut"
+            f"teacher: the training rows are no draw of {self.data}; "
+            "use it on that data set, uncut"
         )
 
     def _layers(self, index: int) -> list[Array]:
@@ -79,14 +81,17 @@ class Teacher(Direct):
         weights = TEACHERS[self.data]().weights(index)
         return [weights[None]] if isinstance(weights, np.ndarray) else list(weights)
 
-    def _seen(
+    def _to_parameters(
         self,
         index: int,
         problem: Problem,
         raw: tuple[Tensor, Tensor],
         scaled: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """Make parameters of a draw's weights: raw inputs are a x + b of those that the model sees, targets c y + d."""
+        """Rescale a draw's weights to the inputs and targets that the model sees.
+
+        Raw inputs are a x + b of those, and raw targets c y + d.
+        """
         (a, b), (c, d) = (_affine(*pair) for pair in zip(raw, scaled, strict=True))
         layers = [torch.from_numpy(layer).to(a) for layer in self._layers(index)]
         biases = [torch.zeros_like(layer[:, 0]) for layer in layers]
@@ -94,12 +99,12 @@ class Teacher(Direct):
         layers[-1], biases[-1] = layers[-1] / c, (biases[-1] - d) / c
         model = problem.model
         assert isinstance(model, LayeredModel), "checked"
-        shares = (
-            [bias.unsqueeze(1) for bias in biases]
-            if model.bias
-            else [layer[:, :0] for layer in layers]
-        )
-        blocks = [torch.cat(pair, 1) for pair in zip(layers, shares, strict=True)]
+        blocks = layers
+        if model.bias:
+            blocks = [
+                torch.cat([layer, bias.unsqueeze(1)], 1)
+                for layer, bias in zip(layers, biases, strict=True)
+            ]
         return from_blocks(blocks, model.widths(problem.d_in, problem.d_out))
 
 

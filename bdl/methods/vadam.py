@@ -1,8 +1,8 @@
-"""Vadam, Vprop and VOGN: natural-gradient variational inference by perturbed weights (Khan et al. 2017, 2018).
+"""Vadam, Vprop and VOGN: natural-gradient variational inference by perturbed weights.
 
-q(theta) = N(mu, diag(1 / (c s + lambda))) with the prior precision lambda. An update t = 1, 2, ...
-draws S samples from q and has, with g_si minus the gradient of the log-likelihood of example i of
-M at sample s,
+Khan et al. (2017, 2018): q(theta) = N(mu, diag(1 / (c s + lambda))) with the prior precision
+lambda. An update t = 1, 2, ... draws S samples from q and has, with g_si minus the gradient of the
+log-likelihood of example i of M at sample s,
 
     g   = (N / c) mean_si g_si
     h   = mean_s ((N / c) mean_i g_si)^2, or mean_si g_si^2 for the curvature of single examples
@@ -40,7 +40,7 @@ from bdl.posteriors import DiagonalGaussian
 
 
 class MomentsState(NamedTuple):
-    """Mean, running moments, and what the posterior needs of an update."""
+    """Mean, running moments, and the variances of the posterior."""
 
     mu: Tensor  # Mean, (D,)
     m: Tensor  # Running mean of gradients, (D,)
@@ -50,7 +50,7 @@ class MomentsState(NamedTuple):
 
 
 class MomentsMethod(StartedMethod):
-    """A mean-field method whose state is that of Adam: running means of gradients and of squared gradients."""
+    """A mean-field method with the state of Adam: means of gradients and of their squares."""
 
     @property
     def _initial_variance(self) -> float:
@@ -111,14 +111,11 @@ class Vadam(MomentsMethod):
             state.updates == 0, (self.initial_precision - prior).clamp(min=0) / c, state.s
         )
 
-        g, h = self._gradients(
-            state.mu + (c * s + prior).rsqrt() * noise["theta"], batch, hyper, problem
-        )
-        m, s, updates = (
-            torch.lerp(g + prior / c * state.mu, state.m, b1),
-            torch.lerp(h, s, b2),
-            state.updates + 1,
-        )
+        theta = state.mu + (c * s + prior).rsqrt() * noise["theta"]
+        g, h = self._gradients(theta, batch, hyper, problem)
+        m = torch.lerp(g + prior / c * state.mu, state.m, b1)
+        s = torch.lerp(h, s, b2)
+        updates = state.updates + 1
         force, curvature = m, s
         if self.bias_correction:
             force, curvature = m / (1 - b1**updates), s / (1 - b2**updates)
@@ -131,13 +128,14 @@ class Vadam(MomentsMethod):
     ) -> tuple[Tensor, Tensor]:
         """Return g and h, (D,), of samples (S, D)."""
         if self.curvature == "examples":
-            G, count = example_gradients(problem, theta, batch, hyper), self.samples * len(batch.x)
-            return -G.total() / count, G.squares() / count
+            examples = example_gradients(problem, theta, batch, hyper)
+            count = self.samples * len(batch.x)
+            return -examples.total() / count, examples.squares() / count
         if self.curvature == "total":
-            each = sample_gradients(theta, batch, hyper, problem)
+            G = sample_gradients(theta, batch, hyper, problem)
         else:
-            each = torch.func.vmap(lambda one: mean_gradient(one, batch, hyper, problem))(theta)
-        return each.mean(0), each.square().mean(0)
+            G = torch.func.vmap(lambda sample: mean_gradient(sample, batch, hyper, problem))(theta)
+        return G.mean(0), G.square().mean(0)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""VIFA: variational inference with a factor-analysis posterior (Brownlie 2022, ch. 5; VIFA paper 2023, Alg. 1).
+"""VIFA: variational inference with a factor-analysis posterior.
 
-q(theta) = N(c, S), S = F F^T + diag(psi), gamma = log psi. With A = psi^-1 o F, B = F^T A and
-S^-1 F = C = A (I + B)^-1, the cost J = E_q[log q - log p(theta) - log p(D | theta)] has gradients
+Brownlie (2022), chapter 5; VIFA paper (2023), Algorithm 1: q(theta) = N(c, S), S = F F^T +
+diag(psi), gamma = log psi. With A = psi^-1 o F, B = F^T A and S^-1 F = C = A (I + B)^-1, the cost
+J = E_q[log q - log p(theta) - log p(D | theta)] has gradients
 
     dJ/dc     = alpha c + mean_l G_l
     dJ/dF     = alpha F - C + mean_l G_l h_l^T
@@ -102,19 +103,19 @@ class Vifa(Descent):
     def gradients(
         self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> Params:
-        grads = elbo_gradients(state.params, batches, hyper, noise, problem)
+        grads = factor_elbo_gradients(state.params, batches, hyper, noise, problem)
         return {name: clip_by_norm(grad, self.max_grad_norm) for name, grad in grads.items()}
 
     def _rates(self, grads: Params, hyper: Hyper) -> Params:
-        given = zip(self.rates(hyper).items(), self.lr_factors, strict=True)
-        return {name: factor * rate for (name, rate), factor in given}
+        rates = zip(self.rates(hyper).items(), self.lr_factors, strict=True)
+        return {name: factor * rate for (name, rate), factor in rates}
 
     def posterior(self, state: DescentState) -> FactorAnalysis:
         params = state.params
         return FactorAnalysis(params["c"], params["F"], params["gamma"].exp())
 
 
-def elbo_gradients(
+def factor_elbo_gradients(
     params: Params, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
 ) -> Params:
     """Estimate the gradients of J by ``c``, ``F`` and ``gamma`` from L minibatches.
@@ -128,10 +129,10 @@ def elbo_gradients(
 
 
 def with_divergence(params: Params, fit: Params, alpha: Tensor) -> Params:
-    """Add the gradients of the divergence under prior precision alpha, a scalar or (D,), to those of the fit.
+    """Add the gradients of the divergence to those of the fit.
 
-    `fit` has the means over minibatches of G_l, G_l h_l^T and G_l o psi^1/2 o z_l, under the keys
-    of `params`.
+    The prior precision alpha is a scalar or (D,). `fit` has the means over minibatches of G_l, G_l
+    h_l^T and G_l o psi^1/2 o z_l, under the keys of `params`.
     """
     c, F, psi = params["c"], params["F"], params["gamma"].exp()
     C = FactorAnalysis(c, F, psi).gain()

@@ -1,8 +1,9 @@
-"""VIFA in two stages, for networks with millions of parameters (VIFA paper 2023, section 4.3 and its code).
+"""VIFA in two stages, for networks with millions of parameters.
 
-The posterior, the cost J and its gradients are those of `bdl.methods.vifa`. In the first epochs
-only the mean c moves, while theta is drawn from the narrow N(c, F F^T + diag(psi)) of the start.
-Then c, F and gamma move together, by optimisers of their own, with rates in epoch e (from 0) of
+VIFA paper (2023), section 4.3, and its code. The posterior, the cost J and its gradients are those
+of `bdl.methods.vifa`. In the first epochs only the mean c moves, while theta is drawn from the
+narrow N(c, F F^T + diag(psi)) of the start. Then c, F and gamma move together, by optimisers of
+their own, with rates in epoch e (from 0) of
 
     c: eta b^e,    F and gamma: eta sigmoid(e - e_1)    printed,
                                 eta^2 sigmoid(e - e_1)  as the published code runs,
@@ -25,12 +26,12 @@ from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes, StartedMethod, check_rank
 from bdl.methods.counters import StepCounters
-from bdl.methods.optim import Adam, OptimState, Params, clip_by_norm
+from bdl.methods.optim import AdamUpdate, OptimState, Params, clip_by_norm
 from bdl.methods.vifa import with_divergence
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 
-_ADAM = Adam()
+_ADAM = AdamUpdate()
 _SPREAD = ("F", "gamma")
 
 
@@ -39,9 +40,10 @@ class State(NamedTuple):
 
     params: Params  # ``c`` (D,), ``F`` (D, K) and ``gamma`` (D,)
     sums: Params
-    """Of G_l, G_l h_l^T and G_l o z_l, with the names and shapes of `params`; they stay after a
-    move until the next
-    minibatch, since zeros would be as large as they are."""
+    """Of G_l, G_l h_l^T and G_l o z_l, with the names and shapes of `params`.
+
+    They stay after a move until the next minibatch, since zeros would be as large as they are.
+    """
     fresh: Tensor  # 1 where a sum begins with the next minibatch, else 0; a scalar
     mean_optim: OptimState  # Adam's state of c
     spread_optim: OptimState  # Adam's state of F and gamma
@@ -125,9 +127,9 @@ class TwoStageVifa(StartedMethod):
         gradient = problem.prior_precision(hyper) * c + state.sums["c"] / self.gradients_per_update
         rates = {"c": hyper["learning_rate"] * self.decay**state.epoch}
         clipped = {"c": clip_by_norm(gradient, self.max_grad_norm)}
-        moved, optim = _ADAM.move(state.params, clipped, state.mean_optim, rates)
+        mean, optim = _ADAM.move(state.params, clipped, state.mean_optim, rates)
         return state._replace(
-            params=state.params | moved, fresh=torch.ones_like(state.fresh), mean_optim=optim
+            params=state.params | mean, fresh=torch.ones_like(state.fresh), mean_optim=optim
         )
 
     def move(
@@ -147,8 +149,8 @@ class TwoStageVifa(StartedMethod):
         spread, optim = _ADAM.move(
             state.params, clipped, state.spread_optim, dict.fromkeys(_SPREAD, rate)
         )
-        moved = self.move_mean(state, batch, hyper, noise, problem)
-        return moved._replace(params=moved.params | spread, spread_optim=optim)
+        state = self.move_mean(state, batch, hyper, noise, problem)
+        return state._replace(params=state.params | spread, spread_optim=optim)
 
     def next_epoch(
         self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from bdl.errors import InputError, unknown
+from bdl.errors import InputError, unknown_name_error
 from bdl.registry import Label, Registry
 
 if TYPE_CHECKING:
@@ -180,5 +180,5 @@ def _name(label: str) -> str:
         default="",
     )
     if not name and ":" not in label:
-        raise unknown("metric", label, METRICS.names())
+        raise unknown_name_error("metric", label, METRICS.names())
     return name or label

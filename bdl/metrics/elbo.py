@@ -15,18 +15,18 @@ from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, tensors_of
 from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Bernoulli
-from bdl.models.linear import expectation, is_glm, outputs
-from bdl.posteriors import DiagonalGaussian, Gaussian, kl_divergence
+from bdl.models.linear import expectation, is_glm, output_moments
+from bdl.posteriors import DiagonalGaussian, GaussianPosterior, kl_divergence
 
 _CPU = torch.device("cpu")
 
 
-def gaussian(name: str, evaluation: Evaluation) -> Gaussian:
+def gaussian(name: str, evaluation: Evaluation) -> GaussianPosterior:
     """Return the posterior, float64 on the CPU, for the metric of that name.
 
     `InputError` if it is not Gaussian.
     """
-    if not isinstance(evaluation.precise, Gaussian):
+    if not isinstance(evaluation.precise, GaussianPosterior):
         raise InputError(
             f"{name}: {type(evaluation.precise).__name__} is not Gaussian: leave the metric out"
         )
@@ -56,8 +56,8 @@ def _outputs(evaluation: Evaluation, examples: Examples) -> tuple[Tensor, Tensor
     For a GLM.
     """
     posterior = evaluation.precise
-    assert isinstance(posterior, Gaussian), "whoever asks has checked it"
-    return outputs(evaluation.model, posterior, examples.x.to(_CPU, torch.float64))
+    assert isinstance(posterior, GaussianPosterior), "whoever asks has checked it"
+    return output_moments(evaluation.model, posterior, examples.x.to(_CPU, torch.float64))
 
 
 _STEP = 1

@@ -200,7 +200,7 @@ class Evaluation:
         if is_predictive(self.posterior):
             found = answer(problem, self.posterior, examples)
             return targets(
-                problem, found.mapped(lambda value: value.transpose(0, 1)), examples, hyper
+                problem, found.map_fields(lambda value: value.transpose(0, 1)), examples, hyper
             )
         return at_outputs(problem, self.outputs(examples, draws).movedim(0, 1), hyper)
 

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from bdl.errors import InputError
 from bdl.metrics.targets import Examples, answer, at_outputs, targets
 from bdl.models.problem import Buffers, Hyper, Problem
-from bdl.posteriors.base import Posterior, linearised, multimodal
+from bdl.posteriors.base import Posterior, is_linearised, is_multimodal
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
 from bdl.rng import normal_slice
@@ -119,7 +119,7 @@ def outputs(
     original units, float64, (S, rows, d_out). `InputError` if the posterior has several modes, and
     the model running statistics of one of them.
     """
-    if buffers and multimodal(posterior):
+    if buffers and is_multimodal(posterior):
         raise InputError(SHARED_STATISTICS)
     device = tree_leaves(posterior)[0].device
     posterior, x = as_type(posterior, torch.float32), examples.x.to(device, torch.float32)
@@ -128,7 +128,9 @@ def outputs(
     seen = training().to(device, torch.float32) if problem.recomputes and training else None
 
     evaluate = (
-        partial(problem.linearised, posterior.mean()) if linearised(posterior) else problem.predict
+        partial(problem.linearised, posterior.mean())
+        if is_linearised(posterior)
+        else problem.predict
     )
 
     def at(theta: Tensor, rows: slice, own: Buffers, mapped: int | None) -> Tensor:

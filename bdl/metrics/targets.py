@@ -12,7 +12,13 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily, No
 
 from bdl.errors import InputError
 from bdl.models.problem import Hyper, Problem
-from bdl.posteriors.predictive import Answer, MeanVariance, Outputs, Probabilities, ask
+from bdl.posteriors.predictive import (
+    Answer,
+    MeanVariance,
+    Outputs,
+    Probabilities,
+    query_predictive,
+)
 from bdl.posteriors.tensors import as_type
 
 
@@ -60,9 +66,9 @@ def at_outputs(problem: Problem, f: Tensor, hyper: Hyper) -> Distribution:
 def answer(problem: Problem, predictive: Any, examples: Examples) -> Answer:
     """Ask what predicts by itself about rows, on the CPU.
 
-    Errors as in `bdl.posteriors.predictive.ask`.
+    Errors as in `bdl.posteriors.predictive.query_predictive`.
     """
-    found = ask(predictive, examples.x, examples.rows, problem.d_out, problem.classes)
+    found = query_predictive(predictive, examples.x, examples.rows, problem.d_out, problem.classes)
     return as_type(found, torch.float64, torch.device("cpu"))
 
 

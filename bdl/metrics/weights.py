@@ -14,9 +14,9 @@ from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, sampled, tensors_of, vectors
 from bdl.metrics.targets import Examples
 from bdl.models.priors import PrecisionPrior
-from bdl.models.problem import log_joint, whole
+from bdl.models.problem import full_batch, log_joint
 from bdl.posteriors import Weighted
-from bdl.posteriors.base import Gaussian
+from bdl.posteriors.base import GaussianPosterior
 from bdl.references.mcmc import optional
 
 _CPU = torch.device("cpu")
@@ -66,7 +66,7 @@ class LogEvidence:
         if isinstance(posterior, Weighted):
             error = (1 / posterior.effective_size() - 1 / len(posterior.draws)).clamp(min=0).sqrt()
             return {"": float(posterior.log_evidence() - stretch), "mcse": float(error)}
-        if not isinstance(posterior, Gaussian):
+        if not isinstance(posterior, GaussianPosterior):
             raise InputError(
                 f"log_evidence: {type(posterior).__name__} is neither weighted nor Gaussian: leave it out"
             )
@@ -154,5 +154,5 @@ def _log_joint(metric: str, theta: Tensor, evaluation: Evaluation) -> Tensor:
             f"{metric}: prior {type(model.prior).__name__} has no precision: leave the metric out"
         )
     unit, _ = rows.scale
-    data = whole(rows.x.double(), (rows.y - rows.y_origin) / unit)._replace(y_unit=unit)
+    data = full_batch(rows.x.double(), (rows.y - rows.y_origin) / unit)._replace(y_unit=unit)
     return log_joint(theta, model, data, tensors_of(evaluation.hyper))

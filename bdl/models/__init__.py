@@ -5,7 +5,7 @@ from bdl.registry import Registry
 MODELS = Registry(
     "model",
     {
-        "linear": "bdl.models.networks:Linear",
+        "linear": "bdl.models.networks:LinearModel",
         "mlp": "bdl.models.networks:Mlp",
         "unit": "bdl.models.networks:Unit",
         "module": "bdl.models.modules:Module",
@@ -16,7 +16,7 @@ MODELS = Registry(
 LIKELIHOODS = Registry(
     "likelihood",
     {
-        "gaussian": "bdl.models.likelihoods:Gaussian",
+        "gaussian": "bdl.models.likelihoods:GaussianLikelihood",
         "bernoulli": "bdl.models.likelihoods:Bernoulli",
         "categorical": "bdl.models.likelihoods:Categorical",
     },

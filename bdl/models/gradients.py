@@ -79,7 +79,9 @@ class OuterGradients:
 
     def total(self) -> Tensor:
         """Sum of the gradients, (D,)."""
-        return torch.cat([self._flat(_sums(errors, inputs)) for inputs, errors in self.layers])
+        return torch.cat(
+            [self._flat(_sum_outer_products(errors, inputs)) for inputs, errors in self.layers]
+        )
 
     def outer(self) -> Tensor:
         """G^T G, (D, D)."""
@@ -89,7 +91,7 @@ class OuterGradients:
 
     def gram(self) -> Tensor:
         """G G^T, (n, n)."""
-        products = ([_gram(values) for values in layer] for layer in self.layers)
+        products = ([_gram_matrix(values) for values in layer] for layer in self.layers)
         return reduce(torch.add, (inputs * errors for inputs, errors in products)).view(
             self.rows, self.rows
         )
@@ -110,12 +112,18 @@ class OuterGradients:
         """G^T W for W of shape (n, L): (D, L)."""
         shares = weights.T.reshape(-1, *self.layers[0][1].shape[:2], 1)
         return torch.cat(
-            [self._flat(_sums(shares * errors, inputs)) for inputs, errors in self.layers], dim=-1
+            [
+                self._flat(_sum_outer_products(shares * errors, inputs))
+                for inputs, errors in self.layers
+            ],
+            dim=-1,
         ).T
 
     def squares(self) -> Tensor:
         """Sum of the squared gradients, (D,)."""
-        blocks = [_sums(errors.square(), inputs.square()) for inputs, errors in self.layers]
+        blocks = [
+            _sum_outer_products(errors.square(), inputs.square()) for inputs, errors in self.layers
+        ]
         return torch.cat([self._flat(block) for block in blocks])
 
     def _flat(self, block: Tensor) -> Tensor:
@@ -135,14 +143,14 @@ class OuterGradients:
 ExampleGradients = DenseGradients | OuterGradients
 
 
-def _sums(errors: Tensor, inputs: Tensor) -> Tensor:
+def _sum_outer_products(errors: Tensor, inputs: Tensor) -> Tensor:
     """Add up (error) (input)^T over samples and examples: errors (..., S, M, out) -> (..., out, in)."""
     if len(inputs) == 1:
         errors = errors.sum(-3, keepdim=True)
     return errors.flatten(-3, -2).mT @ inputs.flatten(0, 1)
 
 
-def _gram(values: Tensor) -> Tensor:
+def _gram_matrix(values: Tensor) -> Tensor:
     """Multiply all with all, (T, M, k) -> (T, M, T, M)."""
     rows = values.flatten(0, 1)
     return (rows @ rows.T).view(*values.shape[:2], *values.shape[:2])
@@ -176,10 +184,10 @@ def example_gradients(
     their inputs, the M rows (sum_s e_si^2)^1/2 x_i.
     """
     model = problem.model
-    if one_output(problem):
-        inputs, f = _outputs(problem, theta, batch)
-        errors = _errors(problem, f, batch, hyper)
-        return _shared(inputs, errors, errors.square())
+    if is_single_output_layer(problem):
+        inputs, f = _layer_outputs(problem, theta, batch)
+        errors = _output_errors(problem, f, batch, hyper)
+        return _sum_over_samples(inputs, errors, errors.square())
     if not isinstance(model, LayeredModel):
         matrix = torch.func.vmap(lambda one: gradient_matrix(problem, one, batch, hyper))(theta)
         return DenseGradients(matrix.flatten(0, 1))
@@ -198,22 +206,24 @@ def example_gradients(
 def example_hessians(
     problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper
 ) -> ExampleGradients:
-    """Differentiate each example's log-likelihood twice at S parameter vectors (S, D), for a model of `one_output`.
+    """Differentiate each example's log-likelihood twice at S parameter vectors (S, D), for a model of `is_single_output_layer`.
 
     The result has the sum of the gradients as `total`, and G^T G = minus the sum of the Hessians,
     M rows, if the curvature of the likelihood in the output is its Fisher information: of all that
     are here.
     """
-    if not one_output(problem):
+    if not is_single_output_layer(problem):
         raise InputError(
             "Hessians of single examples need a linear model with one output: use curvature fisher"
         )
-    inputs, f = _outputs(problem, theta, batch)
+    inputs, f = _layer_outputs(problem, theta, batch)
     roots = problem.likelihood.root_fisher(f.reshape(-1, 1), hyper, batch.y_unit)
-    return _shared(inputs, _errors(problem, f, batch, hyper), roots.reshape(f.shape).square())
+    return _sum_over_samples(
+        inputs, _output_errors(problem, f, batch, hyper), roots.reshape(f.shape).square()
+    )
 
 
-def one_output(problem: Problem) -> bool:
+def is_single_output_layer(problem: Problem) -> bool:
     """Return whether the model is one layer with one output: all gradients of an example are multiples of it."""
     model, d_out = problem.model, problem.d_out
     return (
@@ -223,7 +233,7 @@ def one_output(problem: Problem) -> bool:
     )
 
 
-def _outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+def _layer_outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the inputs of one layer with one output, (M, D), and its outputs, (S, M), as one product of matrices."""
     model = problem.model
     assert isinstance(model, LayeredModel), "one layer"
@@ -231,7 +241,7 @@ def _outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Ten
     return inputs, theta @ inputs.T
 
 
-def _errors(problem: Problem, f: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
+def _output_errors(problem: Problem, f: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
     """Differentiate log p(y_i | f_si) by f_si: (S, M) -> (S, M)."""
 
     def value(f: Tensor) -> Tensor:
@@ -241,6 +251,6 @@ def _errors(problem: Problem, f: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
     return torch.func.grad(value)(f)
 
 
-def _shared(inputs: Tensor, errors: Tensor, weights: Tensor) -> DenseGradients:
+def _sum_over_samples(inputs: Tensor, errors: Tensor, weights: Tensor) -> DenseGradients:
     """Add up over samples what they have of each example: inputs (M, D), errors and weights (S, M)."""
     return DenseGradients(weights.sum(0).sqrt().unsqueeze(1) * inputs, errors.sum(0) @ inputs)

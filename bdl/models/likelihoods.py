@@ -101,7 +101,7 @@ class Likelihood(Protocol):
 
 
 @dataclass(frozen=True)
-class Gaussian(Likelihood):
+class GaussianLikelihood(Likelihood):
     """y ~ N(f, 1 / beta), where the noise precision beta is stated in original target units.
 
     Targets are standardised for training: y = (y_original - mean) / y_unit. Their noise precision
@@ -110,6 +110,10 @@ class Gaussian(Likelihood):
 
     hyper = ("noise_precision",)
     hyper_above: ClassVar[Mapping[str, float]] = {"noise_precision": 0.0}
+
+    def __repr__(self) -> str:
+        # in the digests of published references, made when the class was called so
+        return "Gaussian()"
 
     def fits(self, n_classes: int) -> bool:
         return n_classes == 0

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.models.networks import Linear
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Hyper, Problem
-from bdl.posteriors import DiagonalGaussian, Gaussian, kl_divergence
+from bdl.posteriors import DiagonalGaussian, GaussianPosterior, kl_divergence
 
 Array = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class Derivatives(NamedTuple):
 
 def is_glm(problem: Problem) -> bool:
     """Return whether it is a generalised linear model with one output, for which there is quadrature."""
-    return isinstance(problem.model, Linear) and problem.d_out == 1
+    return isinstance(problem.model, LinearModel) and problem.d_out == 1
 
 
 def check_glm(name: str, problem: Problem) -> None:
@@ -65,14 +65,14 @@ def check_glm(name: str, problem: Problem) -> None:
         )
 
 
-def outputs(problem: Problem, q: Gaussian, x: Tensor) -> tuple[Tensor, Tensor]:
+def output_moments(problem: Problem, q: GaussianPosterior, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the law of a GLM's outputs: means (n,) and standard deviations (n,) for inputs (n, d_in).
 
     With a root A of the covariance, `q.sample` being m + A z, the deviation is |A^T x|: a sum of
     squares, for the cost of a sample for each row, whatever the family. Differentiable in the
     tensors of q.
     """
-    design = cast(Linear, problem.model).design(x)
+    design = cast(LinearModel, problem.model).design(x)
     transposed = torch.func.vjp(q.sample, design.new_zeros(len(design), q.noise_dim))[1]
     return design @ q.mean(), transposed(design)[0].norm(dim=-1)
 
@@ -129,7 +129,7 @@ def problem_log_prob(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Te
 
 
 def expected_log_likelihood(
-    problem: Problem, q: Gaussian, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1
+    problem: Problem, q: GaussianPosterior, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1
 ) -> Tensor:
     """E_q[log p(y | x, theta)], summed over rows as the model sees them, nats.
 
@@ -138,7 +138,7 @@ def expected_log_likelihood(
     Differentiable in the tensors of q, float64. Hyper-parameters are in the unit of `y`; `finer`
     as in `expectation`.
     """
-    centre, spread = outputs(problem, q, x)
+    centre, spread = output_moments(problem, q, x)
     return expectation(
         lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer
     ).sum()
@@ -155,15 +155,15 @@ class Elbo(NamedTuple):
 
 
 def elbo(
-    problem: Problem, q: Gaussian, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1
+    problem: Problem, q: GaussianPosterior, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1
 ) -> Elbo:
     """Evaluate the bound of a GLM (`is_glm`) with a Gaussian prior; not differentiable.
 
     q and the training rows, as the model sees them, are float64, hyper-parameters in the unit of
     `y`; `finer` divides the step of the quadrature. `InputError` if the prior has no precision.
     """
-    design, precision = cast(Linear, problem.model).design(x), prior_precision(problem, hyper)
-    centre, spread = outputs(problem, q, x)
+    design, precision = cast(LinearModel, problem.model).design(x), prior_precision(problem, hyper)
+    centre, spread = output_moments(problem, q, x)
     found = expected_derivatives(
         lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer
     )
@@ -180,11 +180,11 @@ def prior_precision(problem: Problem, hyper: Hyper) -> Tensor:
     return problem.prior_precision(hyper).expand(problem.dim)
 
 
-_PRIOR, _NOISE = (1e-6, 1e6), (1e-2, 1e8)
+_PRIOR_RANGE, _NOISE_RANGE = (1e-6, 1e6), (1e-2, 1e8)
 """Ranges of the precisions, in the units of the rows: prior standard deviations from 0.001 to
 1000.
 """
-_GRID = 25
+_GRID_POINTS = 25
 """Values of each precision that the maximisation starts from the best of."""
 
 
@@ -231,14 +231,14 @@ def best_precisions(
     spread = float(np.var(y)) or 1.0
     size = float(np.square(design).mean()) or 1.0
     ranges = [
-        _range(prior_precision, _PRIOR, size / spread),
-        _range(noise_precision, _NOISE, 1 / spread),
+        _log_range(prior_precision, _PRIOR_RANGE, size / spread),
+        _log_range(noise_precision, _NOISE_RANGE, 1 / spread),
     ]
 
     def cost(logs: Array) -> float:
         return -log_evidence(found, math.exp(logs[0]), math.exp(logs[1]))
 
-    axes = [np.unique(np.linspace(low, high, _GRID)) for low, high in ranges]
+    axes = [np.unique(np.linspace(low, high, _GRID_POINTS)) for low, high in ranges]
     start = min((np.array([a, b]) for a in axes[0] for b in axes[1]), key=cost)
     free = [low < high for low, high in ranges]
     if not any(free):
@@ -262,7 +262,9 @@ def best_precisions(
     return float(alpha), float(beta)
 
 
-def _range(given: float | None, limits: tuple[float, float], unit: float) -> tuple[float, float]:
+def _log_range(
+    given: float | None, limits: tuple[float, float], unit: float
+) -> tuple[float, float]:
     """Return the limits of a precision's logarithm, which are equal where it is given."""
     low, high = (given, given) if given is not None else (limits[0] * unit, limits[1] * unit)
     return math.log(low), math.log(high)

@@ -31,7 +31,7 @@ CHUNK = 64
 """Rows of a Hessian that are differentiated together."""
 
 
-class Slopes(NamedTuple):
+class DensityDerivatives(NamedTuple):
     """A log-density at a point."""
 
     value: Tensor  # Nats, a scalar
@@ -40,7 +40,9 @@ class Slopes(NamedTuple):
 
 
 def laplace(
-    log_density: LogDensity, start: Tensor, slopes: Callable[[Tensor], Slopes] | None = None
+    log_density: LogDensity,
+    start: Tensor,
+    slopes: Callable[[Tensor], DensityDerivatives] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Climb from `start` to a mode by Newton's method with backtracking (Nocedal & Wright 2006, section 3.4).
 
@@ -53,8 +55,8 @@ def laplace(
     def height(theta: Tensor) -> Tensor:
         return log_density(theta.unsqueeze(0)).squeeze(0)
 
-    def by_rows(theta: Tensor) -> Slopes:
-        return Slopes(
+    def by_rows(theta: Tensor) -> DensityDerivatives:
+        return DensityDerivatives(
             height(theta), grad(height)(theta), -jacrev(grad(height), chunk_size=CHUNK)(theta)
         )
 
@@ -63,7 +65,7 @@ def laplace(
         value, slope, curvature = look(theta)
         if not all(bool(part.isfinite().all()) for part in (value, slope, curvature)):
             raise InputError(
-                f"log p(D, theta) or a derivative is not finite at {_shown(theta)}: check the data and the precisions"
+                f"log p(D, theta) or a derivative is not finite at {_format_point(theta)}: check the data and the precisions"
             )
         values, vectors = torch.linalg.eigh(curvature)
         # absolute values, so that it climbs where the density is not log-concave, too
@@ -72,7 +74,7 @@ def laplace(
         )
         rise = float(slope @ ascent)
         if rise > RISE * (1 + abs(float(value))):
-            theta = _climb(height, theta, ascent, value, rise)
+            theta = _search_line(height, theta, ascent, value, rise)
         elif (
             rise < small
         ):  # steps too short for their height to be compared go on as long as they shrink
@@ -86,29 +88,29 @@ def laplace(
         )
     if bool((values <= 0).any()):
         raise InputError(
-            f"the posterior has no proper mode at {_shown(theta)}: raise prior_precision"
+            f"the posterior has no proper mode at {_format_point(theta)}: raise prior_precision"
         )
     return theta, vectors * values.rsqrt()
 
 
-def climb(log_density: LogDensity, start: Tensor) -> Tensor:
+def maximise_density(log_density: LogDensity, start: Tensor) -> Tensor:
     """Climb from `start` by L-BFGS, to where it gains no more, which may be a kink: the highest point found, (D,).
 
     `InputError` if the log-density is not finite there.
     """
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": LEAST_GAIN}
-    found = descend(
+    found = minimise(
         lambda theta: -log_density(theta.unsqueeze(0)).squeeze(0), start.numpy(), options
     )
     end = torch.from_numpy(found.x)
     if not bool(torch.tensor(found.fun).isfinite()):
         raise InputError(
-            f"log p(D, theta) is not finite at {_shown(end)}: check the data and the precisions"
+            f"log p(D, theta) is not finite at {_format_point(end)}: check the data and the precisions"
         )
     return end
 
 
-def descend(
+def minimise(
     cost: Callable[[Tensor], Tensor],
     start: NDArray[np.float64],
     options: dict[str, Any],
@@ -128,7 +130,7 @@ def descend(
     return minimize(both, start, jac=True, method="L-BFGS-B", options=options, **given)  # type: ignore[call-overload]
 
 
-def _climb(
+def _search_line(
     height: Callable[[Tensor], Tensor], theta: Tensor, ascent: Tensor, value: Tensor, rise: float
 ) -> Tensor:
     """Go along `ascent`, halving the way until the height gained is a fair part of what the slope promises."""
@@ -138,17 +140,17 @@ def _climb(
         if bool(height(ahead) >= value + ARMIJO * size * rise):
             return ahead
     raise InputError(
-        f"the log posterior does not rise along its gradient at {_shown(theta)}: is it smooth?"
+        f"the log posterior does not rise along its gradient at {_format_point(theta)}: is it smooth?"
     )
 
 
-def _shown(theta: Tensor) -> str:
+def _format_point(theta: Tensor) -> str:
     """Write a point, or the beginning of a long one."""
     first = [float(f"{value:.6g}") for value in theta[:3].tolist()]
     return str(first) if len(theta) <= 3 else f"{str(first)[:-1]}, ...]"
 
 
-_CHUNK = 1 << 22
+_NUMBERS_AT_ONCE = 1 << 22
 """Numbers of the rows R_i^T J_i that are held at a time."""
 
 
@@ -173,17 +175,19 @@ def gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Te
 
     total, size = (
         theta.new_zeros(len(theta), len(theta)),
-        max(1, _CHUNK // (len(theta) * problem.d_out)),
+        max(1, _NUMBERS_AT_ONCE // (len(theta) * problem.d_out)),
     )
     for part, root in zip(
-        torch.split(x, size), torch.split(_roots(problem, theta, x, hyper), size), strict=True
+        torch.split(x, size),
+        torch.split(_fisher_roots(problem, theta, x, hyper), size),
+        strict=True,
     ):
         G = torch.func.vmap(rows)(part, root).flatten(0, 1)
         total.addmm_(G.mT, G)
     return total
 
 
-def kronecker(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tensor:
+def kronecker_gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tensor:
     """Return H by Kronecker factors, (D, D); arguments as for `gauss_newton`.
 
     It is zero but for the weights of each dense layer, (1/n) sum_i e_i^T e_i (x) sum_i a_i a_i^T,
@@ -198,7 +202,7 @@ def kronecker(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tenso
         raise InputError(
             f"{type(problem.model).__name__} is not made of dense layers: use curvature: ggn"
         )
-    roots = _roots(problem, theta, x, hyper)
+    roots = _fisher_roots(problem, theta, x, hyper)
     passes = [
         backpropagate(theta, x, problem.d_out, lambda f, column=column: column)
         for column in roots.unbind(-1)
@@ -212,7 +216,7 @@ def kronecker(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tenso
     return torch.block_diag(*blocks if biases else blocks[::2])  # type: ignore[no-untyped-call]
 
 
-def _roots(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tensor:
+def _fisher_roots(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tensor:
     """Return R of each row, (n, C, C)."""
     f = problem.predict(theta, x, {})
     return problem.likelihood.root_fisher(f, hyper, torch.ones((), dtype=f.dtype))

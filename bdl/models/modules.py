@@ -15,9 +15,9 @@ from torch.func import functional_call
 
 from bdl.errors import InputError
 from bdl.models.base import Layers
-from bdl.models.networks import ACTIVATIONS, Linear, Mlp
+from bdl.models.networks import ACTIVATIONS, LinearModel, Mlp
 from bdl.models.problem import Problem
-from bdl.models.skeleton import Skeleton, factory_of, make_network, take_apart
+from bdl.models.skeleton import Skeleton, import_factory, make_network, take_apart
 
 ROWS = 128
 """Rows of a minibatch from which statistics are recomputed."""
@@ -72,7 +72,7 @@ class Module:
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of the modules, beside this one, whose code decides what it computes."""
-        return (factory_of(self.factory).__module__,)
+        return (import_factory(self.factory).__module__,)
 
     def dim(self, d_in: int, d_out: int) -> int:
         return sum(self._skeleton(d_in, d_out).sizes)
@@ -221,7 +221,7 @@ class Module:
         return self._skeletons[key]
 
     def _built(self, d_in: int, d_out: int) -> Skeleton:
-        return _build(self.factory, self._settings, self.shape, d_in, d_out)
+        return _build_shared_skeleton(self.factory, self._settings, self.shape, d_in, d_out)
 
     def _rows(self, x: Tensor) -> Tensor:
         """Return each row its shape: (M, d_in) -> (M, *shape)."""
@@ -229,7 +229,7 @@ class Module:
 
 
 @lru_cache(maxsize=16)
-def _build(
+def _build_shared_skeleton(
     factory: str, settings: str, shape: tuple[int, ...] | None, d_in: int, d_out: int
 ) -> Skeleton:
     """Build once what equal models share."""
@@ -238,7 +238,7 @@ def _build(
 
 
 @dataclass(frozen=True, eq=False)
-class GivenModule(Module):
+class NetworkModule(Module):
     """A network at hand, of which a copy is taken; otherwise as `Module`.
 
     Parameters
@@ -258,7 +258,7 @@ class GivenModule(Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the network when pickled; what is derived from it is made again."""
-        return partial(GivenModule, shape=self.shape, network=self.network), ()
+        return partial(NetworkModule, shape=self.shape, network=self.network), ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -285,16 +285,16 @@ def torch_module(problem: Problem, seed: int) -> nn.Module:
     ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the
     problem, (D,). Its start has the law that the engine's fits start from.
     """
-    network = _network(problem)
+    network = _make_module(problem)
     noise = torch.randn(problem.dim, generator=torch.Generator().manual_seed(seed))
     nn.utils.vector_to_parameters(problem.initial(noise), network.parameters())
     return network.requires_grad_(True).train()
 
 
-def _network(problem: Problem) -> nn.Module:
+def _make_module(problem: Problem) -> nn.Module:
     model = problem.model
     if isinstance(model, Module):
-        if isinstance(model, GivenModule):
+        if isinstance(model, NetworkModule):
             network = copy.deepcopy(model.network)
         else:
             network = make_network(
@@ -305,7 +305,7 @@ def _network(problem: Problem) -> nn.Module:
             if model.shape is None
             else nn.Sequential(nn.Unflatten(1, model.shape), network)
         )
-    if not isinstance(model, Linear | Mlp):
+    if not isinstance(model, LinearModel | Mlp):
         raise InputError(
             f"model {type(model).__name__} is no torch module: use linear, mlp or module"
         )

@@ -92,7 +92,7 @@ class Mlp(LayeredModel):
 
 
 @dataclass(frozen=True)
-class Linear(LayeredModel):
+class LinearModel(LayeredModel):
     """Affine map, or linear map if `bias` is false.
 
     Parameters
@@ -132,7 +132,7 @@ class Unit(LayeredModel):
     activation: Literal["relu", "tanh", "sigmoid", "softplus"] = "tanh"
 
     bias = False
-    _linear: ClassVar[Linear] = Linear(bias=False)
+    _linear: ClassVar[LinearModel] = LinearModel(bias=False)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         return ACTIVATIONS[self.activation].function(self._linear(theta, x, d_out))

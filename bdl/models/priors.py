@@ -74,7 +74,7 @@ class PrecisionPrior(Prior, Protocol):
         ...
 
 
-class _OfParameters:
+class _ParameterPrior:
     """What priors share whose latent variables are the parameters."""
 
     def latent_dim(self, layout: Layout) -> int:
@@ -85,7 +85,7 @@ class _OfParameters:
 
 
 @dataclass(frozen=True)
-class GaussianPrior(_OfParameters):
+class GaussianPrior(_ParameterPrior):
     """N(0, 1/alpha) on every parameter, alpha being the hyper-parameter ``prior_precision``.
 
     Parameters
@@ -113,7 +113,7 @@ class GaussianPrior(_OfParameters):
 
 
 @dataclass(frozen=True)
-class StudentTPrior(_OfParameters):
+class StudentTPrior(_ParameterPrior):
     """Student's t on every parameter, centred at 0, its scale being the hyper-parameter ``prior_scale``.
 
     A precision that is drawn from a Gamma distribution of shape a and rate b makes it of a
@@ -143,7 +143,7 @@ class StudentTPrior(_OfParameters):
 
 
 @dataclass(frozen=True)
-class SpikeSlabPrior(_OfParameters):
+class SpikeSlabPrior(_ParameterPrior):
     """A mixture of two Gaussians on every parameter, wide and narrow (Blundell et al. 2015, eq. 7).
 
     p(theta) = w N(theta; 0, s^2) + (1 - w) N(theta; 0, t^2) with the hyper-parameters

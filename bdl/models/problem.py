@@ -168,7 +168,7 @@ CHUNK = 2**20
 """Values of the widest layer, over rows and parameter vectors, held in memory at a time."""
 
 
-def whole(x: Tensor, y: Tensor) -> Batch:
+def full_batch(x: Tensor, y: Tensor) -> Batch:
     """Take all training rows as one batch, (n, d) and (n,), for hyper-parameters in the unit of `y`."""
     return Batch(x, y, x.new_tensor(len(y)), x.new_ones(()))
 

@@ -146,7 +146,7 @@ def resnet18(
     all anew. `sha256` and errors as in `read_weights`, and `InputError` if the file has another
     architecture.
     """
-    return _prepared(_ResNet18(shape[0], outputs, 64), shape[0], weights, sha256)
+    return _prepare_network(_ResNet18(shape[0], outputs, 64), shape[0], weights, sha256)
 
 
 def narrow_resnet18(
@@ -159,7 +159,7 @@ def narrow_resnet18(
 
     Arguments as in `resnet18`.
     """
-    return _prepared(_ResNet18(shape[0], outputs, 8), shape[0], weights, sha256)
+    return _prepare_network(_ResNet18(shape[0], outputs, 8), shape[0], weights, sha256)
 
 
 def torchvision(
@@ -185,16 +185,18 @@ def torchvision(
     except ValueError as error:
         raise InputError(f"torchvision has no network '{arch}' ({error})") from None
     if weights != "DEFAULT":
-        return _prepared(net, shape[0], weights, sha256)
+        return _prepare_network(net, shape[0], weights, sha256)
     return with_weights(
-        _standardised(net, shape[0]),
+        _with_standardisation(net, shape[0]),
         get_model_weights(arch).DEFAULT.get_state_dict(check_hash=True),
         arch,
     )
 
 
-def _prepared(net: nn.Module, channels: int, weights: str | None, sha256: str | None) -> nn.Module:
-    whole = _standardised(net, channels)
+def _prepare_network(
+    net: nn.Module, channels: int, weights: str | None, sha256: str | None
+) -> nn.Module:
+    whole = _with_standardisation(net, channels)
     return (
         whole
         if weights is None
@@ -202,15 +204,15 @@ def _prepared(net: nn.Module, channels: int, weights: str | None, sha256: str | 
     )
 
 
-def _standardised(net: nn.Module, channels: int) -> nn.Module:
+def _with_standardisation(net: nn.Module, channels: int) -> nn.Module:
     """Standardise images before the network sees them; its own names stay as they are."""
     if channels == 3:
         net.register_buffer("image_mean", torch.tensor(_MEAN).view(3, 1, 1), persistent=False)
         net.register_buffer("image_std", torch.tensor(_STD).view(3, 1, 1), persistent=False)
-        net.register_forward_pre_hook(_standardise)
+        net.register_forward_pre_hook(_standardise_images)
     return net
 
 
-def _standardise(net: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _standardise_images(net: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     mean, std = net.get_buffer("image_mean"), net.get_buffer("image_std")
     return ((given[0] - mean) / std,)

@@ -51,7 +51,7 @@ class Skeleton:
         }
 
 
-def factory_of(name: str) -> Callable[..., Any]:
+def import_factory(name: str) -> Callable[..., Any]:
     """Import a function that makes modules: ``module:function`` or ``path/to/file.py:function``."""
     if ":" not in name and name not in FACTORIES.targets:
         raise InputError(f"factory '{name}': give module:function or path/to/file.py:function")
@@ -69,7 +69,7 @@ def make_network(
         raise InputError(
             f"shape {list(shape)} has {math.prod(shape)} values a row: the data have {d_in}; mend shape"
         )
-    make = factory_of(factory)
+    make = import_factory(factory)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         try:
@@ -96,7 +96,7 @@ def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> S
     fails, or has other inputs, or outputs than `d_out`.
     """
     _check_layers(name, net)
-    widest = _widest(name, net, row, d_out)
+    widest = _measure_widest_layer(name, net, row, d_out)
     norms = {name: part for name, part in net.named_modules() if isinstance(part, _BatchNorm)}
     for part in norms.values():
         part.num_batches_tracked = None
@@ -127,12 +127,12 @@ def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> S
         )
         biases.append(torch.full(flat.shape, bias))
     return Skeleton(
-        training=_hollow(
+        training=_copy_without_values(
             net, track_running_stats=False, running_mean=None, running_var=None
         ).train(),
-        tracking=_hollow(net).train(),
-        averaging=_hollow(net, momentum=1.0).train(),
-        evaluation=_hollow(net).eval(),
+        tracking=_copy_without_values(net).train(),
+        averaging=_copy_without_values(net, momentum=1.0).train(),
+        evaluation=_copy_without_values(net).eval(),
         shapes=shapes,
         statistics=statistics,
         constants={
@@ -161,7 +161,7 @@ def _check_layers(owner: str, net: nn.Module) -> None:
                 raise InputError(f"{owner}: {name} averages all minibatches; give it a momentum")
 
 
-def _widest(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int:
+def _measure_widest_layer(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int:
     """Try two rows of zeros and count the values that each layer puts out for one."""
     found = [math.prod(row)]
 
@@ -187,7 +187,7 @@ def _widest(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int
     return max(found)
 
 
-def _hollow(net: nn.Module, **changes: Any) -> nn.Module:
+def _copy_without_values(net: nn.Module, **changes: Any) -> nn.Module:
     """Copy a network without the numbers in it, and change attributes of its batch normalisations."""
     hollow = copy.deepcopy(net).to("meta")
     for part in hollow.modules():

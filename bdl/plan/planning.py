@@ -1,4 +1,4 @@
-"""Laying out what a command will do; what cannot work is refused before anything is written."""
+"""Lay out the tasks of a command, and refuse those that cannot work before anything is written."""
 
 import operator
 import re
@@ -13,139 +13,151 @@ import torch
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.models import LIKELIHOODS
-from bdl.plan import Cell
-from bdl.plan.initial_check import check_sizes
-from bdl.plan.programs import updates
+from bdl.plan import Task
+from bdl.plan.sizes import check_sizes
+from bdl.plan.workload import count_updates
 from bdl.spec import Benchmark
 
 
-def check(cell: Cell) -> None:
-    """Refuse what cannot work: no such split, too few rows, a likelihood, metric or method that does not fit."""
-    if cell.settings.streams:
-        _check_stream(cell)
+def check_task(task: Task) -> None:
+    """Refuse a task that cannot work.
+
+    It may have no such split, too few rows, or a likelihood, metric or method that does not fit.
+    """
+    if task.settings.streams:
+        _check_stream(task)
         return
-    sizes = [len(cell.data.split(split).train) for split in cell.splits]
-    _check_task(cell)
-    _check_hyper(cell)
-    method = cell.settings.method.build()
-    if not method.missing:  # whether fits are made at all is for the run to say
-        method.check(cell.problem)
-    if cell.settings.reference is not None:
-        cell.settings.reference.build().check(cell.problem)
-    if cell.settings.direct and cell.problem.buffers():
+    sizes = [len(task.data.split(split).train) for split in task.splits]
+    _check_target(task)
+    _check_hyper(task)
+    method = task.settings.method.build()
+    if not method.missing:  # the run reports that a package of the method is not installed
+        method.check(task.problem)
+    if task.settings.reference is not None:
+        task.settings.reference.build().check(task.problem)
+    if task.settings.direct and task.problem.buffers():
         raise InputError(
-            f"entries.{cell.entry}: method '{cell.settings.method.name}' gathers no running statistics; "
-            "use batch_norm: recompute"
+            f"entries.{task.entry}: method '{task.settings.method.name}' gathers no running "
+            "statistics; use batch_norm: recompute"
         )
     warmup = method.idle_epochs if isinstance(method, MinibatchMethod) else 0
-    if cell.settings.training and cell.settings.training.epochs <= warmup:
+    if task.settings.training and task.settings.training.epochs <= warmup:
         raise InputError(
-            f"entries.{cell.entry}.training.epochs: {cell.settings.training.epochs} epochs leave nothing after a "
-            f"warm-up of {warmup}; raise epochs or lower warmup_epochs"
+            f"entries.{task.entry}.training.epochs: {task.settings.training.epochs} epochs leave "
+            f"nothing after a warm-up of {warmup}; raise epochs or lower warmup_epochs"
         )
-    _check_rows(cell, sizes)
+    _check_rows(task, sizes)
 
 
-def _check_rows(cell: Cell, sizes: Sequence[int]) -> None:
-    """Refuse too few training rows for the folds, or for one update, and a search by validation rows without any."""
-    search = cell.settings.search
+def _check_rows(task: Task, sizes: Sequence[int]) -> None:
+    """Refuse too few training rows, and a search by validation rows without any.
+
+    There must be enough for the folds, and for one update.
+    """
+    search = task.settings.search
     for rows in sizes:
         if search is not None and search.folds > rows:
             raise InputError(
-                f"entries.{cell.entry}.search.folds: {search.folds} folds but {cell.dataset} has {rows} "
-                f"training rows; choose at most {rows}"
+                f"entries.{task.entry}.search.folds: {search.folds} folds but {task.dataset} has "
+                f"{rows} training rows; choose at most {rows}"
             )
         smallest = rows if search is None else search.training_rows(rows)
-        if cell.settings.training and updates(cell, smallest) == 0:
+        if task.settings.training and count_updates(task, smallest) == 0:
             raise InputError(
-                f"entries.{cell.entry}.training: no update fits into {smallest} rows of {cell.dataset}; "
-                "lower batch_size or raise epochs"
+                f"entries.{task.entry}.training: no update fits into {smallest} rows of "
+                f"{task.dataset}; lower batch_size or raise epochs"
             )
     by_rows = search is not None and search.folds == 1 and search.metric.info.kind == "predictive"
-    if by_rows and any(not len(cell.data.split(split).validation) for split in cell.splits):
+    if by_rows and any(not len(task.data.split(split).validation) for split in task.splits):
         raise InputError(
-            f"entries.{cell.entry}.search.folds: 1 stands for the validation rows of a split, and {cell.dataset} has "
-            "none; choose 2 folds or more, or a score of the posterior"
+            f"entries.{task.entry}.search.folds: 1 stands for the validation rows of a split, and "
+            f"{task.dataset} has none; choose 2 folds or more, or a score of the posterior"
         )
 
 
-def _check_stream(cell: Cell) -> None:
-    if cell.device != "cpu":
+def _check_stream(task: Task) -> None:
+    if task.device != "cpu":
         raise InputError(
-            f"--device {cell.device}: methods that learn from a stream run on the CPU; use --device cpu"
+            f"--device {task.device}: methods that learn from a stream run on the CPU; "
+            "use --device cpu"
         )
-    if scores := [
+    scores = [
         metric
-        for metric in cell.benchmark.metrics
+        for metric in task.benchmark.metrics
         if metric.info.kind in ("predictive", "posterior")
-    ]:
+    ]
+    if scores:
         raise InputError(
-            f"metrics: a stream has a distribution, but no targets for '{scores[0]}'; use distances"
+            f"metrics: a stream has a distribution, but no targets for '{scores[0]}'; "
+            "use distances"
         )
-    for split in cell.splits:
-        cell.stream.check(split)
-    cast(StreamMethod, cell.settings.method.build()).check_dim(cell.stream.dim)
-    record = cell.benchmark.record_of(cell.dataset, cell.entry)
-    if record is not None and cell.stream.length < record.first:
+    for split in task.splits:
+        task.stream.check(split)
+    cast(StreamMethod, task.settings.method.build()).check_dim(task.stream.dim)
+    record = task.benchmark.record_of(task.dataset, task.entry)
+    if record is not None and task.stream.length < record.first:
         raise InputError(
-            f"preparation.rows.{cell.dataset}: the first look at a stream is after {record.first} observations; "
-            "give at least so many"
+            f"preparation.rows.{task.dataset}: the first look at a stream is after {record.first} "
+            "observations; give at least so many"
         )
 
 
-def _check_task(cell: Cell) -> None:
-    data, likelihood, search = cell.data, cell.settings.likelihood, cell.settings.search
+def _check_target(task: Task) -> None:
+    """Refuse a likelihood or a score that does not suit the targets of the data set."""
+    data, likelihood, search = task.data, task.settings.likelihood, task.settings.search
     if likelihood and not likelihood.build().fits(data.classes):
         targets = f"has {data.classes} classes" if data.classes else "is a regression"
         fitting = [
             name for name in LIKELIHOODS.builtin if LIKELIHOODS.get(name)().fits(data.classes)
         ]
         raise InputError(
-            f"entries.{cell.entry}.likelihood: '{likelihood.name}' does not fit dataset '{cell.dataset}', which "
-            f"{targets}; use {' or '.join(fitting)}"
+            f"entries.{task.entry}.likelihood: '{likelihood.name}' does not fit dataset "
+            f"'{task.dataset}', which {targets}; use {' or '.join(fitting)}"
         )
-    used = [("metrics", name) for name in cell.benchmark.metrics]
-    used += [(f"entries.{cell.entry}.search.metric", search.metric)] if search else []
-    for place, metric in used:
+    metrics_by_field = [("metrics", metric) for metric in task.benchmark.metrics]
+    if search:
+        metrics_by_field.append((f"entries.{task.entry}.search.metric", search.metric))
+    for field, metric in metrics_by_field:
         if metric.info.task not in (None, data.task):
             raise InputError(
-                f"{place}: '{metric}' scores a {metric.info.task}, and dataset '{cell.dataset}' is a {data.task}; "
-                "use another metric"
+                f"{field}: '{metric}' scores a {metric.info.task}, and dataset '{task.dataset}' "
+                f"is a {data.task}; use another metric"
             )
-    predictive = [metric for metric in cell.benchmark.metrics if metric.info.kind == "predictive"]
-    if predictive and any(len(data.split(split).test) == 0 for split in cell.splits):
+    predictive = [metric for metric in task.benchmark.metrics if metric.info.kind == "predictive"]
+    if predictive and any(len(data.split(split).test) == 0 for split in task.splits):
         raise InputError(
-            f"metrics: '{predictive[0]}' scores predictions, and dataset '{cell.dataset}' has no test rows; use "
-            "metrics of the posterior"
+            f"metrics: '{predictive[0]}' scores predictions, and dataset '{task.dataset}' has no "
+            "test rows; use metrics of the posterior"
         )
 
 
-def _check_hyper(cell: Cell) -> None:
-    """Hold values and ranges against the limits that components may state, `hyper_below` and `hyper_above`."""
-    search, problem = cell.settings.search, cell.problem
-    components = (cell.settings.method.build(), problem.prior, problem.likelihood)
-    least = {f"hyper.{name}": (name, value) for name, value in cell.settings.hyper.items()}
-    most = dict(least)
+def _check_hyper(task: Task) -> None:
+    """Compare values and ranges with the limits of components, `hyper_below` and `hyper_above`."""
+    search, problem = task.settings.search, task.problem
+    components = (task.settings.method.build(), problem.prior, problem.likelihood)
+    # By field of the entry: the hyper-parameter, and the smallest or largest value it may have.
+    lowest = {f"hyper.{name}": (name, value) for name, value in task.settings.hyper.items()}
+    highest = dict(lowest)
     if search:
-        most |= {f"search.space.{name}.high": (name, at.high) for name, at in search.space.items()}
-        most |= {
-            f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()
-        }
-        least |= {f"search.space.{name}.low": (name, at.low) for name, at in search.space.items()}
-        least |= {
-            f"search.grid.{name}": (name, min(values)) for name, values in search.grid.items()
-        }
-    limited = (("below", "large", most, operator.ge), ("above", "small", least, operator.le))
-    for side, size, given, violates in limited:
-        limits = {
-            name: own
-            for part in components
-            for name, own in getattr(part, f"hyper_{side}", {}).items()
-        }
-        for place, (name, value) in given.items():
+        for name, bounds in search.space.items():
+            highest[f"search.space.{name}.high"] = (name, bounds.high)
+            lowest[f"search.space.{name}.low"] = (name, bounds.low)
+        for name, values in search.grid.items():
+            highest[f"search.grid.{name}"] = (name, max(values))
+            lowest[f"search.grid.{name}"] = (name, min(values))
+    rules = (
+        ("below", "large", highest, operator.ge),
+        ("above", "small", lowest, operator.le),
+    )
+    for side, size, extremes, violates in rules:
+        limits: dict[str, float] = {}
+        for component in components:
+            limits.update(getattr(component, f"hyper_{side}", {}))
+        for field, (name, value) in extremes.items():
             if name in limits and violates(value, limits[name]):
                 raise InputError(
-                    f"entries.{cell.entry}.{place}: {value:g} is too {size}; choose a value {side} {limits[name]:g}"
+                    f"entries.{task.entry}.{field}: {value:g} is too {size}; "
+                    f"choose a value {side} {limits[name]:g}"
                 )
 
 
@@ -159,91 +171,98 @@ def check_device(device: str) -> None:
         raise InputError(f"--device {device}: PyTorch finds no CUDA device here; use --device cpu")
     if (torch.device(device).index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"--device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0"
+            f"--device {device}: there are {torch.cuda.device_count()} CUDA devices, "
+            "counted from 0"
         )
 
 
-_MOST = 1_000_000
-"""Splits of a benchmark."""
+_MAX_SPLITS = 1_000_000
+"""Splits of a benchmark that is run."""
 
 
-def plan(
+def plan_tasks(
     benchmark: Benchmark,
     *,
     splits: Sequence[int],
     device: str = "cpu",
     compile: bool | None = None,
     jobs: int = 1,
-) -> list[Cell]:
-    """Lay out the cells of a run, in the order of the spec, and check each.
+) -> list[Task]:
+    """Lay out the tasks of a run, in the order of the spec, and check each.
 
-    `InputError` if the device or data are missing, a cell cannot work, or the whole is too large
+    `InputError` if the device or data are missing, a task cannot work, or the run is too large
     for the machine.
     """
     check_device(device)
-    check_sizes(first_of(benchmark, splits, device), jobs)
-    if benchmark.splits > _MOST:  # though few of them are asked for
+    check_sizes(list_first_splits(benchmark, splits, device), jobs)
+    if benchmark.splits > _MAX_SPLITS:  # even if few of them are run: others would list them all
         raise InputError(
-            f"splits: {benchmark.splits:,} are more than can be listed: say {_MOST:,} at most"
+            f"splits: {benchmark.splits:,} are more than can be listed: "
+            f"say {_MAX_SPLITS:,} at most"
         )
-    cells = [
-        replace(cell, splits=tuple(own), device=device, compile=compile)
-        for cell in _each(benchmark)
-        if (own := _there(cell, splits))
-    ]
-    if not cells:
+    tasks = []
+    for task in _iterate_tasks(benchmark):
+        task_splits = tuple(_select_existing_splits(task, splits))
+        if task_splits:
+            tasks.append(replace(task, splits=task_splits, device=device, compile=compile))
+    if not tasks:
         numbers = ", ".join(f"{split}" for split in splits)
         raise InputError(
             f"no data set that is chosen has a split {numbers}: choose a smaller number"
         )
-    for cell in cells:
-        check(cell)
-    return cells
+    for task in tasks:
+        check_task(task)
+    return tasks
 
 
-def cells_of(benchmark: Benchmark) -> list[Cell]:
-    """List all cells of a benchmark with all their splits, in table order, unchecked."""
-    return [cell.with_splits(cell.benchmark.splits_of(cell.dataset)) for cell in _each(benchmark)]
+def list_tasks(benchmark: Benchmark) -> list[Task]:
+    """List all tasks of a benchmark with all their splits, in table order, unchecked."""
+    return [
+        task.with_splits(task.benchmark.splits_of(task.dataset))
+        for task in _iterate_tasks(benchmark)
+    ]
 
 
-def first_of(
+def list_first_splits(
     benchmark: Benchmark, splits: Sequence[int], device: str = "cpu"
-) -> list[tuple[Cell, int]]:
-    """List all cells with their first split alone, and how many splits of each are meant.
+) -> list[tuple[Task, int]]:
+    """List all tasks with their first split alone, and how many splits of each are meant.
 
     However many splits a benchmark has, they are not listed.
     """
-    counted = [(cell, len(_there(cell, splits))) for cell in _each(benchmark)]
-    return [
-        (replace(cell, splits=(splits[0],), device=device), count)
-        for cell, count in counted
-        if count
-    ]
+    task_counts = []
+    for task in _iterate_tasks(benchmark):
+        count = len(_select_existing_splits(task, splits))
+        if count:
+            task_counts.append((replace(task, splits=(splits[0],), device=device), count))
+    return task_counts
 
 
-def _there(cell: Cell, splits: Sequence[int]) -> Sequence[int]:
-    """Select those of some splits, in ascending order, that the data set has where it has fewer than others."""
-    return splits[
-        : bisect_left(splits, cell.benchmark.preparation.splits.get(cell.dataset, sys.maxsize))
-    ]
+def _select_existing_splits(task: Task, splits: Sequence[int]) -> Sequence[int]:
+    """Select, of some splits in ascending order, those that the data set has."""
+    count = task.benchmark.preparation.splits.get(task.dataset, sys.maxsize)
+    return splits[: bisect_left(splits, count)]
 
 
-def _each(benchmark: Benchmark) -> Iterator[Cell]:
-    """Yield the cells without splits."""
-    at = {point.text: benchmark.at(point) for point in benchmark.points}
-    for dataset, entry, point in benchmark.cells:
-        own = at[point.text]
-        # the label of the data set is the same at all points, its settings may not be
-        yield Cell(own, own.dataset(dataset), entry, (), point)
+def _iterate_tasks(benchmark: Benchmark) -> Iterator[Task]:
+    """Yield the tasks without splits."""
+    benchmarks = {point.text: benchmark.at(point) for point in benchmark.points}
+    for label, entry, point in benchmark.cells:
+        point_benchmark = benchmarks[point.text]
+        # The label of a data set is the same at all points; its settings may not be.
+        yield Task(point_benchmark, point_benchmark.dataset(label), entry, (), point)
 
 
-def together(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Put together the cells that run as one: those of an entry whose streams differ in their spectrum alone."""
-    batches: dict[object, list[Cell]] = {}
-    for cell in cells:
-        alike = cell.settings.streams and (
-            *(cell.entry, cell.settings.method.build()),
-            replace(cell.stream, top=1),
-        )
-        batches.setdefault(alike or cell, []).append(cell)
-    return list(batches.values())
+def group_tasks(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Group the tasks that run as one.
+
+    These are the tasks of an entry whose streams differ in their spectrum alone; any other task
+    is a group by itself.
+    """
+    groups: dict[object, list[Task]] = {}
+    for task in tasks:
+        key: object = task
+        if task.settings.streams:
+            key = (task.entry, task.settings.method.build(), replace(task.stream, top=1))
+        groups.setdefault(key, []).append(task)
+    return list(groups.values())

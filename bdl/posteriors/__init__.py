@@ -1,12 +1,14 @@
 """Posterior families over a flat parameter vector: pure tensor mathematics, no training."""
 
-from bdl.posteriors.base import Gaussian, Posterior, kl_divergence
+from bdl.posteriors.base import GaussianPosterior, Posterior, kl_divergence
 from bdl.posteriors.empirical import Dropout, Empirical, Point, Weighted
 from bdl.posteriors.full import FullGaussian, FullPrecision, LastLayer, Linearised, Traced
 from bdl.posteriors.independent import DiagonalGaussian, Scaled, StudentT
 from bdl.posteriors.kronecker import KroneckerGaussian
 from bdl.posteriors.low_rank import FactorAnalysis, LowRankPrecision, Mixture
 from bdl.posteriors.tensors import FAMILIES, from_tensors, to_tensors
+
+Gaussian = GaussianPosterior  # alias until 0.3
 
 __all__ = [
     "FAMILIES",
@@ -17,6 +19,7 @@ __all__ = [
     "FullGaussian",
     "FullPrecision",
     "Gaussian",
+    "GaussianPosterior",
     "KroneckerGaussian",
     "LastLayer",
     "Linearised",

@@ -1,9 +1,9 @@
-"""The contract of posterior families, the verbs that they share, and the divergence between any two Gaussian ones.
+"""The contract of posterior families, and the divergence between two Gaussian ones.
 
 A family is a NamedTuple of tensors that describes ONE distribution over D parameters. Being a
 NamedTuple it passes in and out of `torch.func.vmap`, which is how thousands of posteriors are
 handled at once. A family of this package is a subclass of its fields and of `Posterior` or
-`Gaussian`, which document the verbs; it defines those that differ.
+`GaussianPosterior`, which document the verbs; it defines those that differ.
 """
 
 from math import log, pi
@@ -79,8 +79,11 @@ class Posterior:
         raise NotImplementedError
 
 
-class Gaussian(Posterior):
-    """A Gaussian posterior N(mean, S): the verbs that density, entropy and KL divergences are built from."""
+class GaussianPosterior(Posterior):
+    """A Gaussian posterior N(mean, S).
+
+    Density, entropy and KL divergences are built from its verbs.
+    """
 
     def log_prob(self, theta: Tensor) -> Tensor:
         squared = self.whiten(theta - self.mean()).square().sum(-1)
@@ -94,10 +97,10 @@ class Gaussian(Posterior):
         raise NotImplementedError
 
     def whiten(self, delta: Tensor) -> Tensor:
-        """Find the shortest noise with ``sample(noise) == mean + delta``, (..., D) -> (..., noise_dim).
+        """Find the shortest noise with ``sample(noise) == mean + delta``.
 
-        Its squared norm is the Mahalanobis form delta^T S^{-1} delta: a sum of squares, so nothing
-        cancels and it is never negative.
+        The shape is (..., D) -> (..., noise_dim). Its squared norm is the Mahalanobis form delta^T
+        S^{-1} delta: a sum of squares, so nothing cancels and it is never negative.
         """
         raise NotImplementedError
 
@@ -105,17 +108,17 @@ class Gaussian(Posterior):
         """Return the diagonal of S^{-1}, shape (D,)."""
         raise NotImplementedError
 
-    def trace_solve(self, other: "Gaussian") -> Tensor:
-        """Return tr(S_other^{-1} S), a scalar."""
+    def trace_solve(self, p: "GaussianPosterior") -> Tensor:
+        """Return tr(S_p^{-1} S), a scalar."""
         raise NotImplementedError
 
 
-def multimodal(posterior: Posterior) -> bool:
-    """Return whether it is a set of parameter vectors that need not be near each other, such as an ensemble."""
+def is_multimodal(posterior: Posterior) -> bool:
+    """Return whether it is a set of parameter vectors that may be far apart, as an ensemble."""
     return bool(getattr(posterior, "multimodal", False))
 
 
-def linearised(posterior: Posterior) -> bool:
+def is_linearised(posterior: Posterior) -> bool:
     """Return whether its predictions are those of the model linearised at its mean."""
     return bool(getattr(posterior, "linearised", False))
 
@@ -150,7 +153,8 @@ def check_positive(name: str, tensor: Tensor) -> None:
     """Raise InputError unless every entry is positive and finite."""
     if not bool(((tensor > 0) & torch.isfinite(tensor)).all()):
         raise InputError(
-            f"{name} must be positive and finite: it ranges from {tensor.min():g} to {tensor.max():g}"
+            f"{name} must be positive and finite: "
+            f"it ranges from {tensor.min():g} to {tensor.max():g}"
         )
 
 
@@ -179,8 +183,8 @@ def check_tril(name: str, tensor: Tensor) -> None:
         raise InputError(f"{name} is not lower triangular: pass its .tril()")
 
 
-def kl_divergence(q: Gaussian, p: Gaussian) -> Tensor:
-    """KL(q || p) = E_q[log q - log p] in nats, summed over parameters, a scalar.
+def kl_divergence(q: GaussianPosterior, p: GaussianPosterior) -> Tensor:
+    """Compute KL(q || p) = E_q[log q - log p] in nats, summed over parameters, a scalar.
 
     `InputError` if dimensions differ.
 

@@ -1,4 +1,4 @@
-"""Finite sets of parameter vectors: one, draws, members of an ensemble, draws with weights, and dropout."""
+"""Finite sets of parameter vectors: a point, draws, weighted draws, ensembles, dropout."""
 
 from math import log
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Point(NamedTuple("Fields", [("loc", Tensor)]), NoDensity):
 
     @property
     def atoms(self) -> Tensor:
-        """All vectors that it gives, each as probable as the others, shape (1, D)."""
+        """All vectors that a sample can be, equally probable, shape (1, D)."""
         return self.loc.unsqueeze(0)
 
     def variance(self) -> Tensor:
@@ -86,7 +86,7 @@ class Empirical(NamedTuple("Fields", [("draws", Tensor)]), _Draws):
 
     @property
     def atoms(self) -> Tensor:
-        """All vectors that it gives, each as probable as the others, shape (S, D)."""
+        """All vectors that a sample can be, equally probable, shape (S, D)."""
         return self.draws
 
     def mean(self) -> Tensor:
@@ -130,7 +130,7 @@ class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]
         return centred.mT @ (self.weights().unsqueeze(-1) * centred)
 
     def effective_size(self) -> Tensor:
-        """Return the effective sample size (sum r)^2 / sum r^2, a scalar from 1 to S (Kong 1992)."""
+        """Return the effective sample size (sum r)^2 / sum r^2, from 1 to S (Kong 1992)."""
         return (2 * self.log_weights.logsumexp(-1) - (2 * self.log_weights).logsumexp(-1)).exp()
 
     def log_evidence(self) -> Tensor:
@@ -155,14 +155,15 @@ class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]
 class Dropout(
     NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate", Tensor)]), Posterior
 ):
-    """theta_i = loc_i m_u, where u is the unit that weight i leaves and m_u is 0 or 1 / (1 - rate_u).
+    """theta_i = loc_i m_u, with a random factor m_u for the unit u that weight i leaves.
 
-    Each of the U units is dropped, m_u = 0, with probability rate_u, independently (Gal and
-    Ghahramani 2016, with the scale that keeps the mean). Biases are never dropped. There are 2^U
-    values of theta, so `log_prob` and `entropy` are those of a discrete distribution; the
-    log-probability of what is no sample is -inf. A sample takes one normal a unit, which is
-    dropped where the distribution function of its normal is below rate. `source` has the unit that
-    each parameter leaves, 0 to U - 1, and U for a bias: integers, (D,); `rate` is in [0, 1), (U,).
+    It is 0 or 1 / (1 - rate_u). Each of the U units is dropped, m_u = 0, with probability rate_u,
+    independently (Gal and Ghahramani 2016, with the scale that keeps the mean). Biases are never
+    dropped. There are 2^U values of theta, so `log_prob` and `entropy` are those of a discrete
+    distribution; the log-probability of what is no sample is -inf. A sample takes one normal a
+    unit, which is dropped where the distribution function of its normal is below rate. `source`
+    has the unit that each parameter leaves, 0 to U - 1, and U for a bias: integers, (D,); `rate`
+    is in [0, 1), (U,).
     """
 
     @property
@@ -178,28 +179,30 @@ class Dropout(
 
     def log_prob(self, theta: Tensor) -> Tensor:
         leaves = self._leaves()
-        kept = (theta != self.loc * self.spread(1 / (1 - self.rate), 1.0)).to(
-            leaves.dtype
-        ) @ leaves == 0
-        dropped = (theta != 0).to(leaves.dtype) @ leaves == 0
-        each = torch.where(kept, 1 - self.rate, 0.0) + torch.where(dropped, self.rate, 0.0)
-        biases = torch.where(self.source == self.noise_dim, theta == self.loc, True).all(-1)
-        return torch.where(biases, each.log().sum(-1), -torch.inf)
+        scaled = self.loc * self.spread(1 / (1 - self.rate), 1.0)
+        # a unit may have been kept, or dropped, if no weight that leaves it contradicts that
+        can_be_kept = (theta != scaled).to(leaves.dtype) @ leaves == 0
+        can_be_dropped = (theta != 0).to(leaves.dtype) @ leaves == 0
+        probability = torch.where(can_be_kept, 1 - self.rate, 0.0) + torch.where(
+            can_be_dropped, self.rate, 0.0
+        )
+        biases_agree = torch.where(self.source == self.noise_dim, theta == self.loc, True).all(-1)
+        return torch.where(biases_agree, probability.log().sum(-1), -torch.inf)
 
     def entropy(self) -> Tensor:
-        kept = 1 - self.rate
-        return -(torch.xlogy(self.rate, self.rate) + torch.xlogy(kept, kept)).sum()
+        keep_rate = 1 - self.rate
+        return -(torch.xlogy(self.rate, self.rate) + torch.xlogy(keep_rate, keep_rate)).sum()
 
     def sample(self, noise: Tensor) -> Tensor:
         return self.loc * self.masks(noise)
 
     def masks(self, noise: Tensor) -> Tensor:
         """Return the factors m of all parameters, shape (..., U) -> (..., D)."""
-        kept = torch.special.ndtr(noise) >= self.rate
-        return self.spread(torch.where(kept, 1 / (1 - self.rate), 0.0), 1.0)
+        is_kept = torch.special.ndtr(noise) >= self.rate
+        return self.spread(torch.where(is_kept, 1 / (1 - self.rate), 0.0), 1.0)
 
     def spread(self, units: Tensor, bias: Tensor | float) -> Tensor:
-        """Return each weight the value of its unit and each bias `bias`, shape (..., U) -> (..., D)."""
+        """Map values of units to their weights, `bias` to biases, shape (..., U) -> (..., D)."""
         values = torch.cat([units, torch.zeros_like(units[..., :1]) + bias], dim=-1)
         return values.gather(-1, self.source.expand(*values.shape[:-1], -1))
 
@@ -208,7 +211,7 @@ class Dropout(
         return self.rate / (1 - self.rate)
 
     def _leaves(self) -> Tensor:
-        """Mark with 1 the unit that each weight leaves, shape (D, U)."""
+        """Return a matrix with 1 at the unit that each weight leaves, shape (D, U)."""
         units = torch.arange(self.noise_dim, device=self.source.device)
         return (self.source.unsqueeze(-1) == units).to(self.loc.dtype)
 
@@ -218,7 +221,8 @@ class Dropout(
         check_shape("source", self.source, self.dim)
         if not bool(((self.rate >= 0) & (self.rate < 1)).all()):
             raise InputError(
-                f"rate must be in [0, 1): it ranges from {self.rate.min():g} to {self.rate.max():g}"
+                "rate must be in [0, 1): "
+                f"it ranges from {self.rate.min():g} to {self.rate.max():g}"
             )
         check_index(
             "source", self.source, self.noise_dim, "the number of units, which stands for a bias"

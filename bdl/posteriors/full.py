@@ -1,4 +1,4 @@
-"""Gaussians without structure, known by a Cholesky factor: over all parameters, or over those of the last layer."""
+"""Gaussians known by a dense Cholesky factor: over all parameters, or those of the last layer."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors.base import (
-    Gaussian,
+    GaussianPosterior,
     NoDensity,
     check_shape,
     check_tril,
@@ -16,7 +16,7 @@ from bdl.posteriors.base import (
 )
 
 
-class _Factored(Gaussian):
+class _Factored(GaussianPosterior):
     """Verbs of N(loc, L L^T) with a field `scale_tril`, L."""
 
     loc: Tensor
@@ -45,8 +45,8 @@ class _Factored(Gaussian):
         eye = torch.eye(self.dim, dtype=self.scale_tril.dtype, device=self.scale_tril.device)
         return self.whiten(eye).square().sum(-1)  # squared norms of the columns of L^{-1}
 
-    def trace_solve(self, other: Gaussian) -> Tensor:
-        return other.whiten(self.scale_tril.mT).square().sum()
+    def trace_solve(self, p: GaussianPosterior) -> Tensor:
+        return p.whiten(self.scale_tril.mT).square().sum()
 
     def _validate(self) -> None:
         check_vector("loc", self.loc)
@@ -55,7 +55,10 @@ class _Factored(Gaussian):
 
 
 class FullGaussian(NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor)]), _Factored):
-    """N(loc, L L^T), (D,), with a lower triangular `scale_tril` L with a positive diagonal, (D, D)."""
+    """N(loc, L L^T), (D,), with a Cholesky factor `scale_tril`, L, (D, D).
+
+    It is lower triangular with a positive diagonal.
+    """
 
     @classmethod
     def from_covariance(cls, loc: Tensor, covariance: Tensor) -> "FullGaussian":
@@ -93,7 +96,7 @@ class Traced(
     ),
     _Factored,
 ):
-    """N(loc, L L^T), as `FullGaussian`, that remembers the parameter vectors whose mean and covariance it has.
+    """A `FullGaussian` that keeps the parameter vectors whose mean and covariance it has.
 
     `start` is the vector before the first of them, (D,), and `path` the first T of them, (T, D);
     those that are still to come are equal to `loc`.
@@ -105,8 +108,13 @@ class Traced(
         check_shape("path", self.path, len(self.path), self.dim)
 
 
-class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Tensor)]), Gaussian):
-    """N(loc, P^{-1}), (D,), with P = R R^T and a lower triangular R with a positive diagonal, (D, D)."""
+class FullPrecision(
+    NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Tensor)]), GaussianPosterior
+):
+    """N(loc, P^{-1}), (D,), with P = R R^T and a Cholesky factor `precision_tril`, R, (D, D).
+
+    It is lower triangular with a positive diagonal.
+    """
 
     def variance(self) -> Tensor:
         return inverse_tril(self.precision_tril).square().sum(-2)
@@ -139,9 +147,9 @@ class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Te
     def precision_diagonal(self) -> Tensor:
         return self.precision_tril.square().sum(-1)
 
-    def trace_solve(self, other: Gaussian) -> Tensor:
+    def trace_solve(self, p: GaussianPosterior) -> Tensor:
         rows = inverse_tril(self.precision_tril)  # of a root of the covariance
-        return other.whiten(rows).square().sum()
+        return p.whiten(rows).square().sum()
 
     def _validate(self) -> None:
         check_vector("loc", self.loc)
@@ -167,8 +175,8 @@ class LastLayer(NamedTuple("Fields", [("loc", Tensor), ("precision_root", Tensor
         return self.precision_root.shape[-1]
 
     def variance(self) -> Tensor:
-        own = torch.cholesky_inverse(self.precision_root).diagonal()
-        return torch.cat([torch.zeros_like(self.loc[: self.dim - self.noise_dim]), own])
+        last_layer = torch.cholesky_inverse(self.precision_root).diagonal()
+        return torch.cat([torch.zeros_like(self.loc[: self.dim - self.noise_dim]), last_layer])
 
     def covariance(self) -> Tensor:
         first = self.dim - self.noise_dim
@@ -177,15 +185,14 @@ class LastLayer(NamedTuple("Fields", [("loc", Tensor), ("precision_root", Tensor
         )
 
     def sample(self, noise: Tensor) -> Tensor:
-        rows = noise.reshape(
-            -1, self.noise_dim
-        )  # of one matrix, which a solve for each sample would copy
+        # one matrix of all samples: a solve for each sample would copy the root
+        rows = noise.reshape(-1, self.noise_dim)
         solved: Tensor = torch.linalg.solve_triangular(
             self.precision_root, rows, upper=False, left=False
         )
         shift = solved.reshape(noise.shape)
-        rest = noise.new_zeros(*noise.shape[:-1], self.dim - self.noise_dim)
-        return self.loc + torch.cat([rest, shift], dim=-1)
+        no_shift = noise.new_zeros(*noise.shape[:-1], self.dim - self.noise_dim)
+        return self.loc + torch.cat([no_shift, shift], dim=-1)
 
     def _validate(self) -> None:
         check_vector("loc", self.loc)

@@ -1,4 +1,4 @@
-"""Independent parameters, Gaussian or Student's t, and Gaussian ones times scales that some of them share."""
+"""Independent parameters, Gaussian or Student's t, and Gaussian ones with shared scales."""
 
 import math
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bdl.posteriors.base import (
-    Gaussian,
+    GaussianPosterior,
     NoDensity,
     Posterior,
     check_index,
@@ -17,7 +17,9 @@ from bdl.posteriors.base import (
 )
 
 
-class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]), Gaussian):
+class DiagonalGaussian(
+    NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]), GaussianPosterior
+):
     """N(loc, diag(var)): independent parameters, with positive variances, (D,)."""
 
     def variance(self) -> Tensor:
@@ -35,8 +37,8 @@ class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]),
     def precision_diagonal(self) -> Tensor:
         return self.var.reciprocal()
 
-    def trace_solve(self, other: Gaussian) -> Tensor:
-        return self.var @ other.precision_diagonal()
+    def trace_solve(self, p: GaussianPosterior) -> Tensor:
+        return self.var @ p.precision_diagonal()
 
     def _validate(self) -> None:
         check_vector("loc", self.loc)
@@ -66,11 +68,11 @@ class StudentT(
         return student_t_log_prob(theta - self.loc, self.scale, self.degrees).sum(-1)
 
     def entropy(self) -> Tensor:
-        half, more = self.degrees / 2, (self.degrees + 1) / 2
+        half, exponent = self.degrees / 2, (self.degrees + 1) / 2
         return (
             self.scale.log()
-            - _constant(self.degrees)
-            + more * (torch.digamma(more) - torch.digamma(half))
+            - _log_constant(self.degrees)
+            + exponent * (torch.digamma(exponent) - torch.digamma(half))
         ).sum()
 
     def sample(self, noise: Tensor) -> Tensor:
@@ -91,12 +93,14 @@ class StudentT(
 
 
 def student_t_log_prob(theta: Tensor, scale: Tensor, degrees: float | Tensor) -> Tensor:
-    """Log-density of Student's t, centred at 0, entry by entry, nats."""
+    """Compute the log-density of Student's t, centred at 0, entry by entry, nats."""
     nu = torch.as_tensor(degrees, dtype=theta.dtype, device=theta.device)
-    return _constant(nu) - scale.log() - (nu + 1) / 2 * torch.log1p((theta / scale).square() / nu)
+    return (
+        _log_constant(nu) - scale.log() - (nu + 1) / 2 * torch.log1p((theta / scale).square() / nu)
+    )
 
 
-def _constant(nu: Tensor) -> Tensor:
+def _log_constant(nu: Tensor) -> Tensor:
     """Return the logarithm of the normalising constant of t."""
     return torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()
 
@@ -114,9 +118,10 @@ class Scaled(
     ),
     NoDensity,
 ):
-    """theta_i = w_i prod_j s_source[j, i], w ~ N(loc, diag(var)) and log s ~ N(log_loc, diag(log_var)).
+    """theta_i = w_i prod_j s_source[j, i], Gaussian weights times log-normal scales.
 
-    The w are (D,), and the scales (K,). `source` has the scales of each parameter, 0 to K - 1, no
+    The weights w ~ N(loc, diag(var)) are (D,), and the scales, log s ~ N(log_loc, diag(log_var)),
+    (K,). `source` has the scales of each parameter, 0 to K - 1, no
     scale twice, and K for none: integers, (J, D). With m and v the mean and variance of the
     logarithm of a parameter's scale, its mean is loc exp(m + v / 2) and its variance (loc^2 + var)
     exp(2 m + 2 v) - mean^2; parameters that share a scale are correlated. The density is an

@@ -1,4 +1,4 @@
-"""The Gaussian whose covariance is a Kronecker product in each dense layer, never formed densely."""
+"""The Gaussian whose covariance is a Kronecker product in each dense layer."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -8,46 +8,53 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Gaussian, check_shape, check_tril, check_vector, inverse_tril
+from bdl.posteriors.base import (
+    GaussianPosterior,
+    check_shape,
+    check_tril,
+    check_vector,
+    inverse_tril,
+)
 from bdl.posteriors.independent import DiagonalGaussian
 
 
 def to_blocks(rows: Tensor, widths: Sequence[int]) -> list[Tensor]:
-    """Cut parameters (..., D) into layers, (..., out, in), with the biases, if any, as a last column.
+    """Cut parameters (..., D) into a matrix for each layer, (..., out, in).
 
-    `widths` counts the inputs, the units of each hidden layer and the outputs.
+    Biases, if there are any, are its last column. `widths` counts the inputs, the units of each
+    hidden layer and the outputs.
     """
-    sizes = [n_out * n_in for n_in, n_out in pairwise(widths)]
-    if rows.shape[-1] == sum(sizes):
+    weight_counts = [n_out * n_in for n_in, n_out in pairwise(widths)]
+    if rows.shape[-1] == sum(weight_counts):
+        flat_weights = torch.split(rows, weight_counts, -1)
         return [
-            _matrix(part, n_out)
-            for part, n_out in zip(torch.split(rows, sizes, -1), widths[1:], strict=True)
+            _matrix(weights, n_out)
+            for weights, n_out in zip(flat_weights, widths[1:], strict=True)
         ]
-    with_biases = [
-        part for size, n_out in zip(sizes, widths[1:], strict=True) for part in (size, n_out)
-    ]
-    parts = torch.split(rows, with_biases, -1)
+    sizes: list[int] = []
+    for weight_count, n_out in zip(weight_counts, widths[1:], strict=True):
+        sizes += [weight_count, n_out]
+    segments = torch.split(rows, sizes, -1)  # weights and biases by turns
     return [
         torch.cat([_matrix(weights, bias.shape[-1]), bias.unsqueeze(-1)], -1)
-        for weights, bias in zip(parts[::2], parts[1::2], strict=True)
+        for weights, bias in zip(segments[::2], segments[1::2], strict=True)
     ]
 
 
 def from_blocks(blocks: Sequence[Tensor], widths: Sequence[int]) -> Tensor:
     """Undo `to_blocks`."""
-    parts: list[Tensor] = []
+    segments: list[Tensor] = []
     for block, n_in in zip(blocks, widths[:-1], strict=False):
-        parts += [
-            part.flatten(-2) for part in torch.split(block, [n_in, block.shape[-1] - n_in], -1)
-        ]
-    return torch.cat(parts, -1)
+        weights, bias = torch.split(block, [n_in, block.shape[-1] - n_in], -1)
+        segments += [weights.flatten(-2), bias.flatten(-2)]
+    return torch.cat(segments, -1)
 
 
 class KroneckerGaussian(
     NamedTuple(
         "Fields", [("loc", Tensor), ("inner", Tensor), ("outer", Tensor), ("widths", Tensor)]
     ),
-    Gaussian,
+    GaussianPosterior,
 ):
     """Independent layers, each matrix normal: W = M + S Z A^T with Z standard normal, (out, in).
 
@@ -97,14 +104,14 @@ class KroneckerGaussian(
             [(A.square().sum(-2), S.square().sum(-2)) for A, S in inverses]
         )
 
-    def trace_solve(self, other: Gaussian) -> Tensor:
-        """Return tr(S_other^{-1} S), a scalar.
+    def trace_solve(self, p: GaussianPosterior) -> Tensor:
+        """Return tr(S_p^{-1} S), a scalar.
 
-        But for diagonal Gaussians it takes D x D numbers.
+        Unless p is a diagonal Gaussian it takes D x D numbers.
         """
-        if isinstance(other, DiagonalGaussian):
-            return self.variance() @ other.precision_diagonal()
-        return other.whiten(self.sample(self._eye()) - self.loc).square().sum()
+        if isinstance(p, DiagonalGaussian):
+            return self.variance() @ p.precision_diagonal()
+        return p.whiten(self.sample(self._eye()) - self.loc).square().sum()
 
     def roots(self) -> list[tuple[Tensor, Tensor]]:
         """Return A (in, in) and S (out, out) of each layer; a bias counts as an input."""
@@ -140,7 +147,8 @@ class KroneckerGaussian(
         check_vector("loc", self.loc)
         if self.widths.numel() or len(self.units) < 2:
             raise InputError(
-                f"widths has shape {tuple(self.widths.shape)}: give it shape (0, inputs, ..., outputs)"
+                f"widths has shape {tuple(self.widths.shape)}: "
+                "give it shape (0, inputs, ..., outputs)"
             )
         sizes = self._sizes()
         if self.dim != sum(n_in * n_out for n_in, n_out in sizes):

@@ -1,6 +1,6 @@
-"""Gaussians of low rank plus diagonal, in the covariance or the precision, never formed densely.
+"""Gaussians of low rank plus diagonal, in the covariance or the precision, and their mixtures.
 
-Their mixtures.
+No dense matrix is formed.
 """
 
 from math import log
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors.base import (
-    Gaussian,
+    GaussianPosterior,
     Posterior,
     check_positive,
     check_shape,
@@ -21,7 +21,8 @@ from bdl.posteriors.base import (
 
 
 class _LowRank(
-    NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("diag", Tensor)]), Gaussian
+    NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("diag", Tensor)]),
+    GaussianPosterior,
 ):
     _rank_name: ClassVar[str]
 
@@ -33,9 +34,9 @@ class _LowRank(
     def _validate(self) -> None:
         check_vector("loc", self.loc)
         if self.factors.ndim != 2 or len(self.factors) != self.dim:
-            wanted = f"({self.dim}, {self._rank_name})"
+            expected = f"({self.dim}, {self._rank_name})"
             raise InputError(
-                f"factors has shape {tuple(self.factors.shape)}: give it shape {wanted}"
+                f"factors has shape {tuple(self.factors.shape)}: give it shape {expected}"
             )
         if self.rank > self.dim:
             raise InputError(
@@ -46,7 +47,7 @@ class _LowRank(
 
 
 class FactorAnalysis(_LowRank):
-    """N(loc, F F^T + diag(psi)), the law of theta = loc + F h + psi^{1/2} o z with standard-normal h and z.
+    """N(loc, F F^T + diag(psi)): theta = loc + F h + psi^{1/2} o z with standard normals h and z.
 
     `factors` are F, (D, K), K <= D, and `diag` is psi, positive, (D,). Every verb but `covariance`
     costs O(D K^2) or less, by the Woodbury identity with the K x K matrix I + F^T diag(psi)^{-1} F
@@ -71,7 +72,10 @@ class FactorAnalysis(_LowRank):
         return self.loc + h @ self.factors.mT + self.diag.sqrt() * z
 
     def gain(self) -> Tensor:
-        """Return S^{-1} F, shape (D, K), which regresses the factors on theta: E[h | theta] = gain^T (theta - loc)."""
+        """Return S^{-1} F, shape (D, K), which regresses the factors on theta.
+
+        E[h | theta] = gain^T (theta - loc).
+        """
         return self.factors / self.diag.unsqueeze(-1) @ torch.cholesky_inverse(self._cholesky())
 
     def log_det(self) -> Tensor:
@@ -79,10 +83,11 @@ class FactorAnalysis(_LowRank):
         return 2 * self._cholesky().diagonal(dim1=-2, dim2=-1).log().sum() + self.diag.log().sum()
 
     def whiten(self, delta: Tensor) -> Tensor:
-        """Return (m, psi^{-1/2} o (delta - F m)) with m = gain^T delta, shape (..., D) -> (..., K + D).
+        """Return (m, psi^{-1/2} o (delta - F m)) with m = gain^T delta.
 
-        The shortest noise is the ridge regression of delta on F, hence m is the posterior mean of
-        h. A rounding error in m changes the squared norm only to second order.
+        The shape is (..., D) -> (..., K + D). The shortest noise is the ridge regression of delta
+        on F, hence m is the posterior mean of h. A rounding error in m changes the squared norm
+        only to second order.
         """
         m = delta @ self.gain()
         return torch.cat([m, (delta - m @ self.factors.mT) / self.diag.sqrt()], dim=-1)
@@ -95,10 +100,8 @@ class FactorAnalysis(_LowRank):
         """
         return (1 - (self.factors * self.gain()).sum(-1)) / self.diag
 
-    def trace_solve(self, other: Gaussian) -> Tensor:
-        return (
-            other.whiten(self.factors.mT).square().sum() + self.diag @ other.precision_diagonal()
-        )
+    def trace_solve(self, p: GaussianPosterior) -> Tensor:
+        return p.whiten(self.factors.mT).square().sum() + self.diag @ p.precision_diagonal()
 
     def _cholesky(self) -> Tensor:
         # unlike `cholesky` it does not raise: under vmap a diverged posterior stays alone with its
@@ -161,12 +164,10 @@ class LowRankPrecision(_LowRank):
     def precision_diagonal(self) -> Tensor:
         return self.factors.square().sum(-1) + self.diag
 
-    def trace_solve(self, other: Gaussian) -> Tensor:
+    def trace_solve(self, p: GaussianPosterior) -> Tensor:
         # the difference of what diag(d)^{-1} gives and what U takes away
         root = self._leverage_root() * self.diag.rsqrt().unsqueeze(-1)
-        return (other.precision_diagonal() / self.diag).sum() - other.whiten(
-            root.mT
-        ).square().sum()
+        return (p.precision_diagonal() / self.diag).sum() - p.whiten(root.mT).square().sum()
 
     def _shrink(self, rows: Tensor, core: Tensor) -> Tensor:
         """Apply I - W core W^T to each row, shape (..., D) -> (..., D)."""
@@ -219,7 +220,7 @@ class Mixture(
 
     def components(self) -> list[FactorAnalysis]:
         """Return the Gaussians that are mixed."""
-        return [FactorAnalysis(*own) for own in zip(*self, strict=True)]
+        return [FactorAnalysis(*fields) for fields in zip(*self, strict=True)]
 
     def mean(self) -> Tensor:
         return self.locs.mean(-2)
@@ -229,25 +230,25 @@ class Mixture(
         return within.mean(-2) + self.locs.var(-2, correction=0)
 
     def covariance(self) -> Tensor:
-        each = torch.stack([own.covariance() for own in self.components()])
+        within = torch.stack([component.covariance() for component in self.components()])
         centred = self.locs - self.mean()
-        return each.mean(0) + centred.mT @ centred / len(self.locs)
+        return within.mean(0) + centred.mT @ centred / len(self.locs)
 
     def log_prob(self, theta: Tensor) -> Tensor:
-        each = torch.stack([own.log_prob(theta) for own in self.components()])
-        return each.logsumexp(0) - log(len(self.locs))
+        log_probs = torch.stack([component.log_prob(theta) for component in self.components()])
+        return log_probs.logsumexp(0) - log(len(self.locs))
 
     def entropy(self) -> NoReturn:
         raise InputError("a mixture has no closed entropy: leave out metrics that need one")
 
     def sample(self, noise: Tensor) -> Tensor:
-        component = torch.floor(torch.special.ndtr(noise[..., :1]) * len(self.locs))
-        first, *others = (
-            own.sample(noise[..., 1:]) for own in self.components()
+        chosen_component = torch.floor(torch.special.ndtr(noise[..., :1]) * len(self.locs))
+        sample, *later_samples = (
+            component.sample(noise[..., 1:]) for component in self.components()
         )  # one by one, as they may be large
-        for number, sample in enumerate(others, 1):
-            first = torch.where(component >= number, sample, first)
-        return first
+        for number, component_sample in enumerate(later_samples, 1):
+            sample = torch.where(chosen_component >= number, component_sample, sample)
+        return sample
 
     def _validate(self) -> None:
         count = len(self.locs)
@@ -255,5 +256,5 @@ class Mixture(
             raise InputError(
                 f"locs has shape {tuple(self.locs.shape)}: give (C, D), with C factors and C diags"
             )
-        for own in self.components():
-            own.check()
+        for component in self.components():
+            component.check()

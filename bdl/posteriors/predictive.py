@@ -1,4 +1,4 @@
-"""Predictions in place of a distribution over parameters, for methods that have no parameters of the model.
+"""Predictions in place of a posterior, for methods without parameters of the model.
 
 A predictive is a function of inputs, (n, d), that gives one of three answers: `MeanVariance`,
 `Outputs` or `Probabilities`. A NamedTuple of tensors with such a ``__call__`` is stored as it is.
@@ -24,9 +24,10 @@ it.
 
 
 class Answer:
-    """What the answers share: fields whose first axis is members of a mixture, the second rows.
+    """Base of the answers.
 
-    And ``rows``.
+    The first axis of their fields is members of a mixture, the second rows; ``rows`` has the
+    numbers of the rows in the data set.
     """
 
     rows: Tensor
@@ -38,27 +39,28 @@ class Answer:
         """The fields by name, without the row numbers."""
         return {name: value for name, value in self._asdict().items() if name != "rows"}
 
-    def at(self, rows: Tensor | None) -> Self:
+    def select_rows(self, rows: Tensor | None) -> Self:
         """Select rows by their numbers in the data set, (m,); None stands for rows of no data set.
 
         `InputError` if it has not all of them.
         """
-        known = {int(row): place for place, row in enumerate(self.rows)}
-        wanted = [] if rows is None else [known.get(int(row)) for row in rows]
-        if rows is None or None in wanted:
+        position_of_row = {int(row): position for position, row in enumerate(self.rows)}
+        positions = [] if rows is None else [position_of_row.get(int(row)) for row in rows]
+        if rows is None or None in positions:
             raise InputError(
-                "this fit was kept as its predictions at the test rows, and cannot predict others: let the method "
-                "return a NamedTuple of tensors with a __call__"
+                "this fit was kept as its predictions at the test rows, and cannot predict "
+                "others: let the method return a NamedTuple of tensors with a __call__"
             )
-        chosen: Self = self.mapped(lambda value: value[:, torch.tensor(wanted, dtype=torch.int64)])
-        return chosen._replace(rows=rows)
+        index = torch.tensor(positions, dtype=torch.int64)
+        answer: Self = self.map_fields(lambda field: field[:, index])
+        return answer._replace(rows=rows)
 
-    def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def map_fields(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Apply a function to the fields."""
         return self._replace(**{name: change(value) for name, value in self.tensors.items()})
 
-    def checked(self, n: int, d_out: int, classes: int) -> Self:
-        """Return the answer as float64 tensors with both leading axes, (S, n, ...), if it is one for n rows.
+    def validate(self, n: int, d_out: int, classes: int) -> Self:
+        """Return the answer for n rows as float64 tensors with both leading axes, (S, n, ...).
 
         `classes` is 0 for targets that are numbers. `InputError` if a shape is another, or a value
         is not one that the class documents.
@@ -88,22 +90,25 @@ class MeanVariance(_MeanVarianceFields, Answer):
     Variances include noise; both are (n,), or (S, n). `rows` are left to the suite.
     """
 
-    def checked(self, n: int, d_out: int, classes: int) -> Self:
+    def validate(self, n: int, d_out: int, classes: int) -> Self:
         if classes:
             raise InputError(
-                "MeanVariance is for targets that are numbers: answer with Probabilities or Outputs"
+                "MeanVariance is for targets that are numbers: "
+                "answer with Probabilities or Outputs"
             )
-        parts = {
-            name: _shaped(name, value, ((n,), (None, n))) for name, value in self.tensors.items()
+        fields = {
+            name: _as_shape(name, value, ((n,), (None, n))) for name, value in self.tensors.items()
         }
-        if parts["mean"].shape != parts["variance"].shape:
-            shapes = " and ".join(str(tuple(part.shape)) for part in parts.values())
+        if fields["mean"].shape != fields["variance"].shape:
+            shapes = " and ".join(str(tuple(field.shape)) for field in fields.values())
             raise InputError(f"mean and variance have shapes {shapes}: give both the same")
-        if not bool((parts["variance"] > 0).all()):
+        if not bool((fields["variance"] > 0).all()):
             raise InputError(
-                f"variance must be positive: its smallest value is {parts['variance'].min():g}"
+                f"variance must be positive: its smallest value is {fields['variance'].min():g}"
             )
-        return self._replace(**{name: _of_samples(part, 2) for name, part in parts.items()})
+        return self._replace(
+            **{name: _with_sample_axis(field, 2) for name, field in fields.items()}
+        )
 
 
 class _OutputsFields(NamedTuple):
@@ -119,12 +124,12 @@ class Outputs(_OutputsFields, Answer):
     They are (S, n, d_out), or (S, n) where there is one. `rows` are left to the suite.
     """
 
-    def checked(self, n: int, d_out: int, classes: int) -> Self:
-        wanted: tuple[tuple[int | None, ...], ...] = ((None, n, d_out), (None, n))[
-            : 2 if d_out == 1 else 1
-        ]
-        found = _shaped("outputs", self.outputs, wanted)
-        return self._replace(outputs=found.view(found.shape[0], n, d_out))
+    def validate(self, n: int, d_out: int, classes: int) -> Self:
+        shapes: tuple[tuple[int | None, ...], ...] = ((None, n, d_out),)
+        if d_out == 1:
+            shapes = (*shapes, (None, n))
+        outputs = _as_shape("outputs", self.outputs, shapes)
+        return self._replace(outputs=outputs.view(outputs.shape[0], n, d_out))
 
 
 class _ProbabilitiesFields(NamedTuple):
@@ -138,14 +143,15 @@ class Probabilities(_ProbabilitiesFields, Answer):
     There are two columns for two classes. `rows` are left to the suite.
     """
 
-    def checked(self, n: int, d_out: int, classes: int) -> Self:
+    def validate(self, n: int, d_out: int, classes: int) -> Self:
         if not classes:
             raise InputError("Probabilities are for labels: answer with MeanVariance or Outputs")
-        found = _shaped("probabilities", self.probabilities, ((n, classes), (None, n, classes)))
-        total = found.sum(-1, keepdim=True)
-        if bool((found < 0).any()) or not bool(((total - 1).abs() < _SUM).all()):
+        shapes = ((n, classes), (None, n, classes))
+        probabilities = _as_shape("probabilities", self.probabilities, shapes)
+        total = probabilities.sum(-1, keepdim=True)
+        if bool((probabilities < 0).any()) or not bool(((total - 1).abs() < _SUM).all()):
             raise InputError("probabilities must be 0 or more, with sum 1 in each row")
-        return self._replace(probabilities=_of_samples(found / total, 3))
+        return self._replace(probabilities=_with_sample_axis(probabilities / total, 3))
 
 
 def is_predictive(posterior: object) -> bool:
@@ -161,16 +167,18 @@ def is_stored_whole(predictive: Any) -> bool:
     return bool(fields) and all(isinstance(value, Tensor) for value in fields.values())
 
 
-def ask(predictive: Any, x: Tensor, rows: Tensor | None, d_out: int, classes: int) -> Answer:
-    """Return what a predictive, or a stored answer, says of rows.
+def query_predictive(
+    predictive: Any, x: Tensor, rows: Tensor | None, d_out: int, classes: int
+) -> Answer:
+    """Return the predictions of a predictive, or of a stored answer, for rows.
 
-    Errors are those of `Answer.at` and `Answer.checked`.
+    Errors are those of `Answer.select_rows` and `Answer.validate`.
 
     Inputs are as the model sees them, (n, d); `rows` are their numbers in the data set, None for
     other rows.
     """
     if isinstance(predictive, Answer):
-        return predictive.at(rows)
+        return predictive.select_rows(rows)
     device = next(
         (leaf.device for leaf in tree_leaves(predictive) if isinstance(leaf, Tensor)), x.device
     )
@@ -178,57 +186,60 @@ def ask(predictive: Any, x: Tensor, rows: Tensor | None, d_out: int, classes: in
         answer = predictive(x.to(device, torch.float64))
     if not isinstance(answer, Answer):
         raise InputError(
-            f"the predictive answers with {type(answer).__name__}: let it return MeanVariance, Outputs or Probabilities"
+            f"the predictive answers with {type(answer).__name__}: "
+            "let it return MeanVariance, Outputs or Probabilities"
         )
-    return answer.checked(len(x), d_out, classes)
+    return answer.validate(len(x), d_out, classes)
 
 
-def check_fit(found: Any, dim: int) -> "Posterior | Predictive":
-    """Return what a method has left: a posterior of D parameters, or a predictive.
+def check_fit(fit: Any, dim: int) -> "Posterior | Predictive":
+    """Return the fit of a method: a posterior of D parameters, or a predictive.
 
     `InputError` if it is neither, has another number of parameters, or a value that is not finite.
     """
-    kind = type(found).__name__
-    if not (is_predictive(found) or hasattr(found, "sample")):
+    kind = type(fit).__name__
+    if not (is_predictive(fit) or hasattr(fit, "sample")):
         raise InputError(
-            f"fit returned {kind}: return a posterior of bdl.posteriors, or a function of inputs that answers with "
-            "MeanVariance, Outputs or Probabilities"
+            f"fit returned {kind}: return a posterior of bdl.posteriors, or a function of inputs "
+            "that answers with MeanVariance, Outputs or Probabilities"
         )
-    if isinstance(found, Answer):
+    if isinstance(fit, Answer):
         raise InputError(f"fit returned {kind}: return a function of inputs that answers with it")
     if any(
         not bool(torch.isfinite(leaf).all())
-        for leaf in tree_leaves(found)
+        for leaf in tree_leaves(fit)
         if isinstance(leaf, Tensor)
     ):
         raise InputError(f"{kind} has values that are not finite")
-    if is_predictive(found):
-        return found
-    if found.dim != dim:
-        raise InputError(f"the posterior is over {found.dim} parameters, and the model has {dim}")
-    return found.check() if hasattr(found, "check") else found
+    if is_predictive(fit):
+        return fit
+    if fit.dim != dim:
+        raise InputError(f"the posterior is over {fit.dim} parameters, and the model has {dim}")
+    return fit.check() if hasattr(fit, "check") else fit
 
 
-def _shaped(name: str, value: Any, shapes: tuple[tuple[int | None, ...], ...]) -> Tensor:
-    """Return float64 of one of these shapes; None stands for one or more."""
-    found = torch.as_tensor(
+def _as_shape(name: str, value: Any, shapes: tuple[tuple[int | None, ...], ...]) -> Tensor:
+    """Convert to a float64 tensor of one of these shapes; None stands for any length."""
+    tensor = torch.as_tensor(
         value if isinstance(value, Tensor) else np.asarray(value), dtype=torch.float64
     ).detach()
-    own = tuple(found.shape)
-    fits = (
-        len(shape) == len(own) and all(s in (None, n) for s, n in zip(shape, own, strict=True))
-        for shape in shapes
-    )
-    if not any(fits) or not found.numel():
-        wanted = " or ".join(
+    actual = tuple(tensor.shape)
+
+    def fits(shape: tuple[int | None, ...]) -> bool:
+        if len(shape) != len(actual):
+            return False
+        return all(size in (None, n) for size, n in zip(shape, actual, strict=True))
+
+    if not any(map(fits, shapes)) or not tensor.numel():
+        expected = " or ".join(
             str(tuple(size or "S" for size in shape)).replace("'", "") for shape in shapes
         )
-        raise InputError(f"{name} has shape {own}: give it shape {wanted}")
-    if not bool(torch.isfinite(found).all()):
+        raise InputError(f"{name} has shape {actual}: give it shape {expected}")
+    if not bool(torch.isfinite(tensor).all()):
         raise InputError(f"{name} has values that are not finite")
-    return found
+    return tensor
 
 
-def _of_samples(value: Tensor, ndim: int) -> Tensor:
-    """Return the axis of samples where there is none."""
+def _with_sample_axis(value: Tensor, ndim: int) -> Tensor:
+    """Add the axis of samples where there is none."""
     return value if value.ndim == ndim else value.unsqueeze(0)

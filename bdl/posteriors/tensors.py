@@ -1,4 +1,4 @@
-"""Posteriors as named tensors, and back: what is stored, sent and moved to other devices and types."""
+"""Posteriors as named tensors, and back, to store them, send them and move them to devices."""
 
 import sys
 from collections.abc import Mapping
@@ -52,22 +52,23 @@ def to_tensors(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
         )
     module = kind.__module__
     # files that were named by path have no importable name
-    place = sys.modules[module].__file__ if module.startswith("bdl_user_") else module
-    target = f"{place}:{kind.__qualname__}"
-    names = {where: name for name, where in FAMILIES.targets.items()}
+    location = sys.modules[module].__file__ if module.startswith("bdl_user_") else module
+    target = f"{location}:{kind.__qualname__}"
+    names = {registered: name for name, registered in FAMILIES.targets.items()}
     return names.get(target, target), fields
 
 
 def from_tensors(family: str, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Put together again what `to_tensors` gave.
+    """Build a posterior from the family and the tensors that `to_tensors` returned.
 
     `InputError` if there is no such family, or it has other fields.
     """
     kind = FAMILIES.get(family)
-    wanted = getattr(kind, "_fields", ())
-    if set(wanted) != set(tensors):
+    field_names = getattr(kind, "_fields", ())
+    if set(field_names) != set(tensors):
         raise InputError(
-            f"posterior '{family}' has the fields {', '.join(wanted)}, not {', '.join(sorted(tensors))}"
+            f"posterior '{family}' has the fields {', '.join(field_names)}, "
+            f"not {', '.join(sorted(tensors))}"
         )
     return kind(**tensors)
 

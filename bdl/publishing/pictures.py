@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.execution.scoring import evaluation, examples
+from bdl.execution.scoring import make_evaluation, standardise_examples
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, tensors_of
 from bdl.metrics.selective import Uncertainty, risks
-from bdl.plan import Cell
-from bdl.plan.truths import known_as_functions, recipe, truth
+from bdl.plan import Task
+from bdl.plan.reference_posteriors import compute_truth, find_recipe, knows_functions_only
 from bdl.posteriors import Empirical, Traced
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
-from bdl.reports.certainty import Labelled
+from bdl.reports.certainty import LabelPredictions
 from bdl.reports.distributions import LayerWeights
 from bdl.reports.posteriors import CredibleBand, Gaussians
 from bdl.reports.statistics import Array
@@ -38,73 +38,85 @@ MOST = 1_000_000
 """Parameters of a model whose predictions are made again, which takes as long as its scores do."""
 
 
-def pictures(cells: Sequence[Cell], store: Store) -> dict[str, Any]:
-    """Gather fields of `bdl.reports.figures.Shown` from posteriors, of data sets all of whose posteriors are stored."""
-    kept = of_whole_sets(cells, store)
+def pictures(cells: Sequence[Task], store: Store) -> dict[str, Any]:
+    """Gather fields of `bdl.reports.figures.FigureData` from posteriors, of data sets all of whose posteriors are stored."""
+    complete = cells_with_all_splits(cells, store)
     gather = {
         "posteriors": posteriors,
-        "bands": bands,
-        "labelled": labelled,
+        "credible_bands": credible_bands,
+        "label_predictions": labelled_predictions,
         "weights": layer_weights,
     }
-    return {name: own(kept, store) for name, own in gather.items()}
+    return {name: gather_picture(complete, store) for name, gather_picture in gather.items()}
 
 
-def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:
+def cells_with_all_splits(cells: Sequence[Task], store: Store) -> list[Task]:
     """Leave out data sets with fits that were imported without their posteriors."""
-    lacking = {
+    incomplete = {
         cell.dataset
         for cell in cells
         if any(
             status == "ok" and not artefact for _, status, artefact in store.artefacts(cell.key)
         )
     }
-    return [cell for cell in cells if cell.dataset not in lacking]
+    return [cell for cell in cells if cell.dataset not in incomplete]
 
 
-def _first(cell: Cell, store: Store) -> tuple[int, str] | None:
+def _first(cell: Task, store: Store) -> tuple[int, str] | None:
     return next(
         ((split, artefact) for split, _, artefact in store.artefacts(cell.key) if artefact), None
     )
 
 
-def _evaluations(cell: Cell, store: Store) -> Iterator[tuple[int, Evaluation]]:
+def _evaluations(cell: Task, store: Store) -> Iterator[tuple[int, Evaluation]]:
     for row in store.rows("final", cell.key):
         if row.artefact:
-            posterior, buffers = artefacts.read(store.posteriors, row.artefact)
+            posterior, buffers = artefacts.read_artefact(store.posteriors, row.artefact)
             yield (
                 row.split,
-                evaluation(cell, row.split, as_type(posterior, torch.float32), buffers, row.hyper),
+                make_evaluation(
+                    cell, row.split, as_type(posterior, torch.float32), buffers, row.hyper
+                ),
             )
 
 
-def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
+def posteriors(cells: Sequence[Task], store: Store) -> list[Gaussians]:
     """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
-    found = []
+    pairs = []
     for cell in (cell for cell in cells if cell.benchmark.measures_distances):
-        kept = _first(cell, store)
-        reference = truth(cell, kept[0]) if kept and not known_as_functions(cell) else None
-        if kept and reference is not None:
-            posterior, _ = artefacts.read(store.posteriors, kept[1])
+        stored_fit = _first(cell, store)
+        reference = (
+            compute_truth(cell, stored_fit[0])
+            if stored_fit and not knows_functions_only(cell)
+            else None
+        )
+        if stored_fit and reference is not None:
+            posterior, _ = artefacts.read_artefact(store.posteriors, stored_fit[1])
             moments = [
-                part.double().numpy() for part in (posterior.mean(), posterior.covariance())
+                moment.double().numpy() for moment in (posterior.mean(), posterior.covariance())
             ]
-            known = reference.mean.numpy(), reference.covariance.numpy()
+            true_moments = reference.mean.numpy(), reference.covariance.numpy()
             density = _on_arrays(reference.log_density)
             pair = Gaussians(
-                str(cell.dataset), cell.entry, moments[0], moments[1], known[0], known[1], density
+                str(cell.dataset),
+                cell.entry,
+                moments[0],
+                moments[1],
+                true_moments[0],
+                true_moments[1],
+                density,
             )
             if isinstance(posterior, Traced):
                 pair = pair._replace(
                     start=posterior.start.double().numpy(), path=posterior.path.double().numpy()
                 )
-            found.append(pair)
-    return found
+            pairs.append(pair)
+    return pairs
 
 
-def layer_weights(cells: Sequence[Cell], store: Store) -> list[LayerWeights]:
+def layer_weights(cells: Sequence[Task], store: Store) -> list[LayerWeights]:
     """Gather the weights that a benchmark's first `weights_below` counts, of each cell's first successful split."""
-    found = []
+    weights = []
     for cell in cells:
         counted = next(
             (
@@ -114,63 +126,63 @@ def layer_weights(cells: Sequence[Cell], store: Store) -> list[LayerWeights]:
             ),
             None,
         )
-        kept = _first(cell, store)
-        if counted and kept:
-            posterior, _ = artefacts.read(store.posteriors, kept[1])
+        stored_fit = _first(cell, store)
+        if counted and stored_fit:
+            posterior, _ = artefacts.read_artefact(store.posteriors, stored_fit[1])
             values = posterior.mean()[cell.problem.layout.layers == counted.layer]
-            found.append(LayerWeights(str(cell.dataset), cell.entry, values.double().numpy()))
-    return found
+            weights.append(LayerWeights(str(cell.dataset), cell.entry, values.double().numpy()))
+    return weights
 
 
 def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
-def bands(cells: Sequence[Cell], store: Store) -> list[CredibleBand]:
+def credible_bands(cells: Sequence[Task], store: Store) -> list[CredibleBand]:
     """Evaluate the stored posterior of each cell's first successful split, if its model is one function of one input.
 
     Of two classes it is the probability of the second. As many samples are drawn as the entry is
     scored with, but other ones; a posterior with fewer vectors gives each of them once. The draws
     of a sampled reference come first, as the entry `TRUTH`.
     """
-    found: list[CredibleBand] = []
+    credible: list[CredibleBand] = []
     for cell in cells:
         of_one_input = (
             cell.settings.likelihood is not None and cell.data.d == cell.problem.d_out == 1
         )
         if of_one_input and _first(cell, store):
-            split, seen = next(_evaluations(cell, store))
-            if (exact := _sampled(cell, split)) and not any(
-                band.dataset == str(cell.dataset) for band in found
+            split, evaluation = next(_evaluations(cell, store))
+            if (exact := _reference_draws(cell, split)) and not any(
+                band.dataset == str(cell.dataset) for band in credible
             ):
-                found.append(_band(cell, split, seen, exact)._replace(entry=TRUTH))
-            found.append(_band(cell, split, seen))
-    return found
+                credible.append(_band(cell, split, evaluation, exact)._replace(entry=TRUTH))
+            credible.append(_band(cell, split, evaluation))
+    return credible
 
 
-def _sampled(cell: Cell, split: int) -> Empirical | None:
+def _reference_draws(cell: Task, split: int) -> Empirical | None:
     """Return the draws of a sampled reference; None if there is none, or it is not certified."""
-    if recipe(cell, split) is None:
+    if find_recipe(cell, split) is None:
         return None
     try:
-        found = truth(cell, split)
+        truth = compute_truth(cell, split)
     except InputError:
         return None
-    return Empirical(found.chains.flatten(0, 1)) if found and found.chains is not None else None
+    return Empirical(truth.chains.flatten(0, 1)) if truth and truth.chains is not None else None
 
 
 def _band(
-    cell: Cell, split: int, seen: Evaluation, posterior: Posterior | None = None
+    cell: Task, split: int, evaluation: Evaluation, posterior: Posterior | None = None
 ) -> CredibleBand:
     rows = cell.data.split(split)
-    inputs, new = (cell.data.x[part, 0] for part in (rows.train, rows.test))
+    inputs, new = (cell.data.x[rows_of_part, 0] for rows_of_part in (rows.train, rows.test))
     low, high = float(inputs.min()), float(inputs.max())
     beyond = WIDER * (high - low)
     x = np.linspace(min([low - beyond, *new]), max([high + beyond, *new]), POINTS)
-    grid = examples(cell, split, x[:, None], np.zeros(POINTS))
-    outputs = seen.outputs(grid, Draws(seen.samples, seen.key, STEP), posterior)
+    grid = standardise_examples(cell, split, x[:, None], np.zeros(POINTS))
+    outputs = evaluation.outputs(grid, Draws(evaluation.samples, evaluation.key, STEP), posterior)
     values = cell.problem.likelihood.predictive(
-        outputs, tensors_of(seen.hyper)
+        outputs, tensors_of(evaluation.hyper)
     ).mean  # (S, m), in original units
     sd = values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
     quartiles = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=values.dtype), dim=0)
@@ -188,7 +200,7 @@ def _band(
     )
 
 
-def labelled(cells: Sequence[Cell], store: Store) -> list[Labelled]:
+def labelled_predictions(cells: Sequence[Task], store: Store) -> list[LabelPredictions]:
     """Predict the test rows by the stored posterior of every split, as scores do.
 
     This is for benchmarks with `aurc` among the metrics, and models of at most `MOST` parameters.
@@ -196,18 +208,18 @@ def labelled(cells: Sequence[Cell], store: Store) -> list[Labelled]:
     scored = (
         cell for cell in cells if any(metric.name == "aurc" for metric in cell.benchmark.metrics)
     )
-    found = []
+    predictions = []
     for cell in (cell for cell in scored if cell.problem.dim <= MOST):
-        for _, seen in _evaluations(cell, store):
-            by_order = {by: risks(seen, by).numpy() for by in get_args(Uncertainty)}
-            labels = seen.tested.y.long().numpy()
-            found.append(
-                Labelled(
+        for _, evaluation in _evaluations(cell, store):
+            by_order = {by: risks(evaluation, by).numpy() for by in get_args(Uncertainty)}
+            labels = evaluation.tested.y.long().numpy()
+            predictions.append(
+                LabelPredictions(
                     str(cell.dataset),
                     cell.entry,
-                    seen.predictions.probabilities.numpy(),
+                    evaluation.predictions.probabilities.numpy(),
                     labels,
                     by_order,
                 )
             )
-    return found
+    return predictions

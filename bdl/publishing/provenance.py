@@ -17,10 +17,10 @@ import torch
 
 from bdl.archive import ResultsFolder
 from bdl.archive.frames import replacing
-from bdl.execution.scoring import computed
-from bdl.plan import Cell, joint_hash
-from bdl.plan.planning import cells_of
-from bdl.spec import Benchmark, Variant
+from bdl.execution.scoring import fit_metrics
+from bdl.plan import Task, joint_hash
+from bdl.plan.planning import list_tasks
+from bdl.spec import Benchmark, Request
 from bdl.store import STAGES, Row, Stage
 from bdl.store.store import Store
 
@@ -38,14 +38,14 @@ _PACKAGES = (
 
 
 def provenance(
-    made: Variant, cells: Sequence[Cell], store: Store, wall_seconds: float
+    request: Request, cells: Sequence[Task], store: Store, wall_seconds: float
 ) -> dict[str, Any]:
     """Describe where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
 
     Fits that were imported from published rows are listed under ``taken_from``; machine, packages,
     commit and minutes of work are those of the others.
     """
-    benchmark = made.benchmark
+    benchmark = request.benchmark
     rows = [row for cell in cells for row in store.rows("final", cell.key) if not row.imported]
     return {
         "benchmark": benchmark.name,
@@ -72,7 +72,7 @@ def provenance(
         },
         "compiled": {cell.label: _compiled(cell, store) for cell in cells},
         "taken_from": _imported_from(cells, store),
-        **made.dump(),
+        **request.dump(),
     }
 
 
@@ -84,26 +84,26 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def _imported_from(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
+def _imported_from(cells: Sequence[Task], store: Store) -> list[dict[str, Any]]:
     """Return each origin of imported fits, which fits they are, and the minutes that they took there."""
-    found: dict[str, dict[str, list[Row]]] = {}
+    rows_by_origin: dict[str, dict[str, list[Row]]] = {}
     for cell in cells:
         for row in store.rows("final", cell.key):
             if row.imported:
-                found.setdefault(json.dumps(row.details["origin"]), {}).setdefault(
+                rows_by_origin.setdefault(json.dumps(row.details["origin"]), {}).setdefault(
                     cell.label, []
                 ).append(row)
     return [
         {
             **json.loads(origin),
-            "work_minutes": _minutes(chain(*own.values())),
-            "cells": {label: [row.split for row in rows] for label, rows in own.items()},
+            "work_minutes": _minutes(chain(*rows_by_cell.values())),
+            "cells": {label: [row.split for row in rows] for label, rows in rows_by_cell.items()},
         }
-        for origin, own in found.items()
+        for origin, rows_by_cell in rows_by_origin.items()
     ]
 
 
-def _compiled(cell: Cell, store: Store) -> list[Stage]:
+def _compiled(cell: Task, store: Store) -> list[Stage]:
     return [
         stage
         for stage in STAGES
@@ -115,14 +115,16 @@ def _minutes(rows: Iterable[Row]) -> float:
     return round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3)
 
 
-def _score_hash(cell: Cell, store: Store) -> str | None:
+def _score_hash(cell: Task, store: Store) -> str | None:
     """Return the hash of the scores of a cell's fits.
 
     None if there are none, or they were not computed alike.
     """
     rows = [row for row in store.rows("final", cell.key) if row.status == "ok"]
-    found = {tuple(row.codes.get(str(metric), "") for metric in computed(cell)) for row in rows}
-    codes = found.pop() if len(found) == 1 else ()
+    distinct = {
+        tuple(row.codes.get(str(metric), "") for metric in fit_metrics(cell)) for row in rows
+    }
+    codes = distinct.pop() if len(distinct) == 1 else ()
     return joint_hash(codes) if codes and all(codes) else None
 
 
@@ -130,8 +132,8 @@ def _linear_algebra() -> str:
     """Name the library that multiplies PyTorch's matrices on the CPU."""
     lines = torch.__config__.show().splitlines()
     mkl = next((line.strip(" -") for line in lines if "Math Kernel Library" in line), None)
-    found = re.search(r"\bBLAS_INFO=(\w+)", " ".join(lines))
-    return mkl or (found[1] if found else "unknown")
+    match = re.search(r"\bBLAS_INFO=(\w+)", " ".join(lines))
+    return mkl or (match[1] if match else "unknown")
 
 
 def _git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
@@ -166,8 +168,8 @@ def _installed_commit(version: str) -> str | None:
 
     None for a release, which the version names.
     """
-    found = re.search(r"\+g([0-9a-f]+)(\.d\d+)?$", version)
-    return found and found[1] + ("+changes" if found[2] else "")
+    match = re.search(r"\+g([0-9a-f]+)(\.d\d+)?$", version)
+    return match and match[1] + ("+changes" if match[2] else "")
 
 
 def _processor() -> str:
@@ -189,27 +191,27 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
     """
     if benchmark.preparation.repeats:
         return {}
-    found: dict[str, float] = {}
-    for cell in cells_of(benchmark):
+    shares: dict[str, float] = {}
+    for cell in list_tasks(benchmark):
         if len(cell.splits) > 1 and not cell.settings.streams:
             first, second = (cell.data.split(split) for split in cell.splits[:2])
             if np.isin(first.train, second.train).any():
                 ratio = len(first.test) / len(first.train)
-                found[str(cell.dataset)] = max(found.get(str(cell.dataset), 0.0), ratio)
-    return {name: ratio for name, ratio in found.items() if ratio}
+                shares[str(cell.dataset)] = max(shares.get(str(cell.dataset), 0.0), ratio)
+    return {name: ratio for name, ratio in shares.items() if ratio}
 
 
-def recorded_overlaps(place: Path, benchmark: Benchmark) -> dict[str, float]:
+def recorded_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
     """Return what `overlaps` does, as the provenance of published rows has it.
 
     From the data where it has not.
     """
-    with ResultsFolder(place) as here:
-        known: dict[str, float] | None = here.provenance.get("overlap")
-        cells = here.provenance.get("fit_hashes", {})
+    with ResultsFolder(folder) as opened:
+        recorded: dict[str, float] | None = opened.provenance.get("overlap")
+        cells = opened.provenance.get("fit_hashes", {})
     covered = {label.partition("/")[0] for label in cells}
     return (
         overlaps(benchmark)
-        if known is None or not {*map(str, benchmark.datasets)} <= covered
-        else known
+        if recorded is None or not {*map(str, benchmark.datasets)} <= covered
+        else recorded
     )

@@ -47,7 +47,7 @@ def connection(tracking_uri: str) -> Iterator["MlflowClient"]:
     logging.disable(max(before, logging.INFO))
     try:
         with address_of(tracking_uri) as address:
-            with explained(tracking_uri), _alone(path):
+            with with_tracking_hint(tracking_uri), _alone(path):
                 client = _client(address)
             yield client
     finally:
@@ -76,7 +76,7 @@ def _create(path: Path) -> None:
     """Make a database beside its place and move it there: a disk that is full half-way leaves none that is broken."""
     with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
         new = Path(folder) / path.name
-        with explained(str(path)), address_of(f"sqlite:///{new}") as address:
+        with with_tracking_hint(str(path)), address_of(f"sqlite:///{new}") as address:
             _client(address)
         new.replace(path)
 
@@ -99,7 +99,7 @@ def address_of(tracking_uri: str) -> Iterator[str]:
         yield f"sqlite:///{link}"
 
 
-def bring_along(tracking_uri: str, artifact_root: Path) -> None:
+def upgrade_database(tracking_uri: str, artifact_root: Path) -> None:
     """Let the experiments of a database beside `artifact_root` have their files there, if both were moved or copied.
 
     Nothing is done for a server, nor for a database that is elsewhere or not there; `InputError`
@@ -113,9 +113,11 @@ def bring_along(tracking_uri: str, artifact_root: Path) -> None:
     ):
         return
     with _writing(path) as db:
-        made = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone()
+        has_tables = db.execute(
+            "SELECT 1 FROM sqlite_master WHERE name = 'experiments'"
+        ).fetchone()
         query = "SELECT experiment_id, name, artifact_location FROM experiments"
-        for identifier, name, before in db.execute(query).fetchall() if made else ():
+        for identifier, name, before in db.execute(query).fetchall() if has_tables else ():
             now = (artifact_root / name).resolve().as_uri()
             if before != now and before.endswith(f"/{quote(artifact_root.name)}/{quote(name)}"):
                 db.execute(
@@ -129,8 +131,8 @@ def bring_along(tracking_uri: str, artifact_root: Path) -> None:
                 )
 
 
-def complete(
-    tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tuple[str, str]]
+def completed_runs(
+    tracking_uri: str, experiment: str, tag: str, tags: Sequence[tuple[str, str]]
 ) -> list[str] | None:
     """Find runs of an experiment that a database has already, without MLflow, which takes seconds.
 
@@ -147,12 +149,12 @@ def complete(
     )
     try:
         with closing(sqlite3.connect(path)) as db:
-            found = {
+            runs = {
                 (value, status): run for value, status, run in db.execute(query, (tag, experiment))
             }
     except sqlite3.Error:
         return None
-    return [found[own] for own in wanted] if found.keys() >= {*wanted} else None
+    return [runs[tag_value] for tag_value in tags] if runs.keys() >= {*tags} else None
 
 
 def _client(tracking_uri: str) -> "MlflowClient":
@@ -175,7 +177,7 @@ def _client(tracking_uri: str) -> "MlflowClient":
 
 
 @contextmanager
-def explained(tracking_uri: str) -> Iterator[None]:
+def with_tracking_hint(tracking_uri: str) -> Iterator[None]:
     """Describe in one line what MLflow, or what it keeps its database with, cannot do."""
     from alembic.util import CommandError
     from mlflow.exceptions import MlflowException

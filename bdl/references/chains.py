@@ -18,9 +18,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bdl.models.likelihoods import Bernoulli, Gaussian
+from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
 from bdl.models.networks import Mlp
-from bdl.models.problem import Hyper, Problem, log_joint, whole
+from bdl.models.problem import Hyper, Problem, full_batch, log_joint
 from bdl.references.mcmc import Draws, by_nutpie, from_tree, optional, origin
 from bdl.runtime import one_thread
 
@@ -43,13 +43,15 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
     """
     if has_loops(problem):
         noise = (
-            float(hyper["noise_precision"]) if isinstance(problem.likelihood, Gaussian) else 0.0
+            float(hyper["noise_precision"])
+            if isinstance(problem.likelihood, GaussianLikelihood)
+            else 0.0
         )
         prior = problem.prior_precision(hyper).expand(problem.dim).numpy().copy()
         given = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, _tanh(problem)
         loops = _loops()
         return lambda theta: loops(theta, *given)
-    batch = whole(x, y)
+    batch = full_batch(x, y)
 
     def by_torch(theta: Vector) -> tuple[float, Vector]:
         at = torch.tensor(theta, requires_grad=True)
@@ -97,7 +99,7 @@ def has_loops(problem: Problem) -> bool:
         and len(model.hidden) == 1
         and model.activation in ("relu", "tanh")
         and problem.d_out == 1
-        and isinstance(problem.likelihood, Gaussian | Bernoulli)
+        and isinstance(problem.likelihood, GaussianLikelihood | Bernoulli)
     )
 
 

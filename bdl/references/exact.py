@@ -20,7 +20,7 @@ from bdl.methods.conjugate import Conjugate
 from bdl.methods.exact_gaussian import ExactGaussian
 from bdl.models.linear import check_glm, elbo, expected_log_likelihood, prior_precision
 from bdl.models.mode import LogDensity, laplace
-from bdl.models.problem import Hyper, Problem, log_joint, whole
+from bdl.models.problem import Hyper, Problem, full_batch, log_joint
 from bdl.posteriors import DiagonalGaussian, FullGaussian, kl_divergence
 from bdl.references.base import Reference, Truth
 
@@ -113,7 +113,7 @@ class GridReference(Reference):
         `InputError` if the density is not finite, has no proper mode, or is too skewed for a grid
         of 4 million points.
         """
-        log_density = partial(log_joint, problem=problem, batch=whole(x, y), hyper=hyper)
+        log_density = partial(log_joint, problem=problem, batch=full_batch(x, y), hyper=hyper)
         mode, scale = laplace(log_density, torch.zeros(problem.dim, dtype=torch.float64))
         mean, covariance = moments(lambda z: log_density(mode + z @ scale.T), problem.dim)
         return Truth(

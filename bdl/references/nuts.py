@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.models.likelihoods import Bernoulli, Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem
 from bdl.references.base import Made, Reference, Truth, obtain
@@ -81,8 +81,8 @@ class NutsReference(Reference, Settings):
     def check(self, problem: Problem) -> None:
         check_length(self.chains, self.draws)
         if not (
-            isinstance(problem.model, Linear)
-            and isinstance(problem.likelihood, Gaussian | Bernoulli)
+            isinstance(problem.model, LinearModel)
+            and isinstance(problem.likelihood, GaussianLikelihood | Bernoulli)
         ):
             raise InputError(
                 "nuts samples linear models with a gaussian or bernoulli likelihood only: give one"
@@ -91,7 +91,7 @@ class NutsReference(Reference, Settings):
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> LinearRecipe:
         noise = hyper.get("noise_precision")
         regression = Regression(
-            cast(Linear, problem.model).design(x).numpy(),
+            cast(LinearModel, problem.model).design(x).numpy(),
             y.numpy(),
             problem.prior_precision(hyper).expand(problem.dim).numpy(),
             None if noise is None else float(noise),

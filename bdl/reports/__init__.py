@@ -1,4 +1,4 @@
-"""Our numbers beside the printed ones, with a verdict."""
+"""Comparison of our numbers with the printed ones, each with a verdict."""
 
 import math
 import re
@@ -12,8 +12,8 @@ import numpy as np
 from bdl.metrics import MetricInfo, info
 from bdl.references.certificate import CERTIFIED
 from bdl.reports.papers import Key, PaperValue, paper_values
-from bdl.reports.statistics import STATISTICS, Array, by_cell, finite
-from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Judgement, Ours, judge
+from bdl.reports.statistics import STATISTICS, Array, finite_scores, group_by_cell
+from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Estimate, Judgement, judge
 from bdl.store import CERTIFICATE, KEPT, REFUSALS
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from bdl.spec.sections import Note
 
 SAMPLED_TRUTH = (
-    "Draws stand for the truth. MC error: standard error of the distance from them. Floor: distance from them that "
-    "the exact posterior is expected to have; of a distance d, sqrt(d^2 - floor^2) or more is due to the method."
+    "Draws stand for the truth. MC error: standard error of the distance from them. "
+    "Floor: distance from them that the exact posterior is expected to have; "
+    "of a distance d, sqrt(d^2 - floor^2) or more is due to the method."
 )
 ONE_SPLIT = "Split {} alone, as printed."
 
@@ -32,7 +33,7 @@ _SAMPLED = ("mcse", "floor")
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableEntry:
     """One statistic of one metric of one entry on one dataset, ours and the paper's.
 
     Attributes
@@ -106,8 +107,12 @@ class Cell:
     point: Mapping[str, str] = field(default_factory=dict)
 
 
-def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = True) -> list[Cell]:
-    """Aggregate trials and set them against the printed numbers: by cell of the benchmark, metric and statistic.
+def compare_with_papers(
+    benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = True
+) -> list[TableEntry]:
+    """Aggregate trials and compare their statistics with the printed numbers.
+
+    There is an entry for each cell of the benchmark, metric and statistic, in this order.
 
     `rows` has one row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a
     column a metric, and one an axis of the sweep; `reason`, where there is one, says of an
@@ -136,67 +141,92 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
             *(*benchmark.metrics, *sampled),
         ]
     )
-    alone = _lone_splits(printed)
-    cells, groups = [], by_cell(rows, benchmark.axes)
+    lone_splits = _lone_splits(printed)
+    cells, groups = [], group_by_cell(rows, benchmark.axes)
     for (dataset, entry, point), metric in product(benchmark.cells, benchmark.metrics):
         trials = groups.get((dataset, entry, *point.texts.values()), rows[:0])
         for statistic in STATISTICS:
-            place = (dataset, entry, metric, statistic)
-            paper = printed.get(place)
-            split = paper.split if paper else alone.get((dataset, metric))
+            key = (dataset, entry, metric, statistic)
+            paper = printed.get(key)
+            split = paper.split if paper else lone_splits.get((dataset, metric))
             usual = statistic == "median" and split is None and info(metric).direction != "ratio"
             if statistic == "mean" or paper is not None or usual:
-                own = trials if split is None else trials[trials["split"] == split]
+                split_trials = trials if split is None else trials[trials["split"] == split]
                 cells.append(
-                    _cell(benchmark, place, dict(point.texts), own, split, paper, protocol)
+                    _table_entry(
+                        benchmark, key, dict(point.texts), split_trials, split, paper, protocol
+                    )
                 )
     return cells
 
 
 def _lone_splits(printed: Mapping[Key, PaperValue]) -> dict[tuple[str, str], int]:
-    """Return the split that all printed numbers of a metric on a dataset are of, where it is one alone."""
-    found: dict[tuple[str, str], set[int | None]] = {}
+    """Return the split of the printed numbers of a metric on a dataset, where all are of one."""
+    splits: dict[tuple[str, str], set[int | None]] = {}
     for (dataset, _, metric, _), value in printed.items():
-        found.setdefault((dataset, metric), set()).add(value.split)
-    return {
-        place: split
-        for place, (split, *others) in found.items()
-        if split is not None and not others
-    }
+        splits.setdefault((dataset, metric), set()).add(value.split)
+    lone: dict[tuple[str, str], int] = {}
+    for dataset_metric, printed_splits in splits.items():
+        if len(printed_splits) > 1:
+            continue
+        (split,) = printed_splits
+        if split is not None:  # None: the number is of all splits
+            lone[dataset_metric] = split
+    return lone
 
 
-def _cell(
+def _table_entry(
     benchmark: "Benchmark",
-    place: tuple[str, str, str, str],
+    key: Key,
     point: dict[str, str],
     trials: "pd.DataFrame",
     split: int | None,
     paper: PaperValue | None,
     protocol: bool,
-) -> Cell:
-    about = info(place[2])
-    lacking = trials[KEPT].notna() & (about.kind in ("posterior", "distance"))
-    trials = trials[~lacking]
+) -> TableEntry:
+    metric, statistic = key[2:]
+    metric_info = info(metric)
+    without_parameters = trials[KEPT].notna() & (metric_info.kind in ("posterior", "distance"))
+    trials = trials[~without_parameters]
     good = trials[trials["status"] == "ok"]
-    values = finite(trials, place[2])
+    values = finite_scores(trials, metric)
     failed = len(trials) - values.size
     mc_se, floor = (
-        summary("mean", finite(trials, f"{place[2]}_{suffix}"))[0] for suffix in _SAMPLED
+        summarise_values("mean", finite_scores(trials, f"{metric}_{suffix}"))[0]
+        for suffix in _SAMPLED
     )
     # An error that each trial has by itself shows in the spread of the trials; that of a sampled
     # truth does not.
-    ours = Ours(*summary(place[3], values), values.size, failed, None if floor is None else mc_se)
-    notes = [note for note in benchmark.notes if _concerns(note, place)]
-    texts = [" ".join(note.text.split()) for note in notes]
-    judged = judge(
-        ours, paper, about, in_error=any(note.verdict for note in notes), protocol=protocol
+    estimate = Estimate(
+        *summarise_values(statistic, values), values.size, failed, None if floor is None else mc_se
     )
-    found = judged.found
-    return Cell(
+    notes = [note for note in benchmark.notes if _concerns(note, key)]
+    texts = [" ".join(note.text.split()) for note in notes]
+    judgement = judge(
+        estimate,
+        paper,
+        metric_info,
+        in_error=any(note.verdict for note in notes),
+        protocol=protocol,
+    )
+    difference = judgement.difference
+    margin = None
+    if paper is not None and metric_info.direction != "ratio":
+        margin = metric_info.margin_of(paper.value)
+    verdict = "not run" if trials.empty else judgement.verdict
+    if without_parameters.any():
+        verdict = NO_PARAMETERS
+    remarks = [
+        *texts,
+        *refusal_notes(good, metric),
+        *certificate_notes(good),
+        *_remarks(estimate, metric_info, floor, split, judgement),
+    ]
+    return TableEntry(
         benchmark.name,
-        *place,
-        ours=ours.value,
-        ours_se=ours.se,
+        *key,
+        ours=estimate.value,
+        ours_se=estimate.se,
         n_trials=len(trials),
         n_failed=failed,
         paper=paper.value if paper else None,
@@ -204,99 +234,91 @@ def _cell(
         paper_source=paper.source if paper else None,
         mc_se=mc_se,
         floor=floor,
-        z=found.z if found else None,
-        df=found.df if found and math.isfinite(found.df) else None,
-        p=found.p if found else None,
-        low=found.value - found.half if found else None,
-        high=found.value + found.half if found else None,
-        margin=None
-        if paper is None or about.direction == "ratio"
-        else about.margin_of(paper.value),
-        failed_as_worst=failed_as_worst(values, failed, about),
-        verdict=NO_PARAMETERS if lacking.any() else "not run" if trials.empty else judged.verdict,
-        note="\n".join(
-            [
-                *texts,
-                *refusals(good, place[2]),
-                *certified(good),
-                *_remarks(ours, about, floor, split, judged),
-            ]
-        )
-        or None,
+        z=difference.z if difference else None,
+        df=difference.df if difference and math.isfinite(difference.df) else None,
+        p=difference.p if difference else None,
+        low=difference.value - difference.half_width if difference else None,
+        high=difference.value + difference.half_width if difference else None,
+        margin=margin,
+        failed_as_worst=median_failed_as_worst(values, failed, metric_info),
+        verdict=verdict,
+        note="\n".join(remarks) or None,
         point=point,
     )
 
 
-def refusals(rows: "pd.DataFrame", metric: str) -> list[str]:
+def refusal_notes(rows: "pd.DataFrame", metric: str) -> list[str]:
     """List why a score of fits that did not fail could not be computed, each reason once.
 
-    `rows` as for `compare`.
+    `rows` as for `compare_with_papers`.
     """
-    reasons = rows["reason"][rows["status"] == "ok"].dropna()
-    told = (
-        part
-        for reason in reasons
-        for part in reason.split(REFUSALS)
-        if part.startswith(f"{metric}: ")
-    )
-    return list(dict.fromkeys(f"not computed: {part}" for part in told))
+    notes: dict[str, None] = {}
+    for reasons in rows["reason"][rows["status"] == "ok"].dropna():
+        for reason in reasons.split(REFUSALS):
+            if reason.startswith(f"{metric}: "):
+                notes[f"not computed: {reason}"] = None
+    return list(notes)
 
 
-def certified(rows: "pd.DataFrame") -> list[str]:
-    """Return how many fits keep the rules for their draws, and which ones others break.
+def certificate_notes(rows: "pd.DataFrame") -> list[str]:
+    """Count the fits whose draws keep all rules, and list the rules that the others break.
 
-    `rows` as for `compare`.
+    `rows` as for `compare_with_papers`.
     """
-    found = rows[CERTIFICATE].dropna()
-    if found.empty:
+    certificates = rows[CERTIFICATE].dropna()
+    if certificates.empty:
         return []
-    broken = sorted({int(number) for text in found for number in re.findall(r"\d+", text)})
-    others = (
-        f"; others break rules {', '.join(map(str, broken))} for chains of networks"
-        if broken
-        else ""
-    )
-    return [f"certified: {(found == CERTIFIED).sum()} of {len(found)} splits{others}"]
+    broken = sorted({int(number) for text in certificates for number in re.findall(r"\d+", text)})
+    note = f"certified: {(certificates == CERTIFIED).sum()} of {len(certificates)} splits"
+    if broken:
+        note += f"; others break rules {', '.join(map(str, broken))} for chains of networks"
+    return [note]
 
 
 def _remarks(
-    ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement
+    estimate: Estimate,
+    metric_info: MetricInfo,
+    floor: float | None,
+    split: int | None,
+    judgement: Judgement,
 ) -> Iterator[str]:
     if floor is not None:
         yield SAMPLED_TRUTH
     if split is not None:
         yield ONE_SPLIT.format(split)
-    if ours.failed and ours.value is not None and about.direction != "ratio":
+    if estimate.failed and estimate.value is not None and metric_info.direction != "ratio":
         yield SURVIVORS
-    if judged.note:
-        yield judged.note
+    if judgement.note:
+        yield judgement.note
 
 
-def failed_as_worst(values: Array, failed: int, about: MetricInfo) -> float | None:
-    """Return the median of all trials, those that failed being worse than all others.
+def median_failed_as_worst(values: Array, failed: int, metric_info: MetricInfo) -> float | None:
+    """Compute the median of all trials, where those that failed are worse than all others.
 
-    None as `Cell` says.
+    None where none failed, or so many that the median is one of them, and for metrics without a
+    worst value.
     """
-    if not failed or about.direction not in ("lower", "higher"):
+    if not failed or metric_info.direction not in ("lower", "higher"):
         return None
-    worst = math.inf if about.direction == "lower" else -math.inf
+    worst = math.inf if metric_info.direction == "lower" else -math.inf
     median = float(np.median(np.append(values, [worst] * failed)))
     return median if math.isfinite(median) else None
 
 
-def summary(statistic: str, values: Array) -> tuple[float | None, float | None]:
-    """Return a statistic of finite values and its standard error.
+def summarise_values(statistic: str, values: Array) -> tuple[float | None, float | None]:
+    """Compute a statistic of finite values and its standard error.
 
     None where there are too few or they overflow.
     """
     location, standard_error = STATISTICS[statistic]
     # Diverged trials can be finite and still overflow when squared or summed.
     with np.errstate(over="ignore", invalid="ignore"):
-        ours = location(values) if values.size else math.nan
-        ours_se = standard_error(values) if values.size > 1 else math.nan
-    return ours if math.isfinite(ours) else None, ours_se if math.isfinite(ours_se) else None
+        value = location(values) if values.size else math.nan
+        se = standard_error(values) if values.size > 1 else math.nan
+    return value if math.isfinite(value) else None, se if math.isfinite(se) else None
 
 
-def _concerns(note: "Note", place: tuple[str, str, str, str]) -> bool:
-    wanted = (note.dataset, note.entry, note.metric, note.statistic)
-    return all(want in (None, have) for want, have in zip(wanted, place, strict=True))
+def _concerns(note: "Note", key: Key) -> bool:
+    """Return whether a note is about a number; what it leaves open it is about all of."""
+    conditions = (note.dataset, note.entry, note.metric, note.statistic)
+    return all(required in (None, name) for required, name in zip(conditions, key, strict=True))

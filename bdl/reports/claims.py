@@ -5,11 +5,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bdl.reports.layout import Section, measure, quantity
-from bdl.reports.paired import PairedDifference, numbers, paired, scores
-from bdl.reports.statistics import by_split, named, short
-from bdl.reports.verdicts import FEWEST
-from bdl.spec.fields import canonical
+from bdl.reports.layout import Section, format_number, metric_with_unit
+from bdl.reports.paired import PairedDifference, interval_texts, pair_scores, scores_by_split
+from bdl.reports.statistics import format_setting, group_by_split, point_text
+from bdl.reports.verdicts import MIN_SPLITS
+from bdl.spec.fields import to_canonical_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,22 +32,23 @@ class Finding(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """``confirmed`` or ``contradicted`` where the 95 % interval is below or above 0, else ``not shown``.
+        """Verdict by the 95 % interval of the difference.
 
-        Fewer than three pairs are ``undecided``, and what speaks for a side that failed where the
+        ``confirmed`` where it is below 0, ``contradicted`` where it is above, else ``not shown``.
+        ``undecided`` are fewer than three pairs, and what speaks for a side that failed where the
         other did not.
         """
-        found = self.difference
-        if found.low is None or found.high is None or found.n < FEWEST:
+        interval = self.difference
+        if interval.low is None or interval.high is None or interval.n < MIN_SPLITS:
             return "undecided"
-        if found.high < 0:
-            return "undecided" if found.failed else CONFIRMED
-        if found.low > 0:
-            return "undecided" if found.baseline_failed else CONTRADICTED
+        if interval.high < 0:
+            return "undecided" if interval.failed else CONFIRMED
+        if interval.low > 0:
+            return "undecided" if interval.baseline_failed else CONTRADICTED
         return NOT_SHOWN
 
 
-class Judged(NamedTuple):
+class ClaimVerdict(NamedTuple):
     """A claim and what the rows say about it."""
 
     claim: "Claim"
@@ -57,46 +58,52 @@ class Judged(NamedTuple):
     @property
     def verdict(self) -> str:
         """The verdict of all findings, or how many have which."""
-        counts = Counter(each.verdict for each in self.findings)
+        counts = Counter(finding.verdict for finding in self.findings)
         if len(counts) == 1:
             return next(iter(counts))
         order = (CONFIRMED, CONTRADICTED, NOT_SHOWN, "undecided")
-        return f"{', '.join(f'{word} {counts[word]}' for word in order if counts[word])} of {len(self.findings)}"
+        texts = [f"{verdict} {counts[verdict]}" for verdict in order if counts[verdict]]
+        return f"{', '.join(texts)} of {len(self.findings)}"
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """The findings as mappings, for a frame."""
-        found, said = [], {"claim": self.claim.text, "source": self.claim.source}
-        for each in self.findings:
-            own = each.difference
-            sides = {"less": each.less, "than": each.than, "times": self.claim.times}
-            interval = {"difference": own.mean, "low": own.low, "high": own.high, "n": own.n}
-            found.append(
+        records = []
+        for finding in self.findings:
+            difference = finding.difference
+            records.append(
                 {
-                    **said,
-                    "dataset": own.dataset,
-                    **own.point,
-                    **sides,
-                    **interval,
-                    "verdict": each.verdict,
+                    "claim": self.claim.text,
+                    "source": self.claim.source,
+                    "dataset": difference.dataset,
+                    **difference.point,
+                    "less": finding.less,
+                    "than": finding.than,
+                    "times": self.claim.times,
+                    "difference": difference.mean,
+                    "low": difference.low,
+                    "high": difference.high,
+                    "n": difference.n,
+                    "verdict": finding.verdict,
                 }
             )
-        return found
+        return records
 
 
-def judged_claims(
+def judge_claims(
     benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
-) -> list[Judged]:
-    """Judge the claims of a benchmark, but those of which no split has both sides, in the order of the file.
+) -> list[ClaimVerdict]:
+    """Judge the claims of a benchmark, in the order of its file.
 
-    Arguments are as `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
+    Claims of which no split has both sides are left out. Arguments are as
+    `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
     """
-    groups = by_split(rows, benchmark.axes)
-    found = (
-        Judged(claim, tuple(_findings(claim, benchmark, groups, overlap)))
+    groups = group_by_split(rows, benchmark.axes)
+    verdicts = (
+        ClaimVerdict(claim, tuple(_findings(claim, benchmark, groups, overlap)))
         for claim in benchmark.claims
     )
-    return [each for each in found if each.findings]
+    return [verdict for verdict in verdicts if verdict.findings]
 
 
 def _findings(
@@ -105,63 +112,68 @@ def _findings(
     groups: "Mapping[tuple[Hashable, ...], pd.DataFrame]",
     overlap: Mapping[str, float],
 ) -> Iterator[Finding]:
-    """Yield what rows by data set, entry and values of the axes say, where a split has both sides."""
+    """Yield a finding for each data set and open point where a split has both sides of a claim.
+
+    `groups` has the rows by data set, entry and values of the axes.
+    """
     sides = claim.sides()
     open_axes = [axis for axis in benchmark.axes if axis not in {*sides[0][1], *sides[1][1]}]
-    places = dict.fromkeys(
+    open_points = dict.fromkeys(
         tuple(point.texts[axis] for axis in open_axes) for point in benchmark.points
     )
-    for dataset, texts in product(map(str, claim.datasets or benchmark.datasets), places):
-        place = dict(zip(open_axes, texts, strict=True))
-        values = []
-        for entry, given, metric in sides:
-            point = {**place, **{path: canonical(value) for path, value in given.items()}}
-            own = groups.get((dataset, entry, *(point[axis] for axis in benchmark.axes)))
-            if own is not None and metric in own:
-                values.append(scores(own, metric))
-        if (
-            len(values) == 2
-            and (both := values[0].dropna().index.intersection(values[1].dropna().index)).size
-        ):
-            key = PairedDifference(dataset, claim.less.entry, sides[0][2], 0, point=place)
-            difference = paired(key, values[0], claim.times * values[1], overlap.get(dataset, 0.0))
-            yield Finding(float(values[0][both].mean()), float(values[1][both].mean()), difference)
+    for dataset, texts in product(map(str, claim.datasets or benchmark.datasets), open_points):
+        open_point = dict(zip(open_axes, texts, strict=True))
+        scores = []
+        for entry, settings, metric in sides:
+            fixed_point = {path: to_canonical_json(value) for path, value in settings.items()}
+            point = open_point | fixed_point
+            side_rows = groups.get((dataset, entry, *(point[axis] for axis in benchmark.axes)))
+            if side_rows is not None and metric in side_rows:
+                scores.append(scores_by_split(side_rows, metric))
+        if len(scores) < 2:
+            continue
+        less, than = scores
+        both = less.dropna().index.intersection(than.dropna().index)
+        if both.size:
+            unpaired = PairedDifference(
+                dataset, claim.less.entry, sides[0][2], 0, point=open_point
+            )
+            difference = pair_scores(unpaired, less, claim.times * than, overlap.get(dataset, 0.0))
+            yield Finding(float(less[both].mean()), float(than[both].mean()), difference)
 
 
-def claim_sections(benchmark: "Benchmark", found: Sequence[Judged]) -> list[Section]:
-    """Lay out claims, a table each: both sides, their difference and what follows."""
+def claim_sections(benchmark: "Benchmark", verdicts: Sequence[ClaimVerdict]) -> list[Section]:
+    """Lay out claims, a table each: both sides, their difference and the verdict."""
     sections = []
-    for judged in found:
-        claim, findings = judged
+    for verdict in verdicts:
+        claim, findings = verdict
         names = [
-            ", ".join(filter(None, (side.entry, _place(side.at), side.metric)))
+            ", ".join(filter(None, (side.entry, _point_text(side.at), side.metric)))
             for side in (claim.less, claim.than)
         ]
-        difference = "Difference" if claim.times == 1 else f"Difference from {claim.times:g} times"
-        columns = ["Dataset", *findings[0].difference.point, *names, difference, "Verdict", "n"]
+        heading = "Difference" if claim.times == 1 else f"Difference from {claim.times:g} times"
+        columns = ["Dataset", *findings[0].difference.point, *names, heading, "Verdict", "n"]
         rows = []
-        for each in findings:
-            own = each.difference
-            place, means = (
-                (own.dataset, *map(short, own.point.values())),
-                map(quantity, (each.less, each.than)),
-            )
-            mean, interval = numbers(own)
+        for finding in findings:
+            difference = finding.difference
+            mean, interval = interval_texts(difference)
             rows.append(
                 (
-                    *place,
-                    *means,
+                    difference.dataset,
+                    *map(format_setting, difference.point.values()),
+                    format_number(finding.less),
+                    format_number(finding.than),
                     f"{mean} ({interval})" if interval else mean,
-                    each.verdict,
-                    f"{own.n}",
+                    finding.verdict,
+                    f"{difference.n}",
                 )
             )
-        where = f" at {_place(claim.at)}" if claim.at else ""
-        said = f"{benchmark.name}: {claim.text} ({claim.source}): {judged.verdict}"
-        title = f"{said}. {measure(claim.metric)}{where}"
+        point = f" at {_point_text(claim.at)}" if claim.at else ""
+        summary = f"{benchmark.name}: {claim.text} ({claim.source}): {verdict.verdict}"
+        title = f"{summary}. {metric_with_unit(claim.metric)}{point}"
         sections.append(Section.of(title, columns, rows))
     return sections
 
 
-def _place(values: Mapping[str, Any]) -> str:
-    return named({path: canonical(value) for path, value in values.items()})
+def _point_text(values: Mapping[str, Any]) -> str:
+    return point_text({path: to_canonical_json(value) for path, value in values.items()})

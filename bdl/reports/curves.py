@@ -1,4 +1,4 @@
-"""Scores at recorded counts: what fits have learned after so many epochs, updates or observations."""
+"""Scores of fits after so many epochs, updates or observations, as curves."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bdl.reports import drawing, summary
-from bdl.reports.layout import heading, measure, on_training_rows, repeats
+from bdl.reports import drawing, summarise_values
+from bdl.reports.layout import metric_heading, metric_with_unit, repeats_text, training_metric
 from bdl.reports.papers import Key, PaperValue, paper_values
-from bdl.reports.scores import SEEN, TOLD_SEEN
-from bdl.reports.statistics import Array, grouped, named, panel_heading
+from bdl.reports.scores import TRAINING_LINE, TRAINING_REMARK
+from bdl.reports.statistics import Array, group_by, panel_heading, point_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,24 +26,28 @@ if TYPE_CHECKING:
 ONLINE, BATCH = "-", (0, (4, 1.5))
 LINES = 3
 """Panels in a column, if there are too many for one line."""
-BEYOND, BESIDE = 1.3, 0.04
-"""From the last count to the first printed value, and from each of them to the next: the factor
-on a logarithmic axis,
-and the share of the range of the counts on a linear one."""
+PRINTED_FACTOR, PRINTED_STEP = 1.3, 0.04
+"""Steps from the last count to the first printed value, and from each of them to the next.
+
+The factor on a logarithmic axis, and the share of the range of the counts on a linear one.
+"""
 STREAMS = "observations"
-"""What the count of a stream counts."""
+"""Unit of the counts of a stream."""
 
 
 class Curve(NamedTuple):
-    """Mean over splits of one metric at every recorded count, for one entry on one dataset at one point of a sweep."""
+    """Mean over splits of one metric at every recorded count.
+
+    It is of one entry on one dataset, at one point of a sweep.
+    """
 
     dataset: str
     entry: str
     metric: str
     axis: str
-    """What the count counts: epochs, updates or observations."""
-    places: Array
-    """Where it stood, ascending, (n,)."""
+    """Unit of the counts: epochs, updates or observations."""
+    counts: Array
+    """Ascending, (n,)."""
     mean: Array
     """In the metric's unit, (n,)."""
     se: Array
@@ -52,54 +56,62 @@ class Curve(NamedTuple):
     """The values of the sweep's axes, for people; empty without a sweep."""
 
 
-def curves(benchmark: "Benchmark", points: "pd.DataFrame") -> list[Curve]:
+def average_curves(benchmark: "Benchmark", points: "pd.DataFrame") -> list[Curve]:
     """Average each metric over the splits, count by count; in the order metric, cell, axis.
 
     `points` has one row a score: `dataset`, `entry`, a column an axis of the sweep, `split`,
-    `axis` (what the count counts), `at` (where it stood), `metric` and `value`. Counts without a
+    `axis` (the unit of the count), `at` (the count), `metric` and `value`. Counts without a
     finite value are left out.
     """
     if points.empty:
         return []
     keys = ["metric", "dataset", "entry", *benchmark.axes]
-    by_cell = dict(list(points.groupby(keys, sort=False)))
-    found = []
+    groups = dict(list(points.groupby(keys, sort=False)))
+    averaged = []
     for metric, (dataset, entry, point) in product(benchmark.metrics, benchmark.cells):
-        scores = by_cell.get(
+        scores = groups.get(
             (metric, dataset, entry, *(point.texts[path] for path in benchmark.axes))
         )
-        for axis, own in () if scores is None else scores.groupby("axis"):
-            values = own[np.isfinite(own["value"])].groupby("at")["value"]
-            means = [(at, *summary("mean", own.to_numpy(dtype=np.float64))) for at, own in values]
-            known = np.array([mean for mean in means if mean[1] is not None], dtype=np.float64)
-            if known.size:
-                places, mean, se = known.T
-                found.append(
-                    Curve(dataset, entry, metric, str(axis), places, mean, se, named(point.texts))
-                )
-    return found
+        if scores is None:
+            continue
+        for axis, axis_rows in scores.groupby("axis"):
+            finite_rows = axis_rows[np.isfinite(axis_rows["value"])]
+            means = []
+            for count, values in finite_rows.groupby("at")["value"]:
+                mean, se = summarise_values("mean", values.to_numpy(dtype=np.float64))
+                if mean is not None:
+                    means.append((count, mean, se))
+            if means:
+                # A standard error that is not known, None, becomes NaN.
+                counts, mean, se = np.array(means, dtype=np.float64).T
+                text = point_text(point.texts)
+                averaged.append(Curve(dataset, entry, metric, str(axis), counts, mean, se, text))
+    return averaged
 
 
-def curve_drawings(benchmark: "Benchmark", drawn: Sequence[Curve]) -> drawing.Drawings:
-    """Draw the curves: a panel a dataset (and point of a sweep), a line an entry, a figure a metric.
+def curve_drawings(benchmark: "Benchmark", curves: Sequence[Curve]) -> drawing.Drawings:
+    """Draw curves: a panel a dataset (and point of a sweep), a line an entry, a figure a metric.
 
-    One for each unit if entries counted in different units. Scores of training rows lie under
-    those of new rows, too.
+    A metric has one figure for each unit if entries counted in different units. Scores of
+    training rows are drawn in the figure of new rows as well.
     """
-    by_metric = grouped(drawn, lambda curve: curve.metric)
-    groups = {metric: grouped(own, lambda curve: curve.axis) for metric, own in by_metric.items()}
-    seen = {metric: groups.get(on_training_rows(metric, groups) or "", {}) for metric in groups}
-    return {
-        f"{metric}-curve" + (f"-{axis}" if len(by_axis) > 1 else ""): partial(
-            curve_figure, benchmark, own, seen[metric].get(axis, ())
-        )
-        for metric, by_axis in groups.items()
-        for axis, own in by_axis.items()
+    groups = {
+        metric: group_by(metric_curves, lambda curve: curve.axis)
+        for metric, metric_curves in group_by(curves, lambda curve: curve.metric).items()
     }
+    drawings = {}
+    for metric, by_axis in groups.items():
+        training_curves = groups.get(training_metric(metric, groups) or "", {})
+        for axis, axis_curves in by_axis.items():
+            name = f"{metric}-curve" + (f"-{axis}" if len(by_axis) > 1 else "")
+            drawings[name] = partial(
+                curve_figure, benchmark, axis_curves, training_curves.get(axis, ())
+            )
+    return drawings
 
 
 def curve_figure(
-    benchmark: "Benchmark", drawn: Sequence[Curve], seen: Sequence[Curve] = ()
+    benchmark: "Benchmark", curves: Sequence[Curve], training_curves: Sequence[Curve] = ()
 ) -> "Figure":
     """Draw curves of one metric in one unit, and dotted those of the same metric on training rows.
 
@@ -110,94 +122,103 @@ def curve_figure(
     """
     from matplotlib.ticker import MaxNLocator
 
-    by_panel, below = _by_panel(drawn), _by_panel(seen)
-    down = (
-        1 if len(by_panel) <= drawing.MOST else max(LINES, math.ceil(len(by_panel) / drawing.MOST))
-    )
-    streams = drawn[0].axis == STREAMS
+    by_panel, training_panels = _by_panel(curves), _by_panel(training_curves)
+    n_rows = 1
+    if len(by_panel) > drawing.MAX_COLUMNS:
+        n_rows = max(LINES, math.ceil(len(by_panel) / drawing.MAX_COLUMNS))
     # Distances of streams compare from panel to panel, scores on different data do not.
-    columns = math.ceil(len(by_panel) / down)
+    streams = curves[0].axis == STREAMS
+    columns = math.ceil(len(by_panel) / n_rows)
     shared = {"sharex": True, "sharey": "row" if streams else "none"}
-    figure, panels = drawing.grid(
+    figure, panels = drawing.lay_out_panels(
         len(by_panel), (2.6, 1.9), columns=columns, downwards=True, **shared
     )
     styles, printed = _styles(benchmark), paper_values(benchmark.papers)
-    xscale = (
-        "log"
-        if drawing.log_scale(np.concatenate([curve.places for curve in drawn]).tolist())
-        else "linear"
-    )
-    for number, (panel, (name, own)) in enumerate(zip(panels, by_panel.items(), strict=True)):
-        drawing.dress(panel, name)
-        for curve in below.get(name, ()):
-            panel.plot(curve.places, curve.mean, **{**styles[curve.entry], **SEEN})
-        for curve in own:
-            panel.plot(curve.places, curve.mean, **drawing.DOTS, **styles[curve.entry])
-            ends, color = (
-                (curve.mean - curve.se, curve.mean + curve.se),
-                styles[curve.entry]["color"],
-            )
-            panel.fill_between(curve.places, *ends, color=color, alpha=0.22, linewidth=0)
-        _print(panel, own, styles, printed, xscale)
-        if number % down == down - 1 or number == len(panels) - 1:  # the lowest of each column
-            panel.set_xlabel(drawn[0].axis)
+    all_counts = np.concatenate([curve.counts for curve in curves]).tolist()
+    xscale = "log" if drawing.needs_log_scale(all_counts) else "linear"
+    named_panels = zip(panels, by_panel.items(), strict=True)
+    for number, (panel, (name, panel_curves)) in enumerate(named_panels):
+        drawing.style_panel(panel, name)
+        for curve in training_panels.get(name, ()):
+            panel.plot(curve.counts, curve.mean, **{**styles[curve.entry], **TRAINING_LINE})
+        for curve in panel_curves:
+            panel.plot(curve.counts, curve.mean, **drawing.DOTS, **styles[curve.entry])
+            color = styles[curve.entry]["color"]
+            low, high = curve.mean - curve.se, curve.mean + curve.se
+            panel.fill_between(curve.counts, low, high, color=color, alpha=0.22, linewidth=0)
+        _mark_printed(panel, panel_curves, styles, printed, xscale)
+        if number % n_rows == n_rows - 1 or number == len(panels) - 1:  # the lowest of each column
+            panel.set_xlabel(curves[0].axis)
             panel.tick_params(labelbottom=True)
+    panel_names = [*by_panel]
     for number, panel in enumerate(panels):
-        row = slice(number % down, None, down) if streams else slice(number, number + 1)
-        names = [*by_panel][row]
-        level = [curve for name in names for curve in (*by_panel[name], *below.get(name, ()))]
-        _vertical(panel, level, panels[row])
-    # when all is drawn: the limits of an axis that is logarithmic before reach to powers of ten
+        row = slice(number % n_rows, None, n_rows) if streams else slice(number, number + 1)
+        row_curves: list[Curve] = []
+        for name in panel_names[row]:
+            row_curves += [*by_panel[name], *training_panels.get(name, ())]
+        _fit_vertical_axis(panel, row_curves, panels[row])
+    # The scale is set when all is drawn: on an axis that is logarithmic before that, matplotlib
+    # extends the limits to powers of ten.
     for panel in panels:
         panel.set_xscale(xscale)
         if xscale == "linear":
             panel.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    what = f"mean ± SE over {repeats(benchmark)}" + (f"; {TOLD_SEEN}" if seen else "")
-    if 0 < len(_online(benchmark)) < len(benchmark.entries):
-        what += "; solid: online, dashed: batch fits"
-    lines = benchmark.title, heading(drawn[0].metric), what
-    handles = _handles(figure, styles, drawn)
-    return drawing.finished(
-        figure, panels, measure(drawn[0].metric), *lines, handles=handles, handlelength=2.6
+    subtitle = f"mean ± SE over {repeats_text(benchmark)}"
+    if training_curves:
+        subtitle += f"; {TRAINING_REMARK}"
+    if 0 < len(_online_entries(benchmark)) < len(benchmark.entries):
+        subtitle += "; solid: online, dashed: batch fits"
+    lines = benchmark.title, metric_heading(curves[0].metric), subtitle
+    handles = _legend_handles(figure, styles, curves)
+    return drawing.finish_figure(
+        figure,
+        panels,
+        metric_with_unit(curves[0].metric),
+        *lines,
+        handles=handles,
+        handlelength=2.6,
     )
 
 
-def _by_panel(drawn: Sequence[Curve]) -> dict[str, list[Curve]]:
-    return grouped(drawn, lambda curve: panel_heading(curve.dataset, curve.point))
+def _by_panel(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
+    return group_by(curves, lambda curve: panel_heading(curve.dataset, curve.point))
 
 
-def _vertical(panel: "Axes", level: Sequence[Curve], beside: "Sequence[Axes]") -> None:
+def _fit_vertical_axis(
+    panel: "Axes", curves: Sequence[Curve], sharing_panels: "Sequence[Axes]"
+) -> None:
     """Choose scale and limits so that no line flattens the others."""
     values = {
-        entry: [mean for curve in own for mean in curve.mean.tolist()]
-        for entry, own in grouped(level, lambda curve: curve.entry).items()
+        entry: [mean for curve in entry_curves for mean in curve.mean.tolist()]
+        for entry, entry_curves in group_by(curves, lambda curve: curve.entry).items()
     }
-    ends = [
-        end
-        for curve in level
-        for end in (*(curve.mean - curve.se), *(curve.mean + curve.se))
-        if end == end
-    ]
-    for bar in (bar for other in beside for bar in other.containers):  # printed values
-        values.setdefault(str(bar.get_label()), []).append(float(bar.lines[0].get_ydata()[0]))  # type: ignore[attr-defined]
-    drawing.fit(panel, "y", values, ends, factor=drawing.far(level[0].metric))
+    ends: list[float] = []
+    for curve in curves:
+        bars = (*(curve.mean - curve.se), *(curve.mean + curve.se))
+        ends += [end for end in bars if not math.isnan(end)]
+    # The containers of a panel are the error bars of the printed values.
+    for sharing_panel in sharing_panels:
+        for bar in sharing_panel.containers:
+            printed_value = float(bar.lines[0].get_ydata()[0])  # type: ignore[attr-defined]
+            values.setdefault(str(bar.get_label()), []).append(printed_value)
+    drawing.fit_axis(panel, "y", values, ends, factor=drawing.outlier_factor(curves[0].metric))
 
 
 def _styles(benchmark: "Benchmark") -> drawing.Styles:
-    """Return each entry a colour.
+    """Return the colour and line of each entry.
 
-    Dashed lines are batch fits beside online estimators, or else colours used again.
+    Where there are online estimators, solid lines are theirs and dashed ones those of batch fits.
     """
-    online = _online(benchmark)
-    found = drawing.styles(benchmark.entries)
-    for name, look in found.items():
+    online = _online_entries(benchmark)
+    styles = drawing.entry_styles(benchmark.entries)
+    for name, look in styles.items():
         del look["marker"]  # curves have dots
         if online:
             look["linestyle"] = ONLINE if name in online else BATCH
-    return found
+    return styles
 
 
-def _online(benchmark: "Benchmark") -> list[str]:
+def _online_entries(benchmark: "Benchmark") -> list[str]:
     return [
         name
         for name, entry in benchmark.entries.items()
@@ -205,27 +226,28 @@ def _online(benchmark: "Benchmark") -> list[str]:
     ]
 
 
-def _print(
+def _mark_printed(
     panel: "Axes",
-    own: Sequence[Curve],
+    panel_curves: Sequence[Curve],
     styles: drawing.Styles,
     printed: Mapping[Key, PaperValue],
     xscale: str,
 ) -> None:
-    """Mark the printed values beside the last count, from left to right, as they may lie close together."""
-    place = max(float(curve.places[-1]) for curve in own)
-    step = BESIDE * max(float(np.ptp(curve.places)) for curve in own)
-    for curve in own:
-        value = (
-            None
-            if curve.point
-            else printed.get((curve.dataset, curve.entry, curve.metric, "mean"))
-        )
+    """Mark the printed values to the right of the last count.
+
+    Each stands a step further to the right, as they may lie close together.
+    """
+    position = max(float(curve.counts[-1]) for curve in panel_curves)
+    step = PRINTED_STEP * max(float(np.ptp(curve.counts)) for curve in panel_curves)
+    for curve in panel_curves:
+        if curve.point:  # papers print nothing at the points of a sweep
+            continue
+        value = printed.get((curve.dataset, curve.entry, curve.metric, "mean"))
         if value is not None and value.split is None:  # a curve is a mean over splits
-            place = place * BEYOND if xscale == "log" else place + step
-            style = drawing.PRINTED | {"color": styles[curve.entry]["color"]}
+            position = position * PRINTED_FACTOR if xscale == "log" else position + step
+            style = drawing.PRINTED_MARK | {"color": styles[curve.entry]["color"]}
             panel.errorbar(
-                [place],
+                [position],
                 [value.value],
                 yerr=value.stderr,
                 elinewidth=1,
@@ -234,12 +256,17 @@ def _print(
             )
 
 
-def _handles(figure: "Figure", styles: drawing.Styles, drawn: Sequence[Curve]) -> "list[Artist]":
-    names = [name for name in styles if name in {curve.entry for curve in drawn}]
+def _legend_handles(
+    figure: "Figure", styles: drawing.Styles, curves: Sequence[Curve]
+) -> "list[Artist]":
+    entries = {curve.entry for curve in curves}
+    names = [name for name in styles if name in entries]
     handles: list[Artist] = [
-        drawing.handle(name, **drawing.DOTS, **styles[name]) for name in names
+        drawing.legend_handle(name, **drawing.DOTS, **styles[name]) for name in names
     ]
     if any(panel.containers for panel in figure.axes):
-        label = "paper, whole stream" if drawn[0].axis == STREAMS else "paper, end of fit"
-        handles.append(drawing.handle(label, **drawing.PRINTED | {"color": drawing.QUIET}))
+        label = "paper, whole stream" if curves[0].axis == STREAMS else "paper, end of fit"
+        handles.append(
+            drawing.legend_handle(label, **drawing.PRINTED_MARK | {"color": drawing.QUIET})
+        )
     return handles

@@ -1,4 +1,4 @@
-"""Distributions: boxes of repeats on one split, weights of a layer, and ranks of the truth in simulations."""
+"""Figures of distributions: scores of repeats, weights of a layer, and ranks of the truth."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from bdl.metrics import info
 from bdl.reports import drawing
-from bdl.reports.layout import heading, measure, repeats
+from bdl.reports.layout import metric_heading, metric_with_unit, repeats_text
 from bdl.reports.papers import paper_values
 from bdl.reports.scores import entry_rows
-from bdl.reports.statistics import Array, by_cell, finite, grouped
+from bdl.reports.statistics import Array, finite_scores, group_by, group_by_cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-FEWEST = 5
+MIN_REPEATS = 5
 """Repeats that have quartiles worth drawing."""
 
-BARS = 60
+WEIGHT_BINS = 60
 """Bins of a histogram of weights."""
-BOX = 0.18
+BOX_HEIGHT = 0.18
 """Height of a panel above its bars that the box takes, as a share of the bars'."""
 
-BINS = 20
-"""Of a histogram of ranks."""
-LEVEL = 0.95
+RANK_BINS = 20
+"""Bins of a histogram of ranks."""
+ENVELOPE_LEVEL = 0.95
 """Probability that all bars of a histogram of uniform ranks are within the envelope."""
 
 
@@ -44,63 +44,80 @@ class Box(NamedTuple):
     values: Array
 
 
-def boxes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Box]:
+def gather_boxes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Box]:
     """Gather the scores of predictions, where fits are repeats on one split.
 
     `rows` are final ones.
     """
     if benchmark.axes or not benchmark.preparation.repeats:
         return []
-    found, groups = [], by_cell(rows, ())
+    boxes, groups = [], group_by_cell(rows, ())
     for metric in (name for name in benchmark.metrics if info(name).kind == "predictive"):
         for dataset, entry in benchmark.pairs:
-            own = groups.get((dataset, entry), rows[:0])
-            values = finite(own, metric)
-            if values.size >= FEWEST:
-                found.append(Box(str(dataset), entry, str(metric), values))
-    return found
+            trials = groups.get((dataset, entry), rows[:0])
+            values = finite_scores(trials, metric)
+            if values.size >= MIN_REPEATS:
+                boxes.append(Box(str(dataset), entry, str(metric), values))
+    return boxes
 
 
-def box_drawings(benchmark: "Benchmark", drawn: Sequence[Box]) -> drawing.Drawings:
+def box_drawings(benchmark: "Benchmark", boxes: Sequence[Box]) -> drawing.Drawings:
     """Draw boxes: a panel a dataset, a row an entry, a figure a metric."""
-    groups = grouped(drawn, lambda box: box.metric)
-    return {f"{metric}-box": partial(box_figure, benchmark, own) for metric, own in groups.items()}
+    groups = group_by(boxes, lambda box: box.metric)
+    return {
+        f"{metric}-box": partial(box_figure, benchmark, metric_boxes)
+        for metric, metric_boxes in groups.items()
+    }
 
 
-def box_figure(benchmark: "Benchmark", drawn: Sequence[Box]) -> "Figure":
-    """Draw medians and quartiles, whiskers to the last value within 1.5 times their distance, and all beyond."""
-    metric, groups = drawn[0].metric, grouped(drawn, lambda box: box.dataset)
+def box_figure(benchmark: "Benchmark", boxes: Sequence[Box]) -> "Figure":
+    """Draw medians and quartiles, whiskers, and all values beyond these.
+
+    Whiskers end at the last value within 1.5 times the distance of the quartiles.
+    """
+    metric, groups = boxes[0].metric, group_by(boxes, lambda box: box.dataset)
     figure, panels = entry_rows(
-        {name: [box.entry for box in own] for name, own in groups.items()}, measure(metric)
+        {name: [box.entry for box in dataset_boxes] for name, dataset_boxes in groups.items()},
+        metric_with_unit(metric),
     )
     printed = paper_values(benchmark.papers)
-    handles = [drawing.handle("ours, quartiles", color=drawing.COLORS[0])]
-    beyond = {"markersize": 4, "markeredgecolor": drawing.COLORS[0]}
+    handles = [drawing.legend_handle("ours, quartiles", color=drawing.COLORS[0])]
+    look = {"color": drawing.COLORS[0], "linewidth": 1.3}
+    outlier_look = {"markersize": 4, "markeredgecolor": drawing.COLORS[0]}
     for dataset, panel in panels.items():
-        shown: dict[str, list[float]] = {}
+        values: dict[str, list[float]] = {}
         for row, box in enumerate(groups[dataset]):
-            _box(panel, box.values, row, {"color": drawing.COLORS[0], "linewidth": 1.3}, beyond)
-            shown[box.entry] = box.values.tolist()
+            _draw_box(panel, box.values, row, look, outlier_look)
+            values[box.entry] = box.values.tolist()
             value = printed.get((dataset, box.entry, metric, "mean"))
             if value is not None:
-                shown[f"paper, {box.entry}"] = [value.value]
-                panel.plot([value.value], [row], linestyle="none", **drawing.PAPER)
-        drawing.fit(panel, "x", shown, factor=drawing.far(metric))
-    if any((box.dataset, box.entry, metric, "mean") in printed for box in drawn):
-        handles.append(drawing.handle("paper, mean as printed", linestyle="none", **drawing.PAPER))
-    drawing.title(figure, benchmark.title, heading(metric), repeats(benchmark))
-    drawing.legend(figure, handles, columns=2)
+                values[f"paper, {box.entry}"] = [value.value]
+                panel.plot([value.value], [row], linestyle="none", **drawing.PAPER_MARK)
+        drawing.fit_axis(panel, "x", values, factor=drawing.outlier_factor(metric))
+    if any((box.dataset, box.entry, metric, "mean") in printed for box in boxes):
+        handles.append(
+            drawing.legend_handle("paper, mean as printed", linestyle="none", **drawing.PAPER_MARK)
+        )
+    drawing.write_title(figure, benchmark.title, metric_heading(metric), repeats_text(benchmark))
+    drawing.draw_legend(figure, handles, columns=2)
     return figure
 
 
-def _box(
-    panel: "Axes", values: Array, place: float, look: dict[str, Any], beyond: dict[str, Any]
+def _draw_box(
+    panel: "Axes", values: Array, height: float, look: dict[str, Any], outlier_look: dict[str, Any]
 ) -> None:
-    """Draw a lying box with whiskers, at a height; what is beyond these are dots."""
-    how: dict[str, Any] = {f"{part}props": look for part in ("box", "whisker", "cap", "median")}
-    how["flierprops"] = {"marker": ".", **beyond}
+    """Draw a horizontal box with whiskers at a height, and values beyond these as dots."""
+    options: dict[str, Any] = {
+        f"{element}props": look for element in ("box", "whisker", "cap", "median")
+    }
+    options["flierprops"] = {"marker": ".", **outlier_look}
     panel.boxplot(
-        values, positions=[place], orientation="horizontal", widths=0.5, manage_ticks=False, **how
+        values,
+        positions=[height],
+        orientation="horizontal",
+        widths=0.5,
+        manage_ticks=False,
+        **options,
     )
 
 
@@ -112,36 +129,38 @@ class LayerWeights(NamedTuple):
     values: Array
 
 
-def weight_drawings(benchmark: "Benchmark", found: Sequence[LayerWeights]) -> drawing.Drawings:
+def weight_drawings(benchmark: "Benchmark", weights: Sequence[LayerWeights]) -> drawing.Drawings:
     """Draw histograms and boxes: a figure a data set, a panel an entry."""
-    groups = grouped(found, lambda own: own.dataset)
+    groups = group_by(weights, lambda layer: layer.dataset)
     return {
         f"weights-{name}": partial(weights_figure, benchmark, group)
         for name, group in groups.items()
     }
 
 
-def weights_figure(benchmark: "Benchmark", found: Sequence[LayerWeights]) -> "Figure":
-    """Draw the weights of each entry, counts on a logarithmic scale, and above them quartiles and what is beyond.
+def weights_figure(benchmark: "Benchmark", weights: Sequence[LayerWeights]) -> "Figure":
+    """Draw histograms of the weights of each entry, and above each a box of its quartiles.
 
-    These are Figures 4.10 to 4.12 of Mata (2018). Whiskers end at the last value within 1.5 times
-    the distance of the quartiles.
+    Counts are on a logarithmic scale. These are Figures 4.10 to 4.12 of Mata (2018). Whiskers end
+    at the last value within 1.5 times the distance of the quartiles.
     """
-    figure, panels = drawing.grid(len(found), (2.9, 2.3))
-    beyond = {"markersize": 2, "markeredgecolor": drawing.COLORS[1]}
-    for panel, own in zip(panels, found, strict=True):
-        counts, edges = np.histogram(own.values, BARS)
+    figure, panels = drawing.lay_out_panels(len(weights), (2.9, 2.3))
+    outlier_look = {"markersize": 2, "markeredgecolor": drawing.COLORS[1]}
+    for panel, layer in zip(panels, weights, strict=True):
+        counts, edges = np.histogram(layer.values, WEIGHT_BINS)
         panel.bar(edges[:-1], counts, np.diff(edges), align="edge", color=drawing.COLORS[0])
         panel.set(yscale="log", ylim=(0.7, None))
-        above = panel.inset_axes((0, 1 - BOX, 1, BOX), sharex=panel)
-        _box(above, own.values, 1, {"color": drawing.INK, "linewidth": 0.9}, beyond)
-        above.set_axis_off()
+        box_panel = panel.inset_axes((0, 1 - BOX_HEIGHT, 1, BOX_HEIGHT), sharex=panel)
+        _draw_box(
+            box_panel, layer.values, 1, {"color": drawing.INK, "linewidth": 0.9}, outlier_look
+        )
+        box_panel.set_axis_off()
         low, high = panel.get_ylim()
-        panel.set_ylim(low, low * (high / low) ** (1 / (1 - BOX)))
-        drawing.dress(panel, own.entry, "y")
+        panel.set_ylim(low, low * (high / low) ** (1 / (1 - BOX_HEIGHT)))
+        drawing.style_panel(panel, layer.entry, "y")
         panel.set_xlabel("mean of a weight")
     drawing.label_left(panels, "weights")
-    drawing.title(figure, benchmark.title, found[0].dataset)
+    drawing.write_title(figure, benchmark.title, weights[0].dataset)
     return figure
 
 
@@ -158,13 +177,17 @@ class RankedTruth(NamedTuple):
 
     @property
     def edges(self) -> Array:
-        """Edges of bins that are as wide as each other, if their number divides that of ranks, else by one rank."""
+        """Edges of the bins.
+
+        All are of one width if their number divides that of the ranks; else they differ by one
+        rank.
+        """
         count = self.draws + 1
-        return np.floor(np.linspace(0, count, min(BINS, count) + 1)) - 0.5
+        return np.floor(np.linspace(0, count, min(RANK_BINS, count) + 1)) - 0.5
 
     @property
     def counts(self) -> Array:
-        """Ranks in each bin."""
+        """Number of ranks in each bin."""
         return np.histogram(self.ranks, self.edges)[0].astype(float)
 
     @property
@@ -172,45 +195,45 @@ class RankedTruth(NamedTuple):
         """Least and largest count of each bin.
 
         Each bar of uniform ranks is binomial; by Bonferroni's correction for the number of bars
-        all are within with a probability of `LEVEL` or more.
+        all are within with a probability of `ENVELOPE_LEVEL` or more.
         """
         from scipy.stats import binom
 
-        share, tail = (
-            np.diff(self.edges) / (self.draws + 1),
-            (1 - LEVEL) / 2 / (len(self.edges) - 1),
-        )
+        share = np.diff(self.edges) / (self.draws + 1)
+        tail = (1 - ENVELOPE_LEVEL) / 2 / (len(self.edges) - 1)
         low, high = (np.asarray(binom.ppf(p, len(self.ranks), share)) for p in (tail, 1 - tail))
         return low, high
 
     @property
-    def beyond(self) -> NDArray[np.bool_]:
+    def outside_envelope(self) -> NDArray[np.bool_]:
         """Whether each bar is beyond the envelope."""
         low, high = self.envelope
         return (self.counts < low) | (self.counts > high)
 
 
-def truth_ranks(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[RankedTruth]:
+def gather_truth_ranks(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[RankedTruth]:
     """Gather the ranks of each entry on each data set; `rows` are final ones."""
     if benchmark.axes:
         return []
-    found, groups = [], by_cell(rows, ())
+    rankings, groups = [], group_by_cell(rows, ())
     for dataset, entry in benchmark.pairs:
-        own = groups.get((dataset, entry), rows[:0])
-        for metric in (one for one in benchmark.metrics if one.name == "truth_rank"):
-            settings, ranks = metric.settings, finite(own, str(metric))
+        trials = groups.get((dataset, entry), rows[:0])
+        for metric in (metric for metric in benchmark.metrics if metric.name == "truth_rank"):
+            settings, ranks = metric.settings, finite_scores(trials, str(metric))
             quantity = f"{settings['of']} {settings['index']}"
             if ranks.size:
-                found.append(RankedTruth(str(dataset), entry, quantity, ranks, settings["draws"]))
-    return found
+                rankings.append(
+                    RankedTruth(str(dataset), entry, quantity, ranks, settings["draws"])
+                )
+    return rankings
 
 
 def truth_rank_drawings(benchmark: "Benchmark", ranked: Sequence[RankedTruth]) -> drawing.Drawings:
     """Draw histograms: a figure a data set, a line an entry, a column a quantity."""
-    groups = grouped(ranked, lambda one: one.dataset)
+    groups = group_by(ranked, lambda ranking: ranking.dataset)
     return {
-        f"sbc-{dataset}": partial(truth_rank_figure, benchmark, own)
-        for dataset, own in groups.items()
+        f"sbc-{dataset}": partial(truth_rank_figure, benchmark, dataset_rankings)
+        for dataset, dataset_rankings in groups.items()
     }
 
 
@@ -218,27 +241,24 @@ def truth_rank_figure(benchmark: "Benchmark", ranked: Sequence[RankedTruth]) -> 
     """Draw the histograms of one data set; bars beyond the envelope have another colour."""
     from matplotlib.patches import Patch
 
-    columns = len({one.quantity for one in ranked})
-    figure, panels = drawing.grid(len(ranked), (2.4, 1.5), columns=columns)
-    for panel, one in zip(panels, ranked, strict=True):
-        (low, high), counts, edges, beyond = one.envelope, one.counts, one.edges, one.beyond
+    columns = len({ranking.quantity for ranking in ranked})
+    figure, panels = drawing.lay_out_panels(len(ranked), (2.4, 1.5), columns=columns)
+    for panel, ranking in zip(panels, ranked, strict=True):
+        counts, edges, outside = ranking.counts, ranking.edges, ranking.outside_envelope
+        low, high = ranking.envelope
+        widths = np.diff(edges)
         panel.stairs(high, edges, baseline=low, fill=True, color=drawing.GRID)
-        for chosen, color in ((~beyond, drawing.COLORS[0]), (beyond, drawing.COLORS[1])):
-            panel.bar(
-                edges[:-1][chosen],
-                counts[chosen],
-                np.diff(edges)[chosen],
-                align="edge",
-                color=color,
-            )
-        drawing.dress(panel, one.entry, "y")
-        panel.set(xlim=(-0.5, one.draws + 0.5), xlabel=f"rank, {one.quantity}")
-    texts = "within", "beyond"
+        for bars, color in ((~outside, drawing.COLORS[0]), (outside, drawing.COLORS[1])):
+            panel.bar(edges[:-1][bars], counts[bars], widths[bars], align="edge", color=color)
+        drawing.style_panel(panel, ranking.entry, "y")
+        panel.set(xlim=(-0.5, ranking.draws + 0.5), xlabel=f"rank, {ranking.quantity}")
     handles = [
-        Patch(color=color, label=text) for color, text in zip(drawing.COLORS, texts, strict=False)
+        Patch(color=drawing.COLORS[0], label="within"),
+        Patch(color=drawing.COLORS[1], label="beyond"),
     ]
     envelope = Patch(
-        color=drawing.GRID, label=f"envelope of uniform ranks, {LEVEL:.0%} for all bars of a panel"
+        color=drawing.GRID,
+        label=f"envelope of uniform ranks, {ENVELOPE_LEVEL:.0%} for all bars of a panel",
     )
     lines = benchmark.title, f"Ranks of the truth: {ranked[0].dataset}"
-    return drawing.finished(figure, panels, "data sets", *lines, handles=[envelope, *handles])
+    return drawing.finish_figure(figure, panels, "data sets", *lines, handles=[envelope, *handles])

@@ -1,14 +1,14 @@
-"""What all figures share: style, panels, styles of entries, axes that fit what is ordinary, and legends."""
+"""Style, panels, marks, axes without outliers, and legends: shared by all figures."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import cycle, pairwise
+from itertools import cycle, pairwise, repeat
 from statistics import median_high
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 from bdl.metrics import info
-from bdl.reports.layout import quantity
+from bdl.reports.layout import format_number
 
 # Matplotlib is imported on use: it is slow to load, and most commands draw nothing.
 if TYPE_CHECKING:
@@ -30,22 +30,27 @@ COLORS = (
     "#6a3d9a",
     "#8c6d1f",
 )
-"""Palette of Okabe and Ito (2008), told apart under every common colour blindness, without its
-yellow, too pale for
-lines; two more, that nine entries have colours of their own."""
+"""Palette of Okabe and Ito (2008), which can be told apart under every common colour blindness.
+
+Its yellow, which is too pale for lines, is left out; two more colours make nine.
+"""
 MARKERS = "osD^v"
-DASHES: tuple[Any, ...] = tuple(line for line in ("-", (0, (3, 1.5)), ":") for _ in COLORS)
-"""Lines of the first entries, which have the colours once, and of those that have them again."""
-OURS: dict[str, Any] = {"color": COLORS[0], "marker": "o", "markersize": 6.5}
-PAPER: dict[str, Any] = {
+DASHES: tuple[Any, ...] = (
+    *repeat("-", len(COLORS)),
+    *repeat((0, (3, 1.5)), len(COLORS)),
+    *repeat(":", len(COLORS)),
+)
+"""Line styles of the entries: solid for the first use of the colours, dashed and dotted after."""
+OUR_MARK: dict[str, Any] = {"color": COLORS[0], "marker": "o", "markersize": 6.5}
+PAPER_MARK: dict[str, Any] = {
     "color": COLORS[1],
     "marker": "D",
     "markersize": 6,
     "markerfacecolor": "white",
+    "markeredgewidth": 1.4,
 }
-PAPER["markeredgewidth"] = 1.4
-PRINTED = PAPER | {"markersize": 4.5, "markeredgewidth": 1.2, "linestyle": "none"}
-"""Printed values beside lines; the colour is the entry's."""
+PRINTED_MARK = PAPER_MARK | {"markersize": 4.5, "markeredgewidth": 1.2, "linestyle": "none"}
+"""Printed values in figures with lines; the colour is the entry's."""
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 2.4, "linewidth": 1.4}
 BARS: dict[str, Any] = {"linewidth": 1.4, "elinewidth": 1.2, "markersize": 4.5, "capsize": 2.5}
 
@@ -67,37 +72,39 @@ METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
-MIN_WIDTH, MOST = 5.5, 4  # of a figure, in inches; panels in a line
+MIN_WIDTH, MAX_COLUMNS = 5.5, 4
+"""Width of a figure in inches, and panels in a line."""
 
 LOG_FROM = 30.0
 """An axis of positive values that span more than this factor is logarithmic."""
-FAR = 1e4
-"""Distances and durations differ by orders of magnitude: only beyond this factor from the next is
-one out of all
-proportion; scores already beyond `LOG_FROM`."""
+OUTLIER_FACTOR = 1e4
+"""Factor from the next value beyond which a distance or a duration is an outlier.
+
+They differ by orders of magnitude; scores are outliers beyond `LOG_FROM` already.
+"""
 ROUNDING = 1e-9
-"""Values that are smaller, in medians, are zero but for rounding, and do not keep an axis from
-being logarithmic.
+"""Share of the median below which a value is zero but for rounding.
+
+Such values do not keep an axis from being logarithmic.
 """
 POWERS_FROM, THREES_TO = 1e3, 1e2
-"""Logarithmic axes that span less are labelled 0.1, 1, 10 rather than with powers of ten; still
-less, 1, 3, 10.
-"""
-FREE = 0.08  # share of the range that is shown, at either end
+"""Spans below which ticks are at 0.1, 1, 10 rather than powers of ten, and at 1, 3, 10."""
+AXIS_MARGIN = 0.08
+"""Share of the range of an axis that is free at either end."""
 
 Drawings = Mapping[str, Callable[[], "Figure"]]
-"""Name of a file to what draws it."""
+"""Name of a file to the function that draws the figure."""
 Styles = Mapping[str, Mapping[str, Any]]
 
 
-def title(figure: "Figure", *lines: str) -> "Text":
-    """Write the title of a figure; lines that are longer than it is wide are broken."""
+def write_title(figure: "Figure", *lines: str) -> "Text":
+    """Write the title of a figure, and break lines that are longer than it is wide."""
     return figure.suptitle(
         "\n".join(line for line in lines if line), fontsize=11, x=0.01, ha="left", wrap=True
     )
 
 
-def grid(
+def lay_out_panels(
     count: int,
     size: tuple[float, float],
     *,
@@ -105,14 +112,14 @@ def grid(
     downwards: bool = False,
     **shared: Any,
 ) -> "tuple[Figure, list[Axes]]":
-    """Lay out panels of one size (width and height in inches), with space for a title above and a legend below.
+    """Lay out panels of one size (width and height in inches).
 
-    There are at most four in a line unless `columns` says otherwise; `shared` is `sharex` and
-    `sharey` of matplotlib.
+    There is space for a title above and a legend below. There are at most four in a line unless
+    `columns` says otherwise; `shared` is `sharex` and `sharey` of matplotlib.
     """
     from matplotlib.figure import Figure
 
-    columns = columns or min(count, MOST)
+    columns = columns or min(count, MAX_COLUMNS)
     lines = math.ceil(count / columns)
     inches = max(size[0] * columns + 0.4, MIN_WIDTH), size[1] * lines + 1.1
     figure = Figure(figsize=inches, layout="constrained", facecolor="white")
@@ -120,34 +127,33 @@ def grid(
     ordered = list((panels.T if downwards else panels).ravel())
     for above, panel in zip(panels[:-1].ravel(), panels[1:].ravel(), strict=True):
         if panel in ordered[count:]:
-            above.tick_params(labelbottom=True)  # nothing is below
+            above.tick_params(labelbottom=True)  # no panel below carries the labels
     for panel in ordered[count:]:
         panel.remove()
     return figure, ordered[:count]
 
 
-def dress(
+def style_panel(
     panel: "Axes", heading: str, lines: Literal["x", "y", "both"] = "both", *, bold: bool = True
 ) -> None:
     """Put a heading on a panel, grid lines, and no more frame than it needs."""
     panel.set_title(heading, fontsize=10, fontweight="bold" if bold else "normal", loc="left")
     panel.grid(axis=lines)
     panel.tick_params(which="both", length=0)
-    panel.spines[["left", "right", "top"] if lines != "both" else [*panel.spines]].set_visible(
-        False
-    )
+    hidden_spines = [*panel.spines] if lines == "both" else ["left", "right", "top"]
+    panel.spines[hidden_spines].set_visible(False)
 
 
 def label_left(panels: "Sequence[Axes]", text: str) -> None:
-    """Write what the vertical axes show on the panels that have none to their left."""
+    """Label the vertical axes of the panels of the leftmost column."""
     for panel in panels:
-        place = panel.get_subplotspec()
-        if place is not None and place.colspan.start == 0:
+        subplot = panel.get_subplotspec()
+        if subplot is not None and subplot.colspan.start == 0:
             panel.set_ylabel(fill(text, 26))
 
 
-def styles(entries: Sequence[str] | Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the colour, marker and line of each entry, alike in all figures.
+def entry_styles(entries: Sequence[str] | Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the colour, marker and line of each entry, which are the same in all figures.
 
     The first 27 differ.
     """
@@ -159,75 +165,85 @@ def styles(entries: Sequence[str] | Mapping[str, Any]) -> dict[str, dict[str, An
     }
 
 
-def legend(
+def draw_legend(
     figure: "Figure",
     handles: "Sequence[Artist]" = (),
     *,
     order: Iterable[str] = (),
     columns: int = 4,
-    **place: Any,
+    **legend_options: Any,
 ) -> None:
-    """Describe marks below the panels: `handles`, or else what the panels have labelled, each label once, in order."""
-    labelled = {str(handle.get_label()): handle for handle in handles}
+    """Describe marks below the panels: `handles`, or else those that the panels have labelled.
+
+    Each label is there once, those of `order` first.
+    """
+    handle_of = {str(handle.get_label()): handle for handle in handles}
     for panel in () if handles else figure.axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-            labelled.setdefault(label, handle)
-    labels = [label for label in dict.fromkeys((*order, *labelled)) if label in labelled]
-    options = {"loc": "outside lower center", "ncols": columns, "frameon": False} | place
-    figure.legend([labelled[label] for label in labels], labels, **options)
+            handle_of.setdefault(label, handle)
+    labels = [label for label in dict.fromkeys((*order, *handle_of)) if label in handle_of]
+    defaults = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+    figure.legend([handle_of[label] for label in labels], labels, **defaults | legend_options)
 
 
-def handle(label: str, **look: Any) -> "Line2D":
-    """Return a mark for a legend."""
+def legend_handle(label: str, **look: Any) -> "Line2D":
+    """Create a mark for a legend."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **look)
 
 
-def finished(
+def finish_figure(
     figure: "Figure",
     panels: "Sequence[Axes]",
-    up: str,
+    vertical_label: str,
     *lines: str,
     handles: "Sequence[Artist]" = (),
     order: Iterable[str] = (),
-    **place: Any,
+    **legend_options: Any,
 ) -> "Figure":
-    """Return a figure with what its vertical axes show, its title in lines, and its legend, as `legend` takes it."""
-    label_left(panels, up)
-    title(figure, *lines)
-    legend(figure, handles, order=order, **place)
+    """Add the label of the vertical axes, the lines of a title, and a legend; return the figure.
+
+    The legend is that of `draw_legend`.
+    """
+    label_left(panels, vertical_label)
+    write_title(figure, *lines)
+    draw_legend(figure, handles, order=order, **legend_options)
     return figure
 
 
-def log_scale(values: Sequence[float]) -> bool:
-    """Return whether values need a logarithmic axis: positive ones that span a wide range."""
+def needs_log_scale(values: Sequence[float]) -> bool:
+    """Return whether values are positive and span a range that needs a logarithmic axis."""
     return bool(values) and min(values) > 0 and max(values) > LOG_FROM * min(values)
 
 
-def ordinary(values: Sequence[float], factor: float) -> tuple[float, float]:
-    """Return the least and the greatest value that are not out of all proportion.
+def ordinary_range(values: Sequence[float], factor: float) -> tuple[float, float]:
+    """Return the least and the greatest of the values that are no outliers.
 
-    Left out is what is more than `factor` times as far from zero as all of the others, more than
-    half of all; and of positive values what is more than `FAR` times nearer to zero than the
-    others, half of all or more.
+    Outliers are more than `factor` times as far from zero as all others, which are more than
+    half of all; and of positive values, more than `OUTLIER_FACTOR` times nearer to zero than the
+    others, which are half of all or more.
     """
     ordered = sorted(values, key=abs)
-    sizes = [abs(value) for value in ordered]
-    above = [
-        i
-        for i, (a, b) in enumerate(pairwise(sizes), 1)
-        if 0 < a * factor < b and 2 * i > len(sizes)
-    ]
-    kept = ordered[: min(above, default=len(ordered))]
-    below = [
-        i for i, (a, b) in enumerate(pairwise(kept), 1) if 0 < a * FAR < b and 2 * i <= len(sizes)
-    ]
-    shown = kept[max(below, default=0) if kept and min(kept) > 0 else 0 :] or [0.0]
-    return min(shown), max(shown)
+    half = len(ordered) / 2
+    # The outliers far from zero begin at the first wide gap with more than half of the values
+    # before it; those near zero end at the last wide gap with at most half before it.
+    first_far = len(ordered)
+    for index, (before, after) in enumerate(pairwise(map(abs, ordered)), 1):
+        if 0 < before * factor < after and index > half:
+            first_far = index
+            break
+    inliers = ordered[:first_far]
+    if inliers and min(inliers) > 0:
+        last_near = 0
+        for index, (before, after) in enumerate(pairwise(inliers), 1):
+            if 0 < before * OUTLIER_FACTOR < after and index <= half:
+                last_near = index
+        inliers = inliers[last_near:]
+    return min(inliers, default=0.0), max(inliers, default=0.0)
 
 
-def fit(
+def fit_axis(
     panel: "Axes",
     side: Literal["x", "y"],
     marks: Mapping[Any, Sequence[float]],
@@ -235,15 +251,16 @@ def fit(
     *,
     factor: float = LOG_FROM,
     scale: Literal["log", "linear"] | None = None,
-    say: bool = True,
+    write_outliers: bool = True,
 ) -> dict[Any, float]:
-    """Set the scale and the limits of an axis so that what is out of all proportion does not flatten the rest.
+    """Set the scale and the limits of an axis so that outliers do not flatten the rest.
 
-    `marks` has the values of what is drawn; one whose largest value is not `ordinary` does not
-    count, and is returned with that value, which is written on the panel if it is to `say` so.
-    `bars` are ends of error bars, which are seen whole if they do not stretch the axis much. The
-    scale is by default logarithmic for positive values that span a wide range, if no error bar
-    goes below zero: bars of a standard error do so only where values have both signs.
+    `marks` has the values of each mark. A mark whose largest value is outside `ordinary_range`
+    does not count; it is returned with that value, which is written on the panel if
+    `write_outliers`. `bars` are ends of error bars, which are seen whole if they do not stretch
+    the axis much. The scale is by default logarithmic for positive values that span a wide range,
+    if no error bar goes below zero: bars of a standard error do so only where values have both
+    signs.
     """
     finite = {
         name: [value for value in values if math.isfinite(value)] for name, values in marks.items()
@@ -252,46 +269,46 @@ def fit(
     zero = ROUNDING * median_high([abs(value) for value in largest.values()] or [0.0])
     log = False
     if scale != "linear":
-        low, high = ordinary([value for value in largest.values() if value > zero], factor)
-        clear = [
-            v
-            for name, size in largest.items()
-            if abs(size) > zero and low <= size <= high
-            for v in finite[name]
-        ]
-        log = scale == "log" or (log_scale(clear) and all(end >= 0 for end in bars))
+        low, high = ordinary_range([value for value in largest.values() if value > zero], factor)
+        inliers: list[float] = []
+        for name, size in largest.items():
+            if abs(size) > zero and low <= size <= high:
+                inliers += finite[name]
+        log = scale == "log" or (needs_log_scale(inliers) and all(end >= 0 for end in bars))
     if not log:
-        low, high = ordinary(list(largest.values()), factor)
-    beyond = {name: value for name, value in largest.items() if not low <= value <= high}
-    if beyond and say:
-        text = ", ".join(f"{name} ({quantity(value)})" for name, value in beyond.items())
-        place: dict[str, Any] = {"transform": panel.transAxes, "ha": "left", "va": "top"}
+        low, high = ordinary_range(list(largest.values()), factor)
+    outliers = {name: value for name, value in largest.items() if not low <= value <= high}
+    if outliers and write_outliers:
+        text = ", ".join(f"{name} ({format_number(value)})" for name, value in outliers.items())
+        corner: dict[str, Any] = {"transform": panel.transAxes, "ha": "left", "va": "top"}
         panel.text(
-            0.02, 0.98, fill(f"beyond the axis: {text}", 36), **place, fontsize=7, color=QUIET
+            0.02, 0.98, fill(f"beyond the axis: {text}", 36), **corner, fontsize=7, color=QUIET
         )
-    kept = [value for name, values in finite.items() if name not in beyond for value in values]
-    kept = [value for value in kept if value > 0 or not log]
-    if not kept:
-        return beyond
-    most = LOG_FROM * max(map(abs, kept))
-    kept += [end for end in bars if abs(end) <= most and (end > 0 or not log)]
-    low, high = min(kept), max(kept)
+    visible: list[float] = []
+    for name, values in finite.items():
+        if name not in outliers:
+            visible += [value for value in values if value > 0 or not log]
+    if not visible:
+        return outliers
+    furthest = LOG_FROM * max(map(abs, visible))
+    visible += [end for end in bars if abs(end) <= furthest and (end > 0 or not log)]
+    low, high = min(visible), max(visible)
     if log:
-        free = max(high / low, 10.0) ** FREE
+        free = max(high / low, 10.0) ** AXIS_MARGIN
         panel.set(**{f"{side}scale": "log", f"{side}lim": (low / free, high * free)})
-        label_logs(getattr(panel, f"{side}axis"), high / low)
+        label_log_axis(getattr(panel, f"{side}axis"), high / low)
     else:
-        way = FREE * ((high - low) or abs(high) or 1.0)
-        panel.set(**{f"{side}lim": (low - way, high + way)})
-    return beyond
+        margin = AXIS_MARGIN * ((high - low) or abs(high) or 1.0)
+        panel.set(**{f"{side}lim": (low - margin, high + margin)})
+    return outliers
 
 
-def ends(value: float, error: float | None) -> tuple[float, float]:
+def bar_ends(value: float, error: float | None) -> tuple[float, float]:
     """Return both ends of an error bar."""
     return value - (error or 0.0), value + (error or 0.0)
 
 
-def label_logs(axis: Any, span: float) -> None:
+def label_log_axis(axis: Any, span: float) -> None:
     """Label a logarithmic axis whose greatest value is `span` times the least."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -301,6 +318,6 @@ def label_logs(axis: Any, span: float) -> None:
         axis.set_major_formatter("{x:g}")
 
 
-def far(metric: str) -> float:
-    """Return the factor from which on a value of a metric is out of all proportion to the others."""
-    return LOG_FROM if info(metric).kind == "predictive" else FAR
+def outlier_factor(metric: str) -> float:
+    """Return the factor beyond which a value of a metric is an outlier."""
+    return LOG_FROM if info(metric).kind == "predictive" else OUTLIER_FACTOR

@@ -1,4 +1,4 @@
-"""The figures that there are: what each is called, what it needs, how it is drawn, and what becomes of it."""
+"""All kinds of figures: names, data, drawing, and files and HTML of the drawn figures."""
 
 import io
 from base64 import b64encode
@@ -10,8 +10,13 @@ from re import sub
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bdl.reports import Cell
-from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
+from bdl.reports import TableEntry
+from bdl.reports.certainty import (
+    LabelPredictions,
+    coverage_drawings,
+    refusal_drawings,
+    selective_drawings,
+)
 from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.distributions import (
     Box,
@@ -21,10 +26,10 @@ from bdl.reports.distributions import (
     truth_rank_drawings,
     weight_drawings,
 )
-from bdl.reports.drawing import METADATA, STYLE, Drawings, title
+from bdl.reports.drawing import METADATA, STYLE, Drawings, write_title
 from bdl.reports.paired import PairedDifference
-from bdl.reports.planes import iterate_drawings, joint_drawings, own_drawings
-from bdl.reports.posteriors import CredibleBand, Gaussians, band_drawings
+from bdl.reports.planes import iterate_drawings, joint_drawings, posterior_drawings
+from bdl.reports.posteriors import CredibleBand, Gaussians, credible_band_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
 from bdl.reports.standings import Ranks, cost_drawings, distance_drawings, rank_drawings
 
@@ -35,54 +40,62 @@ if TYPE_CHECKING:
     from bdl.spec import Benchmark
 
 
-REMARK = 36
-"""Letters of a remark an inch of a figure's width, about three lines; tables have all of it."""
+LETTERS_PER_INCH = 36
+"""Letters of a remark for each inch of a figure's width, which is about three lines.
+
+Tables have all of it.
+"""
 
 
-def drawn(draw: "Callable[[], Figure]", remark: str = "") -> "Figure":
-    """Draw a figure in the house style, with a remark below its title, cut if long.
+def draw_figure(draw: "Callable[[], Figure]", remark: str = "") -> "Figure":
+    """Draw a figure in the house style, with a remark below its title, shortened if it is long.
 
-    It grows by lines of the title that were broken or are new, so that panels keep their size.
+    The figure grows by the lines of the title that were broken or are new, so that panels keep
+    their size.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.style import context
 
     with context(["default", STYLE]):
         figure = draw()
-        given = figure.get_suptitle()
-        planned = figure.suptitle(given, fontsize=11, wrap=False).get_window_extent().height
-        short = shorten(remark, int(REMARK * figure.get_figwidth()), placeholder=" ...")
-        added = title(figure, given, short).get_window_extent().height - planned
-        figure.set_figheight(figure.get_figheight() + added / figure.dpi)
+        text = figure.get_suptitle()
+        height = figure.suptitle(text, fontsize=11, wrap=False).get_window_extent().height
+        letters = int(LETTERS_PER_INCH * figure.get_figwidth())
+        remark_line = shorten(remark, letters, placeholder=" ...")
+        growth = write_title(figure, text, remark_line).get_window_extent().height - height
+        figure.set_figheight(figure.get_figheight() + growth / figure.dpi)
         FigureCanvasAgg(figure)
         return figure
 
 
-def save(drawings: Drawings, folder: Path, pdf: bool = True, remark: str = "") -> list[Path]:
-    """Draw figures in the house style.
+def save_figures(
+    drawings: Drawings, folder: Path, pdf: bool = True, remark: str = ""
+) -> list[Path]:
+    """Draw figures in the house style, and write each as PNG (200 dpi) and as PDF.
 
-    Write each as PNG (200 dpi), and as PDF, under its name, made fit for a file.
+    Letters of a name that a file cannot have become underscores.
     """
     from matplotlib.style import context
 
     folder.mkdir(parents=True, exist_ok=True)
-    paths, suffixes = list[Path](), [suffix for suffix in METADATA if pdf or suffix != "pdf"]
+    suffixes = [suffix for suffix in METADATA if pdf or suffix != "pdf"]
+    paths: list[Path] = []
     for name, draw in drawings.items():
-        figure = drawn(draw, remark)
-        fit = sub(r"[^\w.=,+-]+", "_", name)  # a data set may be called by its path
-        own = {suffix: folder / f"{fit}.{suffix}" for suffix in suffixes}
+        figure = draw_figure(draw, remark)
+        file_name = sub(r"[^\w.=,+-]+", "_", name)  # a data set may be called by its path
+        path_of = {suffix: folder / f"{file_name}.{suffix}" for suffix in suffixes}
         with context(["default", STYLE]):
-            for suffix, path in own.items():
+            for suffix, path in path_of.items():
                 figure.savefig(path, dpi=200, metadata=METADATA[suffix])
-        reduce_colours(own["png"])
-        paths += own.values()
+        reduce_colours(path_of["png"])
+        paths += path_of.values()
     return paths
 
 
 def reduce_colours(png: Path) -> None:
-    """Keep 256 colours of a picture, which halves its file or better.
+    """Reduce a picture to 256 colours, which makes its file half as large or smaller.
 
-    The PDF beside it has all of them.
+    The PDF of the same figure has all colours.
     """
     from PIL import Image
 
@@ -95,20 +108,20 @@ class Figures(dict[str, "Figure"]):
     """Figures by name; a notebook shows all of them."""
 
     def _repr_html_(self) -> str:
-        return "".join(map(_image, self.values()))
+        return "".join(map(_figure_html, self.values()))
 
 
 def tables_html(tables: Sequence["Section"], remark: str) -> str:
     """Write tables as HTML, each under its title, below a remark."""
-    above = f"<p><strong>{escape(remark)}</strong></p>" if remark else ""
-    return above + "".join(
-        f"<p><strong>{escape(each.title)}</strong></p>{each.table.to_html(index=False, border=0)}"
-        for each in tables
-    )
+    html = f"<p><strong>{escape(remark)}</strong></p>" if remark else ""
+    for section in tables:
+        html += f"<p><strong>{escape(section.title)}</strong></p>"
+        html += section.table.to_html(index=False, border=0)
+    return html
 
 
-def _image(figure: "Figure") -> str:
-    """Write a figure as HTML; an inch has 96 dots there."""
+def _figure_html(figure: "Figure") -> str:
+    """Write a figure as HTML, where an inch has 96 dots."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=144)
     return (
@@ -117,37 +130,38 @@ def _image(figure: "Figure") -> str:
 
 
 def data_uri(png: io.BytesIO) -> str:
-    """Write a picture as an address that has all of it."""
+    """Encode a picture as a data URI."""
     return f"data:image/png;base64,{b64encode(png.getvalue()).decode()}"
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What figures show: a benchmark and what is known of it, as functions of `bdl.reports` return it."""
+class FigureData:
+    """A benchmark and the data of its figures, as functions of `bdl.reports` return them."""
 
     benchmark: "Benchmark"
-    cells: Sequence[Cell] = ()
+    cells: Sequence[TableEntry] = ()
     differences: Sequence[PairedDifference] = ()
     curves: Sequence[Curve] = ()
     boxes: Sequence[Box] = ()
-    truths: Sequence[RankedTruth] = ()
+    truth_ranks: Sequence[RankedTruth] = ()
     posteriors: Sequence[Gaussians] = ()
-    bands: Sequence[CredibleBand] = ()
-    labelled: Sequence[Labelled] = ()
+    credible_bands: Sequence[CredibleBand] = ()
+    label_predictions: Sequence[LabelPredictions] = ()
     weights: Sequence[LayerWeights] = ()
     ranks: Sequence[Ranks] = ()
     remark: str = ""
-    """What stands below the title of every figure."""
+    """Text below the title of every figure."""
 
 
-class Kind(NamedTuple):
+class FigureKind(NamedTuple):
     """One kind of figure."""
 
     needs: str
-    """Field of `Shown` without which there is nothing to draw."""
+    """Field of `FigureData` without which there is nothing to draw."""
     draw: "Callable[[Benchmark, Any], Drawings]"
-    """Takes that field and returns the names of files, behind that of the benchmark, and what
-    draws each.
+    """Takes that field and returns the function that draws each figure, by the name of its file.
+
+    Names are without that of the benchmark, which comes first.
     """
     heading: str
     """Over such figures on a page."""
@@ -155,68 +169,79 @@ class Kind(NamedTuple):
     """Pattern of those names, as the table of figures in docs/spec.md has it."""
 
     @property
-    def part(self) -> str:
-        """What the names of such figures, and of no other heading, have behind the benchmark's."""
+    def name_part(self) -> str:
+        """Part of the names of such figures, which those of no other heading have."""
         return next((f"-{word}" for word in self.files.split("-") if not word.startswith("<")), "")
 
 
-KINDS = (
-    Kind("cells", score_drawings, "Scores", "<metric>"),
-    Kind("differences", paired_drawings, "Paired differences", "<metric>-paired"),
-    Kind("curves", curve_drawings, "Curves", "<metric>-curve"),
-    Kind("boxes", box_drawings, "Repeats", "<metric>-box"),
-    Kind("truths", truth_rank_drawings, "Calibration by simulation", "sbc-<dataset>"),
-    Kind("cells", cost_drawings, "What scores cost", "<metric>-cost"),
-    Kind("cells", distance_drawings, "Scores and distances", "<metric>-distance"),
-    Kind("cells", selective_drawings, "The most certain rows", "selective-<score>"),
-    Kind("cells", coverage_drawings, "Calibration", "calibration"),
-    Kind(
+FIGURE_KINDS = (
+    FigureKind("cells", score_drawings, "Scores", "<metric>"),
+    FigureKind("differences", paired_drawings, "Paired differences", "<metric>-paired"),
+    FigureKind("curves", curve_drawings, "Curves", "<metric>-curve"),
+    FigureKind("boxes", box_drawings, "Repeats", "<metric>-box"),
+    FigureKind("truth_ranks", truth_rank_drawings, "Calibration by simulation", "sbc-<dataset>"),
+    FigureKind("cells", cost_drawings, "What scores cost", "<metric>-cost"),
+    FigureKind("cells", distance_drawings, "Scores and distances", "<metric>-distance"),
+    FigureKind("cells", selective_drawings, "The most certain rows", "selective-<score>"),
+    FigureKind("cells", coverage_drawings, "Calibration", "calibration"),
+    FigureKind(
         "posteriors",
-        lambda _, pairs: own_drawings(pairs),
+        lambda _, pairs: posterior_drawings(pairs),
         "Posteriors and the truth",
         "posterior-<dataset>-<entry>",
     ),
-    Kind(
+    FigureKind(
         "posteriors",
         lambda _, pairs: joint_drawings(pairs),
         "Posteriors and the truth",
         "posteriors-<dataset>",
     ),
-    Kind(
+    FigureKind(
         "posteriors",
         lambda _, pairs: iterate_drawings(pairs),
         "Iterates over the truth",
         "iterates-<dataset>",
     ),
-    Kind("bands", band_drawings, "Credible bands", "bands-<dataset>"),
-    Kind("labelled", refusal_drawings, "Predictions that may be refused", "refusal-<what>"),
-    Kind("weights", weight_drawings, "Weights", "weights-<dataset>"),
-    Kind("ranks", lambda _, found: rank_drawings(found), "Ranks", "<metric>-ranks"),
+    FigureKind("credible_bands", credible_band_drawings, "Credible bands", "bands-<dataset>"),
+    FigureKind(
+        "label_predictions", refusal_drawings, "Predictions that may be refused", "refusal-<what>"
+    ),
+    FigureKind("weights", weight_drawings, "Weights", "weights-<dataset>"),
+    FigureKind("ranks", lambda _, ranks: rank_drawings(ranks), "Ranks", "<metric>-ranks"),
 )
 """All kinds, in the order in which they are drawn and shown."""
 
 
-def draw_figures(shown: Shown, folder: Path, pdf: bool = True) -> list[Path]:
-    """Draw all figures for which there is something to show, as ``<benchmark>-<name>.png`` (200 dpi) and ``.pdf``.
+def draw_figures(figure_data: FigureData, folder: Path, pdf: bool = True) -> list[Path]:
+    """Draw all figures for which there are data.
 
-    PDF, which takes as long again, may be left out. The same input gives the same bytes under one
+    Files are ``<benchmark>-<name>.png`` (200 dpi) and ``.pdf``. PDF, which takes as long again,
+    may be left out. The same input gives the same bytes under one
     version of matplotlib, whatever the user's own settings.
     """
     drawings = {
-        f"{shown.benchmark.name}-{name}": draw for name, draw in drawings_of(shown).items()
+        f"{figure_data.benchmark.name}-{name}": draw
+        for name, draw in drawings_of(figure_data).items()
     }
-    return save(drawings, folder, pdf, shown.remark)
+    return save_figures(drawings, folder, pdf, figure_data.remark)
 
 
-def drawings_of(shown: Shown) -> Drawings:
-    """Return what draws each figure for which there is something to show, by the name behind the benchmark's."""
-    kinds = [kind for kind in KINDS if getattr(shown, kind.needs)]
-    drawings = (kind.draw(shown.benchmark, getattr(shown, kind.needs)) for kind in kinds)
-    return {name: draw for own in drawings for name, draw in own.items()}
+def drawings_of(figure_data: FigureData) -> Drawings:
+    """Return the function that draws each figure for which there are data, by its name.
+
+    Names are without that of the benchmark.
+    """
+    drawings: dict[str, Callable[[], Figure]] = {}
+    for kind in FIGURE_KINDS:
+        content = getattr(figure_data, kind.needs)
+        if content:
+            drawings |= kind.draw(figure_data.benchmark, content)
+    return drawings
 
 
 def heading_of(name: str) -> str:
-    """Return the heading over a figure, by the part of its file's name behind the benchmark's."""
-    return next(
-        (kind.heading for kind in KINDS if kind.part and kind.part in name), KINDS[0].heading
-    )
+    """Return the heading over a figure, by the name of its file without that of the benchmark."""
+    for kind in FIGURE_KINDS:
+        if kind.name_part and kind.name_part in name:
+            return kind.heading
+    return FIGURE_KINDS[0].heading

@@ -1,13 +1,13 @@
-"""Cells arranged as tables of text, the same for every output format."""
+"""Tables of text, the same for every output format, and how they write numbers and metrics."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.metrics import RELATIVE, info, settings
-from bdl.reports import Cell
+from bdl.reports import TableEntry
 from bdl.reports.papers import Printed
-from bdl.reports.statistics import grouped, short
+from bdl.reports.statistics import format_setting, group_by
 from bdl.reports.verdicts import LEVEL, NO_PAPER, WITHHELD
 
 if TYPE_CHECKING:
@@ -16,37 +16,39 @@ if TYPE_CHECKING:
     from bdl.spec import Benchmark
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-BETTER = {
+DIRECTION_TEXTS = {
     "lower": ", ↓ lower is better",
     "higher": ", ↑ higher is better",
     "ratio": ", ↓ shorter is better",
     "none": "",
 }
 MIN_DIGITS = 3
-FINEST = 1e-6
-"""Standard errors below have no digit beside their value, and are written with a power of ten."""
+"""Fewest significant digits of a number."""
+FINEST_ERROR = 1e-6
+"""Smaller standard errors are written with a power of ten, not to the digits of the value."""
 FAILED_AS_WORST = "Median (failed as worst)"
 
 UNPRINTED = "–"  # noqa: RUF001
 """Stands in tables for the verdict where the paper prints nothing."""
 
-LEFT = frozenset(
+LEFT_ALIGNED = frozenset(
     {
-        *(
-            "Dataset",
-            "Method",
-            "Cell",
-            "Metric",
-            "Hyper-parameter",
-            "Verdict",
-            "Told from",
-            "n",
-            "n (failed)",
-        ),
-        *("Fit", "Reason", "Chains x draws", "Certificate"),
+        "Dataset",
+        "Method",
+        "Cell",
+        "Metric",
+        "Hyper-parameter",
+        "Verdict",
+        "Told from",
+        "n",
+        "n (failed)",
+        "Fit",
+        "Reason",
+        "Chains x draws",
+        "Certificate",
     }
 )
-"""Columns whose texts keep to the left."""
+"""Columns whose texts are aligned to the left."""
 
 
 class Section(NamedTuple):
@@ -54,7 +56,7 @@ class Section(NamedTuple):
 
     title: str
     table: "pd.DataFrame"
-    """Strings; the columns are the headings, of which two may be alike."""
+    """Strings; the columns are the headings, of which two may be the same."""
 
     @classmethod
     def of(
@@ -68,8 +70,10 @@ class Section(NamedTuple):
 
     @property
     def columns(self) -> list[tuple[str, str]]:
-        """Headings, each with the side that its column keeps to."""
-        return [(title, "left" if title in LEFT else "right") for title in self.table.columns]
+        """Headings, each with the side to which its column is aligned."""
+        return [
+            (title, "left" if title in LEFT_ALIGNED else "right") for title in self.table.columns
+        ]
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -77,140 +81,139 @@ class Section(NamedTuple):
         return list(self.table.itertuples(index=False, name=None))
 
     @property
-    def judged(self) -> bool:
-        """Whether it has verdicts; printed values without any are grey."""
+    def has_verdicts(self) -> bool:
+        """Whether the table has verdicts; printed values are grey in tables without."""
         return "Verdict" in self.table.columns
 
 
 def metric_name(label: str) -> str:
-    """Write a metric with what its label says of its settings."""
+    """Write a metric with the settings of its label."""
     return " ".join([info(label).label, *settings(label)])
 
 
-def measure(label: str) -> str:
+def metric_with_unit(label: str) -> str:
     """Write a metric as `metric_name` does, with its unit."""
     return f"{metric_name(label)} ({info(label).unit})"
 
 
-def heading(label: str) -> str:
-    """Write a metric as `measure` does, with its direction if it has one."""
-    return measure(label) + BETTER[info(label).direction]
+def metric_heading(label: str) -> str:
+    """Write a metric as `metric_with_unit` does, with its direction if it has one."""
+    return metric_with_unit(label) + DIRECTION_TEXTS[info(label).direction]
 
 
-def on_training_rows(label: str, labels: Iterable[str]) -> str | None:
-    """Return which of some metrics scores training rows as this one scores new rows.
+def training_metric(label: str, labels: Iterable[str]) -> str | None:
+    """Return the metric among `labels` that scores training rows as this one scores new rows.
 
     None without one.
     """
     names = f"{label}_training", f"training_{label.removeprefix('test_')}"
-    return next((str(other) for other in labels if other in names), None)
+    return next((str(candidate) for candidate in labels if candidate in names), None)
 
 
-def repeats(benchmark: "Benchmark") -> str:
-    """Count what means are taken over: splits, or repeats on one split."""
-    count, repeated = benchmark.splits, benchmark.preparation.repeats
-    return f"{count} {'repeat' if repeated else 'split'}{'s' * (count > 1)}{' on one split' * repeated}"
+def repeats_text(benchmark: "Benchmark") -> str:
+    """Write the number of splits, or of repeats on one split, that means are taken over."""
+    plural = "s" if benchmark.splits > 1 else ""
+    if benchmark.preparation.repeats:
+        return f"{benchmark.splits} repeat{plural} on one split"
+    return f"{benchmark.splits} split{plural}"
 
 
-def matches(cells: Sequence[Cell]) -> str:
-    """Describe how near the printed numbers of one metric a match is.
+def margin_text(cells: Sequence[TableEntry]) -> str:
+    """Write the margin within which a number of one metric is a match.
 
     Empty where nothing is judged by its interval.
     """
     if not any(cell.z is not None for cell in cells):
         return ""
     margin = info(cells[0].metric).margin
-    return f"; a match is within {f'{RELATIVE:.0%} of the print' if margin is None else f'{margin:g}'}"
+    if margin is None:
+        return f"; a match is within {RELATIVE:.0%} of the print"
+    return f"; a match is within {margin:g}"
 
 
-def footnotes(cells: Sequence[Cell]) -> list[str]:
+def footnotes(cells: Sequence[TableEntry]) -> list[str]:
     """List the different notes in order of appearance in the tables; the first is number 1."""
-    return list(
-        dict.fromkeys(
-            note for group in by_metric(cells) for cell in group for note in notes_of(cell)
-        )
-    )
+    notes: dict[str, None] = {}
+    for metric_cells in group_by_metric(cells):
+        for cell in metric_cells:
+            notes |= dict.fromkeys(notes_of(cell))
+    return list(notes)
 
 
-def below(cells: Sequence[Cell]) -> list[str]:
-    """List what is said below the tables: the notes with their numbers, and what chance does."""
-    last = chance(cells)
-    notes = [
+def lines_below_tables(cells: Sequence[TableEntry]) -> list[str]:
+    """List the lines below the tables: the notes with their numbers, and `chance_note`."""
+    lines = [
         f"{str(number).translate(SUPERSCRIPT)} {note}"
         for number, note in enumerate(footnotes(cells), start=1)
     ]
-    return [*notes, *([last] if last else [])]
+    tests = chance_note(cells)
+    if tests:
+        lines.append(tests)
+    return lines
 
 
-def chance(cells: Sequence[Cell]) -> str | None:
-    """Return how many verdicts come from a test, and how many false alarms are expected.
+def chance_note(cells: Sequence[TableEntry]) -> str | None:
+    """Write how many verdicts come from a test, and how many false alarms are expected.
 
-    None without any.
+    None without any test.
     """
     tests = [cell.p for cell in cells if cell.p is not None]
     if not tests:
         return None
     outside = sum(p < LEVEL for p in tests)
     return (
-        f"Tests at the level of {LEVEL:.0%}: {len(tests)}. Differences beyond it: {outside}; by chance alone, if no "
-        f"number differed, {LEVEL * len(tests):.1f}. The rules of verdicts: docs/verdicts.md."
+        f"Tests at the level of {LEVEL:.0%}: {len(tests)}. Differences beyond it: {outside}; "
+        f"by chance alone, if no number differed, {LEVEL * len(tests):.1f}. "
+        "The rules of verdicts: docs/verdicts.md."
     )
 
 
-def sections(cells: Sequence[Cell]) -> list[Section]:
+def metric_sections(cells: Sequence[TableEntry]) -> list[Section]:
     """Arrange cells as one table a metric, with mean and median side by side.
 
     Notes are marked by superscript numbers, which count through `footnotes`: on the title where a
     note holds for the whole table, on the entry where it holds for its row, else on the verdict.
     """
     numbers = {note: number for number, note in enumerate(footnotes(cells), start=1)}
-    found = []
-    for own in by_metric(cells):
-        axes = list(dict.fromkeys(path for cell in own for path in cell.point))
-        medians = [cell for cell in own if cell.statistic == "median"]
-        judged = {cell.statistic for cell in own if cell.paper is not None}
-        judged |= (
-            {"mean"}
-            if any(cell.statistic == "mean" and cell.verdict != NO_PAPER for cell in own)
-            else set()
-        )
-        if any(cell.verdict == WITHHELD for cell in own):
-            judged.clear()
-        median = (
-            FAILED_AS_WORST
-            if any(cell.n_failed and cell.ours is not None for cell in medians)
-            else "Median"
-        )
-        n = "n (failed)" if any(cell.n_failed for cell in own) else "n"
-        columns = [
-            "Dataset",
-            *axes,
-            "Method",
-            "Mean ± SE",
-            "Paper ± SE",
-            "z",
-            "Verdict",
-            median,
-            "Paper",
-            "Verdict",
-        ]
-        columns += ["Largest", "Paper", "Verdict", "MC error", "Floor", n]
-        shared = shared_notes(own)
-        rows: dict[tuple[str, ...], dict[str, Cell]] = {}
-        for cell in own:
-            rows.setdefault((cell.dataset, *cell.point.values(), cell.method), {})[
-                cell.statistic
-            ] = cell
-        texts = [_row(row, numbers, shared, judged) for row in rows.values()]
-        title = f"{own[0].benchmark}: {heading(own[0].metric)}{matches(own)}"
-        found.append(Section.of(marked(title, shared, numbers), columns, texts))
-    return found
+    return [_metric_section(metric_cells, numbers) for metric_cells in group_by_metric(cells)]
 
 
-def quantity(value: float, printed: float | None = None) -> str:
-    """Write a number one digit finer than the printed one beside it, with at least three significant digits.
+def _metric_section(cells: Sequence[TableEntry], numbers: Mapping[str, int]) -> Section:
+    """Arrange the cells of one metric as a table."""
+    axes = list(dict.fromkeys(path for cell in cells for path in cell.point))
+    medians = [cell for cell in cells if cell.statistic == "median"]
+    some_failed = any(cell.n_failed and cell.ours is not None for cell in medians)
+    columns = ["Dataset", *axes, "Method"]
+    columns += ["Mean ± SE", "Paper ± SE", "z", "Verdict"]
+    columns += [FAILED_AS_WORST if some_failed else "Median", "Paper", "Verdict"]
+    columns += ["Largest", "Paper", "Verdict", "MC error", "Floor"]
+    columns += ["n (failed)" if any(cell.n_failed for cell in cells) else "n"]
+    rows: dict[tuple[str, ...], dict[str, TableEntry]] = {}
+    for cell in cells:
+        row = rows.setdefault((cell.dataset, *cell.point.values(), cell.method), {})
+        row[cell.statistic] = cell
+    table_notes, judged_statistics = shared_notes(cells), _judged_statistics(cells)
+    texts = [_row(row, numbers, table_notes, judged_statistics) for row in rows.values()]
+    first = cells[0]
+    title = f"{first.benchmark}: {metric_heading(first.metric)}{margin_text(cells)}"
+    return Section.of(with_note_marks(title, table_notes, numbers), columns, texts)
 
-    It is in positional notation, or like ``"2.13e7"`` from 100 000 on and below 0.0001.
+
+def _judged_statistics(cells: Sequence[TableEntry]) -> set[str]:
+    """Return the statistics whose verdicts are shown: of a run that is not the protocol, none."""
+    if any(cell.verdict == WITHHELD for cell in cells):
+        return set()
+    judged = {cell.statistic for cell in cells if cell.paper is not None}
+    if any(cell.statistic == "mean" and cell.verdict != NO_PAPER for cell in cells):
+        judged.add("mean")
+    return judged
+
+
+def format_number(value: float, printed: float | None = None) -> str:
+    """Write a number one digit finer than the printed one that it is compared with.
+
+    It has at least three significant digits, and is in positional notation, or like ``"2.13e7"``
+    from 100 000 on and below 0.0001.
     """
     size = math.floor(math.log10(abs(value))) if value else 0
     if -4 <= size < 5:
@@ -219,111 +222,115 @@ def quantity(value: float, printed: float | None = None) -> str:
             decimals = max(decimals, 1 - printed.exponent)
         return f"{value:.{max(0, decimals)}f}"
     digits = max(MIN_DIGITS, printed.digits + 1) if isinstance(printed, Printed) else MIN_DIGITS
-    return _powers(f"{value:.{digits - 1}e}")
+    return _shorten_exponent(f"{value:.{digits - 1}e}")
 
 
-def _powers(text: str) -> str:
+def _shorten_exponent(text: str) -> str:
     """Write a power of ten as ``e7`` in place of ``e+07``."""
     mantissa, e, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent)}" if e else text
 
 
-def by_metric(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Part cells by benchmark and metric, in the order of their appearance."""
-    return list(grouped(cells, lambda cell: (cell.benchmark, cell.metric)).values())
+def group_by_metric(cells: Sequence[TableEntry]) -> list[list[TableEntry]]:
+    """Group cells by benchmark and metric, in the order of their appearance."""
+    return list(group_by(cells, lambda cell: (cell.benchmark, cell.metric)).values())
 
 
 def _row(
-    row: dict[str, Cell], numbers: dict[str, int], above: set[str], judged: set[str]
+    row: dict[str, TableEntry],
+    numbers: Mapping[str, int],
+    table_notes: set[str],
+    judged_statistics: set[str],
 ) -> list[str | None]:
-    """Write one row, None where there is nothing to say.
+    """Write the texts of one row, None for those that are empty.
 
-    The notes in `above` are marked on the table already; `judged` are the statistics that have
-    verdicts.
+    `table_notes` are marked on the table already; verdicts are written of `judged_statistics`.
     """
     mean, median, largest = row["mean"], row.get("median"), row.get("max")
-    common = shared_notes(row.values()) if "mean" in judged else {*notes_of(mean)}
+    # Without a verdict on the mean, the only place for the notes of the mean is the entry.
+    row_notes = shared_notes(row.values()) if "mean" in judged_statistics else {*notes_of(mean)}
 
-    def verdict(cell: Cell | None) -> str | None:
-        if cell is None or cell.statistic not in judged:
+    def verdict(cell: TableEntry | None) -> str | None:
+        if cell is None or cell.statistic not in judged_statistics:
             return None
-        return marked(shown(cell.verdict), {*notes_of(cell)} - common, numbers)
+        return with_note_marks(verdict_text(cell.verdict), {*notes_of(cell)} - row_notes, numbers)
 
-    texts = [
+    texts: list[str | None] = [
         mean.dataset,
-        *map(short, mean.point.values()),
-        marked(mean.method, common - above, numbers),
-        ours(mean),
-    ]
-    return [
-        *texts,
-        printed(mean) or None,
+        *map(format_setting, mean.point.values()),
+        with_note_marks(mean.method, row_notes - table_notes, numbers),
+        estimate_text(mean),
+        printed_text(mean) or None,
         None if mean.z is None else f"{mean.z:z.1f}",
         verdict(mean),
-        None if median is None else _median(median),
-        (median and printed(median)) or None,
+        _median_text(median) if median else None,
+        (printed_text(median) or None) if median else None,
         verdict(median),
-        ours(largest) if largest else None,
-        printed(largest) if largest else None,
+        estimate_text(largest) if largest else None,
+        printed_text(largest) if largest else None,
         verdict(largest),
-        *(
-            None if mean.floor is None or value is None else f"{value:.2g}"
-            for value in (mean.mc_se, mean.floor)
-        ),
-        f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}",
     ]
+    # A Monte-Carlo error is shown where the truth is sampled, which has a floor.
+    texts += [
+        None if mean.floor is None or error is None else f"{error:.2g}"
+        for error in (mean.mc_se, mean.floor)
+    ]
+    failed = f" ({mean.n_failed})" if mean.n_failed else ""
+    return [*texts, f"{mean.n_trials}{failed}"]
 
 
-def shown(verdict: str) -> str:
+def verdict_text(verdict: str) -> str:
     """Write a verdict as tables show it."""
     return UNPRINTED if verdict == NO_PAPER else verdict
 
 
-def shared_notes(cells: Iterable[Cell]) -> set[str]:
+def shared_notes(cells: Iterable[TableEntry]) -> set[str]:
     """Return the notes that all cells have."""
     return set.intersection(*({*notes_of(cell)} for cell in cells))
 
 
-def ours(cell: Cell) -> str:
+def estimate_text(cell: TableEntry) -> str:
     """Write our number with its standard error, both to the same digit; empty if there is none."""
     if cell.ours is None:
         return ""
-    text = quantity(cell.ours, cell.paper)
+    text = format_number(cell.ours, cell.paper)
     if cell.ours_se is None:
         return text
-    if cell.ours_se <= 1e-12 * abs(cell.ours):  # replicates of a method without randomness
+    # Replicates of a method without randomness differ by rounding alone.
+    if cell.ours_se <= 1e-12 * abs(cell.ours):
         return text
-    if "e" in text or cell.ours_se >= 1e5 or cell.ours_se < FINEST:
-        return f"{text} ± {_powers(f'{cell.ours_se:.1g}')}"
+    if "e" in text or cell.ours_se >= 1e5 or cell.ours_se < FINEST_ERROR:
+        return f"{text} ± {_shorten_exponent(f'{cell.ours_se:.1g}')}"
     decimals = max(len(text.partition(".")[2]), -math.floor(math.log10(cell.ours_se)))
     return f"{cell.ours:.{decimals}f} ± {cell.ours_se:.{decimals}f}"
 
 
-def _median(cell: Cell) -> str:
+def _median_text(cell: TableEntry) -> str:
     if cell.ours is None:
         return ""
-    text = quantity(cell.ours, cell.paper)
+    text = format_number(cell.ours, cell.paper)
     if not cell.n_failed:
         return text
-    return f"{text} ({'failed' if cell.failed_as_worst is None else quantity(cell.failed_as_worst, cell.paper)})"
+    if cell.failed_as_worst is None:
+        return f"{text} (failed)"
+    return f"{text} ({format_number(cell.failed_as_worst, cell.paper)})"
 
 
-def printed(cell: Cell) -> str:
+def printed_text(cell: TableEntry) -> str:
     """Write the paper's number as printed; empty if there is none."""
+    numbers = [number for number in (cell.paper, cell.paper_se) if number is not None]
     return " ± ".join(
-        number.text if isinstance(number, Printed) else f"{number:g}"
-        for number in (cell.paper, cell.paper_se)
-        if number is not None
+        number.text if isinstance(number, Printed) else f"{number:g}" for number in numbers
     )
 
 
-def marked(text: str, notes: set[str], numbers: Mapping[str, int]) -> str:
+def with_note_marks(text: str, notes: set[str], numbers: Mapping[str, int]) -> str:
     """Write a text with the numbers of its notes."""
     return text + " ".join(
         str(number).translate(SUPERSCRIPT) for number in sorted(numbers[note] for note in notes)
     )
 
 
-def notes_of(cell: Cell) -> list[str]:
+def notes_of(cell: TableEntry) -> list[str]:
     """List the notes of a cell."""
     return cell.note.split("\n") if cell.note else []

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.metrics import info
-from bdl.reports.layout import Section, heading, metric_name, quantity
-from bdl.reports.statistics import Array, by_split, grouped, mean_se, short
-from bdl.reports.verdicts import FEWEST, reach
+from bdl.reports.layout import Section, format_number, metric_heading, metric_name
+from bdl.reports.statistics import Array, format_setting, group_by, group_by_split, mean_se
+from bdl.reports.verdicts import MIN_SPLITS, interval_half_width
 from bdl.store import HYPER
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class PairedDifference(NamedTuple):
-    """Mean over splits of entry minus baseline, for one metric on one dataset at one point of a sweep."""
+    """Mean over splits of entry minus baseline.
+
+    It is of one metric on one dataset, at one point of a sweep.
+    """
 
     dataset: str
     entry: str
@@ -44,18 +47,20 @@ class PairedDifference(NamedTuple):
     """Path of each axis of a sweep to the JSON of its value; empty without a sweep."""
 
     @property
-    def half(self) -> float | None:
+    def half_width(self) -> float | None:
         """Half the length of the interval."""
         return None if self.mean is None or self.high is None else self.high - self.mean
 
     @property
     def verdict(self) -> str:
-        """``"better"`` or ``"worse"`` than the baseline if the interval excludes 0, else ``"undecided"``.
+        """``"better"`` or ``"worse"`` than the baseline, or ``"undecided"``.
 
-        Also undecided are fewer than three pairs, and what speaks for the one of the two that
-        failed where the other did not.
+        Undecided are intervals that hold 0, fewer than three pairs, and what speaks for the one
+        of the two that failed where the other did not.
         """
-        if self.low is None or self.high is None or self.n < FEWEST or self.low <= 0 <= self.high:
+        if self.low is None or self.high is None or self.n < MIN_SPLITS:
+            return "undecided"
+        if self.low <= 0 <= self.high:
             return "undecided"
         if (self.high < 0) == (info(self.metric).direction == "lower"):
             return "undecided" if self.failed else "better"
@@ -65,14 +70,14 @@ class PairedDifference(NamedTuple):
 def paired_differences(
     benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
 ) -> list[PairedDifference]:
-    """Hold every entry against the baseline, on the splits that both finished.
+    """Compare every entry with the baseline, on the splits that both finished.
 
-    Nothing without a baseline.
+    The list is empty without a baseline.
 
-    `rows` are as for `bdl.reports.compare`; in a sweep the baseline is the one of the same point.
-    `overlap` maps a data set whose splits share training rows to its test rows per training row.
-    The order is metric, then cell of the benchmark, for predictive metrics with a better and a
-    worse and for the data sets on which the baseline runs.
+    `rows` are as for `bdl.reports.compare_with_papers`; in a sweep the baseline is the one of the
+    same point. `overlap` maps a data set whose splits share training rows to its test rows per
+    training row. The order is metric, then cell of the benchmark, for predictive metrics with a
+    better and a worse and for the data sets on which the baseline runs.
 
     Notes
     -----
@@ -87,25 +92,27 @@ def paired_differences(
         for name in benchmark.metrics
         if info(name).kind == "predictive" and info(name).direction != "none"
     ]
-    against = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
+    datasets = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
     cells = [
-        cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline
+        cell for cell in benchmark.cells if cell[0] in datasets and cell[1] != benchmark.baseline
     ]
     rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
-    groups = by_split(rows, benchmark.axes)
-    found, none = [], rows[:0].set_index("split")
+    groups = group_by_split(rows, benchmark.axes)
+    differences, no_rows = [], rows[:0].set_index("split")
     for metric, (dataset, entry, point) in product(metrics, cells):
         texts = point.texts.values()
-        ours, theirs = (
-            scores(groups.get((dataset, str(name), *texts), none), metric)
+        scores, baseline_scores = (
+            scores_by_split(groups.get((dataset, str(name), *texts), no_rows), metric)
             for name in (entry, benchmark.baseline)
         )
-        place = PairedDifference(dataset, entry, metric, 0, point=dict(point.texts))
-        found.append(paired(place, ours, theirs, overlap.get(dataset, 0.0)))
-    return found
+        unpaired = PairedDifference(dataset, entry, metric, 0, point=dict(point.texts))
+        differences.append(
+            pair_scores(unpaired, scores, baseline_scores, overlap.get(dataset, 0.0))
+        )
+    return differences
 
 
-def scores(rows: "pd.DataFrame", metric: str) -> "pd.Series[float]":
+def scores_by_split(rows: "pd.DataFrame", metric: str) -> "pd.Series[float]":
     """Return a metric of rows whose index is the split.
 
     NaN where a fit failed or has no finite value.
@@ -114,35 +121,44 @@ def scores(rows: "pd.DataFrame", metric: str) -> "pd.Series[float]":
     return values.where(np.isfinite(values) & (rows["status"] == "ok"))
 
 
-def paired(
-    place: PairedDifference, ours: "pd.Series[float]", theirs: "pd.Series[float]", overlap: float
+def pair_scores(
+    unpaired: PairedDifference,
+    scores: "pd.Series[float]",
+    baseline: "pd.Series[float]",
+    overlap: float,
 ) -> PairedDifference:
-    """Hold scores by split against others: `place` with what `paired_differences` says of them."""
-    values = np.asarray(
-        ours - theirs, dtype=np.float64
-    )  # a split that only one of them has gives NaN
+    """Compare scores by split with those of a baseline; return `unpaired` with their difference.
+
+    The interval is that of `paired_differences`.
+    """
+    # A split that only one of them has is NaN in the difference.
+    values = np.asarray(scores - baseline, dtype=np.float64)
     values = values[np.isfinite(values)]
     mean, low, high = _interval(values, overlap)
-    failed, other = _lost(ours, theirs), _lost(theirs, ours)
-    return place._replace(
-        n=values.size, mean=mean, low=low, high=high, failed=failed, baseline_failed=other
+    return unpaired._replace(
+        n=values.size,
+        mean=mean,
+        low=low,
+        high=high,
+        failed=_count_lone_failures(scores, baseline),
+        baseline_failed=_count_lone_failures(baseline, scores),
     )
 
 
-def _lost(own: "pd.Series[float]", other: "pd.Series[float]") -> int:
+def _count_lone_failures(scores: "pd.Series[float]", reference: "pd.Series[float]") -> int:
     """Count the splits on which a fit failed while that of the other did not.
 
     NaN is a failed fit.
     """
-    return len(own.index[own.isna()].intersection(other.index[other.notna()]))
+    return len(scores.index[scores.isna()].intersection(reference.index[reference.notna()]))
 
 
 def _interval(values: Array, overlap: float) -> tuple[float | None, float | None, float | None]:
-    """Return the mean and the ends of its interval; None for what too few values leave open."""
+    """Compute the mean and the ends of its interval; None for what too few values leave open."""
     if values.size < 2:
         return (float(values[0]) if values.size else None), None, None
     mean, se = float(values.mean()), mean_se(values) * math.sqrt(1 + values.size * overlap)
-    half = reach(se, values.size - 1)
+    half = interval_half_width(se, values.size - 1)
     return mean, mean - half, mean + half
 
 
@@ -150,83 +166,77 @@ def difference_sections(
     title: Callable[[str], str], rows: Iterable[tuple[PairedDifference, str]]
 ) -> list[Section]:
     """Lay out differences, each with its verdict, a table a metric."""
-    found = []
-    for metric, own in grouped(rows, lambda row: row[0].metric).items():
-        columns = [
-            "Dataset",
-            *own[0][0].point,
-            "Method",
-            "Difference",
-            "95 % interval",
-            "Verdict",
-            "n",
-        ]
+    arranged = []
+    for metric, metric_rows in group_by(rows, lambda row: row[0].metric).items():
+        columns = ["Dataset", *metric_rows[0][0].point, "Method"]
+        columns += ["Difference", "95 % interval", "Verdict", "n"]
         lines = []
-        for each, verdict in own:
-            lost = f" (failed: {each.failed}, of the baseline {each.baseline_failed})"
-            count = f"{each.n}{lost if each.failed or each.baseline_failed else ''}"
+        for difference, verdict in metric_rows:
+            count = f"{difference.n}"
+            if difference.failed or difference.baseline_failed:
+                count += f" (failed: {difference.failed}, "
+                count += f"of the baseline {difference.baseline_failed})"
             lines.append(
                 (
-                    each.dataset,
-                    *map(short, each.point.values()),
-                    each.entry,
-                    *numbers(each),
+                    difference.dataset,
+                    *map(format_setting, difference.point.values()),
+                    difference.entry,
+                    *interval_texts(difference),
                     verdict,
                     count,
                 )
             )
-        found.append(Section.of(title(metric), columns, lines))
-    return found
+        arranged.append(Section.of(title(metric), columns, lines))
+    return arranged
 
 
 def paired_sections(
     benchmark: "Benchmark", differences: Sequence[PairedDifference]
 ) -> list[Section]:
     """Lay out the differences from the baseline, a table a metric."""
-    return difference_sections(
-        lambda metric: (
-            f"{benchmark.name}: {heading(metric)}, mean difference from {benchmark.baseline}"
-        ),
-        ((each, each.verdict if each.n else "no pair") for each in differences),
+
+    def title(metric: str) -> str:
+        difference = f"mean difference from {benchmark.baseline}"
+        return f"{benchmark.name}: {metric_heading(metric)}, {difference}"
+
+    rows = (
+        (difference, difference.verdict if difference.n else "no pair")
+        for difference in differences
     )
+    return difference_sections(title, rows)
 
 
-def tally(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> Section:
-    """Count on how many data sets (and points of a sweep) each entry is better, undecided and worse."""
+def tally_section(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> Section:
+    """Count the data sets (and points of a sweep) on which each entry is better, and worse."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for difference in differences:
         if difference.n:
-            counts.setdefault((difference.metric, difference.entry), Counter())[
-                difference.verdict
-            ] += 1
-    lines = [
-        (
-            metric_name(metric),
-            entry,
-            *(str(found[word]) for word in ("better", "undecided", "worse")),
-        )
-        for (metric, entry), found in counts.items()
-    ]
+            verdicts = counts.setdefault((difference.metric, difference.entry), Counter())
+            verdicts[difference.verdict] += 1
+    lines = []
+    for (metric, entry), verdicts in counts.items():
+        wins, ties, losses = (str(verdicts[name]) for name in ("better", "undecided", "worse"))
+        lines.append((metric_name(metric), entry, wins, ties, losses))
     columns = ["Metric", "Method", "Wins", "Ties", "Losses"]
-    return Section.of(
-        f"{benchmark.name}: data sets on which {benchmark.baseline} is beaten", columns, lines
-    )
+    title = f"{benchmark.name}: data sets on which {benchmark.baseline} is beaten"
+    return Section.of(title, columns, lines)
 
 
-def numbers(difference: PairedDifference) -> tuple[str, str]:
+def interval_texts(difference: PairedDifference) -> tuple[str, str]:
     """Write the mean and the ends of its interval; empty where there is none."""
     if difference.mean is None:
         return "", ""
+    mean = format_number(difference.mean)
     if difference.low is None or difference.high is None:
-        return quantity(difference.mean), ""
-    return quantity(difference.mean), f"{quantity(difference.low)} to {quantity(difference.high)}"
+        return mean, ""
+    return mean, f"{format_number(difference.low)} to {format_number(difference.high)}"
 
 
 ROUNDING = 1e-6
 """Scores that differ by less, relative to their size, are the same: machines round differently."""
 
 
-class Change(NamedTuple):
+class ScoreChange(NamedTuple):
     """A score of a cell in two runs."""
 
     difference: PairedDifference
@@ -240,7 +250,11 @@ class Change(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What became of the second run: ``"same"``, ``"better"``, ``"worse"``, ``"differs"``, ``"undecided"``, ..."""
+        """Verdict on the second run.
+
+        ``"same"``, ``"better"``, ``"worse"``, ``"undecided"``, ``"differs"`` (of metrics without a
+        better and a worse), ``"no pair"``, or ``"only in the first"`` or ``second``.
+        """
         if self.only:
             return f"only in the {self.only}"
         if self.same:
@@ -254,7 +268,7 @@ class Change(NamedTuple):
 
     @property
     def record(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """All fields as JSON values."""
         names = {"failed": "failed_in_second_alone", "baseline_failed": "failed_in_first_alone"}
         values = {
             names.get(name, name): value for name, value in self.difference._asdict().items()
@@ -262,7 +276,7 @@ class Change(NamedTuple):
         return values | {"point": dict(self.difference.point), "verdict": self.verdict}
 
 
-class Moved(NamedTuple):
+class ChangedHyperparameter(NamedTuple):
     """A hyper-parameter whose values differ."""
 
     dataset: str
@@ -273,92 +287,120 @@ class Moved(NamedTuple):
     """Median over the splits that both have."""
     second: float
     splits: int
-    """On how many it differs."""
+    """Number of splits on which it differs."""
 
 
-def changes(
+def compare_scores(
     first: "pd.DataFrame",
     second: "pd.DataFrame",
     metrics: Sequence[str],
     axes: Sequence[str],
     overlap: Mapping[str, float],
-) -> list[Change]:
-    """Hold the final rows of two runs against each other, for all metrics but durations, which are of machines.
+) -> list[ScoreChange]:
+    """Compare the scores of the final rows of two runs.
 
-    Rows and overlap are as `paired_differences` takes them; the intervals are those.
+    Durations, which depend on the machine, are left out. Rows and overlap are as
+    `paired_differences` takes them; the intervals are those.
     """
-    found = []
-    for metric in (name for name in metrics if info(name).direction != "ratio"):
-        for place, one, other in _cells(first, second, axes):
-            only = "second" if one is None else "first" if other is None else ""
-            if one is None or other is None:
-                found.append(Change(place._replace(metric=metric), False, only))
+    changes = []
+    for metric in metrics:
+        if info(metric).direction == "ratio":
+            continue
+        for cell, first_rows, second_rows in _matched_cells(first, second, axes):
+            unpaired = cell._replace(metric=metric)
+            if first_rows is None or second_rows is None:
+                only = "second" if first_rows is None else "first"
+                changes.append(ScoreChange(unpaired, False, only))
                 continue
-            before, after = scores(one, metric), scores(other, metric)
-            difference = paired(
-                place._replace(metric=metric), after, before, overlap.get(place.dataset, 0.0)
-            )
-            same = (
-                set(before.index) == set(after.index)
-                and _near(before, after.loc[before.index]).all()
-            )
-            found.append(Change(difference, bool(same), only))
-    return found
+            before = scores_by_split(first_rows, metric)
+            after = scores_by_split(second_rows, metric)
+            difference = pair_scores(unpaired, after, before, overlap.get(cell.dataset, 0.0))
+            same = set(before.index) == set(after.index)
+            same = same and bool(_nearly_equal(before, after.loc[before.index]).all())
+            changes.append(ScoreChange(difference, same, ""))
+    return changes
 
 
-def moved(first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]) -> list[Moved]:
-    """List the hyper-parameters that differ on a split of both; arguments as in `changes`."""
-    found = []
-    for place, one, other in _cells(first, second, axes):
-        if one is not None and other is not None:
-            names = dict.fromkeys(
-                name for name in (*one.columns, *other.columns) if name.startswith(HYPER)
-            )
-            values = {name: _differing(one, other, name) for name in names}
-            cell = place.dataset, place.entry, place.point
-            found += [
-                Moved(*cell, name.removeprefix(HYPER), *own)
-                for name, own in values.items()
-                if own[-1]
-            ]
-    return found
+def changed_hyperparameters(
+    first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]
+) -> list[ChangedHyperparameter]:
+    """List the hyper-parameters that differ on a split of both runs.
+
+    Arguments are as in `compare_scores`.
+    """
+    changed = []
+    for cell, first_rows, second_rows in _matched_cells(first, second, axes):
+        if first_rows is None or second_rows is None:
+            continue
+        columns = dict.fromkeys((*first_rows.columns, *second_rows.columns))
+        for column in columns:
+            if not column.startswith(HYPER):
+                continue
+            before, after, splits = _hyperparameter_medians(first_rows, second_rows, column)
+            if splits:
+                name = column.removeprefix(HYPER)
+                changed.append(
+                    ChangedHyperparameter(
+                        cell.dataset, cell.entry, cell.point, name, before, after, splits
+                    )
+                )
+    return changed
 
 
-def change_sections(found: Sequence[Change], title: str) -> list[Section]:
+def change_sections(changes: Sequence[ScoreChange], title: str) -> list[Section]:
     """Lay out changes, a table a metric."""
-    rows = ((change.difference, change.verdict) for change in found)
-    return difference_sections(lambda metric: f"{title}: {heading(metric)}", rows)
+    rows = ((change.difference, change.verdict) for change in changes)
+    return difference_sections(lambda metric: f"{title}: {metric_heading(metric)}", rows)
 
 
-def moved_section(found: Sequence[Moved]) -> Section:
+def hyperparameter_section(changed: Sequence[ChangedHyperparameter]) -> Section:
     """Lay out hyper-parameters that differ."""
     columns = ["Dataset", "Method", "Hyper-parameter", "First", "Second", "Splits"]
     rows = []
-    for each in found:
-        place = " ".join(
-            f"{path.rpartition('.')[2]}={json.loads(value)}" for path, value in each.point.items()
+    for hyperparameter in changed:
+        point = " ".join(
+            f"{path.rpartition('.')[2]}={json.loads(value)}"
+            for path, value in hyperparameter.point.items()
         )
-        values = f"{each.first:.3g}", f"{each.second:.3g}", f"{each.splits}"
-        rows.append((each.dataset, f"{each.entry} {place}".rstrip(), each.name, *values))
+        rows.append(
+            (
+                hyperparameter.dataset,
+                f"{hyperparameter.entry} {point}".rstrip(),
+                hyperparameter.name,
+                f"{hyperparameter.first:.3g}",
+                f"{hyperparameter.second:.3g}",
+                f"{hyperparameter.splits}",
+            )
+        )
     return Section.of("Hyper-parameters that differ, medians over splits", columns, rows)
 
 
-def _cells(
+def _matched_cells(
     first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]
 ) -> Iterator[tuple[PairedDifference, "pd.DataFrame | None", "pd.DataFrame | None"]]:
-    one, other = (by_split(rows, axes) for rows in (first, second))
-    for key in dict.fromkeys((*one, *other)):
+    """Yield the cells of two runs, as differences without a metric, with the rows of both."""
+    first_groups, second_groups = (group_by_split(rows, axes) for rows in (first, second))
+    for key in dict.fromkeys((*first_groups, *second_groups)):
         dataset, entry, *point = map(str, key)
-        place = PairedDifference(dataset, entry, "", 0, point=dict(zip(axes, point, strict=True)))
-        yield place, one.get(key), other.get(key)
+        unpaired = PairedDifference(
+            dataset, entry, "", 0, point=dict(zip(axes, point, strict=True))
+        )
+        yield unpaired, first_groups.get(key), second_groups.get(key)
 
 
-def _near(one: "pd.Series[float]", other: "pd.Series[float]") -> NDArray[np.bool_]:
-    return np.isclose(one, other, rtol=ROUNDING, atol=0, equal_nan=True)
+def _nearly_equal(first: "pd.Series[float]", second: "pd.Series[float]") -> NDArray[np.bool_]:
+    return np.isclose(first, second, rtol=ROUNDING, atol=0, equal_nan=True)
 
 
-def _differing(one: "pd.DataFrame", other: "pd.DataFrame", name: str) -> tuple[float, float, int]:
-    """Return both medians of a hyper-parameter over the splits of both, and on how many of these it differs."""
-    shared = one.index.intersection(other.index)
-    a, b = (rows.reindex(columns=[name]).loc[shared, name].astype(float) for rows in (one, other))
-    return float(a.median()), float(b.median()), int((~_near(a, b)).sum())
+def _hyperparameter_medians(
+    first: "pd.DataFrame", second: "pd.DataFrame", name: str
+) -> tuple[float, float, int]:
+    """Compute the medians of a hyper-parameter in two runs, and the splits on which it differs.
+
+    Both are over the splits that both runs have.
+    """
+    shared = first.index.intersection(second.index)
+    a, b = (
+        rows.reindex(columns=[name]).loc[shared, name].astype(float) for rows in (first, second)
+    )
+    return float(a.median()), float(b.median()), int((~_nearly_equal(a, b)).sum())

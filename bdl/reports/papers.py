@@ -9,13 +9,13 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
-from bdl.errors import InputError, unknown
+from bdl.errors import InputError, unknown_name_error
 
 if TYPE_CHECKING:
     from bdl.spec.sections import PaperTables
 
 PAPERS = ("brownlie2022", "vifa2023", "slang2018", "mata2018")
-OTHERS = ("gal2018", "lakshminarayanan2017")
+OTHER_PAPERS = ("gal2018", "lakshminarayanan2017")
 """Papers whose numbers on the UCI regressions stand beside ours; they share one file."""
 
 _ONE_RUN = ("single", "count")
@@ -26,16 +26,19 @@ Key = tuple[str, str, str, str]
 
 
 class Printed(float):
-    """A number that remembers the text that it was printed as, for example ``"2.90"`` or ``"2.13e7"``."""
+    """A number with the text that it was printed as, for example ``"2.90"`` or ``"2.13e7"``."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def __neg__(self) -> "Printed":
-        """Change the sign and keep the digits: ``"-2.90"`` for ``"2.90"``, but ``"0.00"`` for ``"0.00"``."""
-        return Printed(
-            self.text.removeprefix("-") if self.text[0] == "-" or not self else f"-{self.text}"
-        )
+        """Change the sign and keep the digits: ``"-2.90"`` for ``"2.90"``.
+
+        Zero has no sign: ``"0.00"`` for ``"0.00"``.
+        """
+        if self.text[0] == "-" or not self:
+            return Printed(self.text.removeprefix("-"))
+        return Printed(f"-{self.text}")
 
     @property
     def exponent(self) -> int:
@@ -89,20 +92,20 @@ def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
     for listed in papers:
         rows = [row for row in load_paper(listed.paper) if row["task"] == listed.task]
         if not rows:
-            raise unknown(
+            raise unknown_name_error(
                 f"task of {listed.paper}",
                 listed.task,
                 {row["task"] for row in load_paper(listed.paper)},
             )
-        _require("data set", listed, listed.datasets.values(), _names(rows, "dataset"))
+        _require("data set", listed, listed.datasets.values(), _row_names(rows, "dataset"))
         if listed.datasets:  # under our names
             rows = [
-                row | {"dataset": ours}
-                for ours, theirs in listed.datasets.items()
+                row | {"dataset": dataset}
+                for dataset, printed_name in listed.datasets.items()
                 for row in rows
-                if theirs in _names([row], "dataset")
+                if printed_name in _row_names([row], "dataset")
             ]
-        _require("method", listed, listed.methods.values(), _names(rows, "method"))
+        _require("method", listed, listed.methods.values(), _row_names(rows, "method"))
         _require("table", listed, listed.tables, {row["table"] for row in rows})
         metrics = {row["metric"] for row in rows if row["table"] in listed.tables}
         _require(
@@ -113,49 +116,54 @@ def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
     return values
 
 
-def _names(rows: Iterable[dict[str, str]], column: str) -> set[str]:
-    """Return what rows can be listed under: the values of a column, alone and with the setting of the row."""
-    return {name for row in rows for name in (row[column], f"{row[column]} {row['setting']}")}
+def _row_names(rows: Iterable[dict[str, str]], column: str) -> set[str]:
+    """Return the names of rows: the values of a column, alone and with the setting of the row."""
+    names: set[str] = set()
+    for row in rows:
+        names |= {row[column], f"{row[column]} {row['setting']}"}
+    return names
 
 
 def _read_table(listed: "PaperTables", rows: list[dict[str, str]]) -> dict[Key, PaperValue]:
     values: dict[Key, PaperValue] = {}
     for entry, name in listed.methods.items():
-        for row, metric, value in _chosen(listed, name, rows):
-            key = (
-                row["dataset"],
-                entry,
-                metric,
-                "mean" if row["statistic"] in _ONE_RUN else row["statistic"],
-            )
+        for row, metric, value in _rows_of_entry(listed, name, rows):
+            statistic = "mean" if row["statistic"] in _ONE_RUN else row["statistic"]
+            key = (row["dataset"], entry, metric, statistic)
             source = f"{listed.paper} {row['table']}"
             if key in values:
                 raise InputError(
-                    f"{source} prints several numbers for {' '.join(key)}, which differ in their settings:"
-                    f" remove '{entry}' from the methods of this paper"
+                    f"{source} prints several numbers for {' '.join(key)}, which differ in their "
+                    f"settings: remove '{entry}' from the methods of this paper"
                 )
             values[key] = PaperValue(value, _stderr(row), source, listed.split, _count(row))
     return values
 
 
-def _chosen(
+def _rows_of_entry(
     listed: "PaperTables", name: str, rows: Iterable[dict[str, str]]
 ) -> Iterator[tuple[dict[str, str], str, Printed]]:
+    """Yield the rows of a method, with our names of their metrics and the values in our unit.
+
+    A metric that is listed with a minus sign is ours with the sign changed.
+    """
     method, _, setting = name.partition(" ")
     for row in rows:
-        if row["method"] == method and setting in ("", row["setting"]):
-            value = Printed(row["value"])
-            if row["unit"] == "seconds":  # ours are in minutes
-                value = Printed(f"{value / 60:.3g}")
-            for ours, theirs in (listed.metrics or {row["metric"]: row["metric"]}).items():
-                if theirs.removeprefix("-") == row["metric"]:
-                    yield row, ours, -value if theirs.startswith("-") else value
+        if row["method"] != method or setting not in ("", row["setting"]):
+            continue
+        value = Printed(row["value"])
+        if row["unit"] == "seconds":  # ours are in minutes
+            value = Printed(f"{value / 60:.3g}")
+        printed_names = listed.metrics or {row["metric"]: row["metric"]}
+        for metric, printed_name in printed_names.items():
+            if printed_name.removeprefix("-") == row["metric"]:
+                yield row, metric, -value if printed_name.startswith("-") else value
 
 
 def _stderr(row: dict[str, str]) -> Printed | None:
-    """Read the standard error.
+    """Read the standard error of a printed number.
 
-    A few tables print the standard deviation, of so many repeats, in its place.
+    A few tables print the standard deviation of so many repeats in its place.
     """
     if not row["stderr"]:
         return None
@@ -166,17 +174,25 @@ def _stderr(row: dict[str, str]) -> Printed | None:
 
 
 def _count(row: dict[str, str]) -> int | None:
-    """Read how many splits or runs a number is a statistic of: one, or what its note says ("over 20 splits")."""
+    """Read the number of splits or runs that a printed number is a statistic of.
+
+    It is in the note of the row ("over 20 splits", "5 repeats"); None without one.
+    """
     if row["statistic"] in _ONE_RUN:
         return 1
-    said = re.search(r"\bover (\d+) |\b(?P<n>\d+) repeats\b", row["note"])
-    return int(said[1] or said["n"]) if said else None
+    match = re.search(r"\bover (\d+) |\b(?P<n>\d+) repeats\b", row["note"])
+    return int(match[1] or match["n"]) if match else None
 
 
-def _require(kind: str, listed: "PaperTables", wanted: Iterable[str], known: set[str]) -> None:
-    for name in wanted:
-        if name not in known:
-            raise unknown(f"{kind} of {listed.paper} {listed.task}", name, known)
+def _require(
+    kind: str, listed: "PaperTables", names: Iterable[str], printed_names: set[str]
+) -> None:
+    """Raise `InputError` for a name that the paper does not print."""
+    for name in names:
+        if name not in printed_names:
+            raise unknown_name_error(
+                f"{kind} of {listed.paper} {listed.task}", name, printed_names
+            )
 
 
 @lru_cache
@@ -185,8 +201,8 @@ def load_paper(paper: str) -> tuple[dict[str, str], ...]:
 
     `InputError` without it.
     """
-    if paper not in (*PAPERS, *OTHERS):
-        raise unknown("paper", paper, (*PAPERS, *OTHERS))
-    name = "others_uci" if paper in OTHERS else paper
+    if paper not in (*PAPERS, *OTHER_PAPERS):
+        raise unknown_name_error("paper", paper, (*PAPERS, *OTHER_PAPERS))
+    name = "others_uci" if paper in OTHER_PAPERS else paper
     text = (files("bdl.reports") / "papers" / f"{name}.csv").read_text(encoding="utf-8")
     return tuple(row for row in csv.DictReader(text.splitlines()) if row["paper"] == paper)

@@ -1,7 +1,4 @@
-"""Figures of posteriors.
-
-Of two parameters, densities and outlines in their plane, and the vectors of one.
-"""
+"""Figures of posteriors of two parameters in their plane: densities, outlines, and iterates."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,32 +8,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bdl.reports import drawing
-from bdl.reports.posteriors import DEVIATIONS, Gaussians, by_truth, moments_figure
-from bdl.reports.statistics import Array, grouped
+from bdl.reports.posteriors import DEVIATIONS, Gaussians, group_by_truth, moments_figure
+from bdl.reports.statistics import Array, group_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FEW = 3
-"""Entries on a data set that have figures of their own."""
+MAX_ENTRIES = 3
+"""Most entries on a data set that have a figure each."""
 LEVELS = np.linspace(0, 1, 11)
 MARGIN = 3.2
-"""Standard deviations, of the truth and of the approximation, that the panels of a plane show."""
+"""Standard deviations of the truth, and of the approximation, that a panel shows."""
 RESOLUTION = 200
 TRUTH: dict[str, Any] = {
-    "color": drawing.PAPER["color"],
+    "color": drawing.PAPER_MARK["color"],
     "linestyle": (0, (4, 2)),
     "linewidth": 1.8,
 }
 APPROXIMATION: dict[str, Any] = {
-    "color": drawing.OURS["color"],
+    "color": drawing.OUR_MARK["color"],
     "linestyle": "-",
     "linewidth": 1.4,
 }
 
-ROOM = 0.05
-"""Share of the range of what is drawn that is free at either end."""
+PLANE_MARGIN = 0.05
+"""Share of the range of the drawn points that is free at either end."""
 ITERATES: dict[str, Any] = {
     "color": "#c1272d",
     "marker": ".",
@@ -55,30 +52,32 @@ MEAN: dict[str, Any] = {
 MEAN["markeredgecolor"] = "white"
 
 
-def own_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
-    """Draw each posterior beside the truth, on data sets on which at most three entries have one."""
+def posterior_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
+    """Draw each posterior with the truth, on data sets where at most three entries have one."""
     counts = Counter(pair.dataset for pair in pairs)
-    styles = drawing.styles(dict.fromkeys(pair.entry for pair in pairs))
+    styles = drawing.entry_styles(dict.fromkeys(pair.entry for pair in pairs))
     return {
         f"posterior-{pair.dataset}-{pair.entry}": (
             partial(plane_figure, pair) if pair.plane else partial(moments_figure, [pair], styles)
         )
         for pair in pairs
-        if counts[pair.dataset] <= FEW
+        if counts[pair.dataset] <= MAX_ENTRIES
     }
 
 
 def joint_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
-    """Draw the posteriors of two entries or more in one figure: of the same truth, or of two parameters whatever it is.
+    """Draw the posteriors of two entries or more that belong in one figure.
 
-    Those of two parameters are drawn in their plane.
+    Those of two parameters are drawn in their plane, the others by their moments.
     """
-    styles = drawing.styles(dict.fromkeys(pair.entry for pair in pairs))
+    styles = drawing.entry_styles(dict.fromkeys(pair.entry for pair in pairs))
     return {
-        f"posteriors-{name}": partial(planes_figure, own)
-        if own[0].plane
-        else partial(moments_figure, own, styles)
-        for name, own in by_truth(pairs)
+        f"posteriors-{name}": (
+            partial(planes_figure, group)
+            if group[0].plane
+            else partial(moments_figure, group, styles)
+        )
+        for name, group in group_by_truth(pairs)
     }
 
 
@@ -91,19 +90,22 @@ def plane_figure(pair: Gaussians) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    points = grid_of(pair)
+    points = point_grid(pair)
     truth = true_density(pair, points)
     figure = Figure(figsize=(10, 3.6), layout="constrained", facecolor="white")
     left, middle, bar, right = figure.subplots(1, 4, width_ratios=[1, 1, 0.04, 1])
-    _density(left, "density, truth", points, truth)
-    image = _density(
-        middle, "density, approximation", points, _gaussian(points, pair.mean, pair.covariance)
+    _draw_density(left, "density, truth", points, truth)
+    image = _draw_density(
+        middle,
+        "density, approximation",
+        points,
+        _gaussian_log_density(points, pair.mean, pair.covariance),
     )
     figure.colorbar(image, cax=bar, label="relative to the peak").outline.set_visible(False)  # type: ignore[operator]
     bar.set(box_aspect=25)
     bar.tick_params(length=0)
     if pair.true_log_density is None:
-        _ellipses(right, pair.true_mean, pair.true_covariance, TRUTH)
+        _draw_ellipses(right, pair.true_mean, pair.true_covariance, TRUTH)
     else:
         levels = [truth.max() - 0.5 * deviations**2 for deviations in (2, 1)]
         line = {
@@ -112,75 +114,94 @@ def plane_figure(pair: Gaussians) -> "Figure":
             "linewidths": TRUTH["linewidth"],
         }
         right.contour(*np.moveaxis(points, -1, 0), truth, levels=levels, **line)
-    _ellipses(right, pair.mean, pair.covariance, APPROXIMATION)
-    framed(right, "outlines at 1 and 2 sd", points)
-    handles = [drawing.handle("truth", **TRUTH), drawing.handle("approximation", **APPROXIMATION)]
+    _draw_ellipses(right, pair.mean, pair.covariance, APPROXIMATION)
+    frame_panel(right, "outlines at 1 and 2 sd", points)
+    handles = [
+        drawing.legend_handle("truth", **TRUTH),
+        drawing.legend_handle("approximation", **APPROXIMATION),
+    ]
     right.legend(handles=handles, loc="upper center", ncols=2, frameon=False, fontsize=8)
     left.set(ylabel="parameter 2")
-    drawing.title(figure, f"{pair.dataset}, {pair.entry}")
+    drawing.write_title(figure, f"{pair.dataset}, {pair.entry}")
     return figure
 
 
 def planes_figure(pairs: Sequence[Gaussians]) -> "Figure":
-    """Draw posteriors of two parameters, a panel an entry: the true density, and outlines of the approximation."""
-    figure, panels = drawing.grid(len(pairs), (2.7, 2.7))
+    """Draw posteriors of two parameters, a panel an entry.
+
+    The true density is shaded, and the approximation drawn by its outlines.
+    """
+    figure, panels = drawing.lay_out_panels(len(pairs), (2.7, 2.7))
     for panel, pair in zip(panels, pairs, strict=True):
-        points = grid_of(pair)
-        _density(panel, pair.entry, points, true_density(pair, points))
-        _ellipses(panel, pair.mean, pair.covariance, APPROXIMATION)
+        points = point_grid(pair)
+        _draw_density(panel, pair.entry, points, true_density(pair, points))
+        _draw_ellipses(panel, pair.mean, pair.covariance, APPROXIMATION)
     drawing.label_left(panels, "parameter 2")
-    drawing.title(figure, pairs[0].dataset, "truth shaded; approximation at 1 and 2 sd")
+    drawing.write_title(figure, pairs[0].dataset, "truth shaded; approximation at 1 and 2 sd")
     return figure
 
 
 def true_density(pair: Gaussians, points: Array) -> Array:
-    """Log-density of the truth, or without one of the Gaussian with its moments: (n, n, 2) -> (n, n)."""
+    """Compute the log-density of the truth at points: (n, n, 2) -> (n, n).
+
+    Where it is not known, it is that of the Gaussian with the moments of the truth.
+    """
     if pair.true_log_density is None:
-        return _gaussian(points, pair.true_mean, pair.true_covariance)
+        return _gaussian_log_density(points, pair.true_mean, pair.true_covariance)
     return pair.true_log_density(points.reshape(-1, 2)).reshape(points.shape[:-1])
 
 
-def grid_of(pair: Gaussians, *drawn: Array) -> Array:
-    """Lay a grid that is wide enough for the truth, and for the approximation or other points, (m, 2): (n, n, 2)."""
-    shown = [(pair.true_mean, pair.true_covariance), (pair.mean, pair.covariance)][
-        : 1 if drawn else 2
-    ]
-    reach = [(mean, MARGIN * np.sqrt(covariance.diagonal())) for mean, covariance in shown]
-    ends = np.concatenate([*([mean - way, mean + way] for mean, way in reach), *drawn])
-    low, high = ends.min(0), ends.max(0)
-    room = ROOM * (high - low) if drawn else 0.0
+def point_grid(pair: Gaussians, *drawn_points: Array) -> Array:
+    """Lay out a grid of points, (n, n, 2), around the truth and the approximation.
+
+    Points to draw, (m, 2), take the place of the approximation.
+    """
+    moments = [(pair.true_mean, pair.true_covariance)]
+    if not drawn_points:
+        moments.append((pair.mean, pair.covariance))
+    corners: list[Array] = []
+    for mean, covariance in moments:
+        reach = MARGIN * np.sqrt(covariance.diagonal())
+        corners.append(np.stack([mean - reach, mean + reach]))
+    covered = np.concatenate([*corners, *drawn_points])
+    low, high = covered.min(0), covered.max(0)
+    room = PLANE_MARGIN * (high - low) if drawn_points else 0.0
     return np.stack(np.meshgrid(*np.linspace(low - room, high + room, RESOLUTION, axis=1)), -1)
 
 
-def _root(covariance: Array) -> Array:
-    """Take a square root S, S S^T = covariance, of full rank even if the covariance is not."""
+def _square_root(covariance: Array) -> Array:
+    """Compute a square root S, S S^T = covariance, of full rank even if the covariance is not."""
     values, vectors = np.linalg.eigh(covariance)
     root: Array = vectors * np.sqrt(values.clip(np.finfo(np.float64).eps * values.max()))
     return root
 
 
-def _gaussian(points: Array, mean: Array, covariance: Array) -> Array:
-    """Log-density relative to the peak: (..., 2) -> (...)."""
-    whitened = (points - mean) @ np.linalg.inv(_root(covariance)).T
+def _gaussian_log_density(points: Array, mean: Array, covariance: Array) -> Array:
+    """Compute the log-density of a Gaussian relative to its peak: (..., 2) -> (...)."""
+    whitened = (points - mean) @ np.linalg.inv(_square_root(covariance)).T
     relative: Array = -0.5 * np.square(whitened).sum(-1)
     return relative
 
 
-def _density(panel: "Axes", heading: str, points: Array, log_density: Array) -> Any:
-    """Shade a density relative to its peak: white to black, without a hue that could be taken for an outline."""
+def _draw_density(panel: "Axes", heading: str, points: Array, log_density: Array) -> Any:
+    """Shade a density relative to its peak, from white to black.
+
+    A hue could be taken for an outline.
+    """
     density = np.exp(log_density - log_density.max())
-    framed(panel, heading, points)
+    frame_panel(panel, heading, points)
     return panel.contourf(*np.moveaxis(points, -1, 0), density, levels=LEVELS, cmap="bone_r")
 
 
-def _ellipses(panel: "Axes", mean: Array, covariance: Array, look: dict[str, Any]) -> None:
-    turn = np.linspace(0, 2 * np.pi, 200)
-    circle = _root(covariance) @ np.stack([np.cos(turn), np.sin(turn)])
+def _draw_ellipses(panel: "Axes", mean: Array, covariance: Array, look: dict[str, Any]) -> None:
+    """Draw the ellipses of a Gaussian at one and two standard deviations."""
+    angle = np.linspace(0, 2 * np.pi, 200)
+    ellipse = _square_root(covariance) @ np.stack([np.cos(angle), np.sin(angle)])
     for deviations in (1, 2):
-        panel.plot(*(mean[:, None] + deviations * circle), **look)
+        panel.plot(*(mean[:, None] + deviations * ellipse), **look)
 
 
-def framed(panel: "Axes", heading: str, points: Array) -> None:
+def frame_panel(panel: "Axes", heading: str, points: Array) -> None:
     """Put a heading on a panel of two parameters, and the limits of a grid."""
     panel.set_title(heading, fontsize=10, loc="left")
     panel.set(
@@ -192,9 +213,12 @@ def framed(panel: "Axes", heading: str, points: Array) -> None:
 
 def iterate_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
     """Draw the vectors of posteriors of two parameters that keep them: a figure a data set."""
-    kept = [pair for pair in pairs if pair.plane and pair.path is not None]
-    groups = grouped(kept, lambda pair: pair.dataset)
-    return {f"iterates-{name}": partial(iterates_figure, own) for name, own in groups.items()}
+    traced = [pair for pair in pairs if pair.plane and pair.path is not None]
+    groups = group_by(traced, lambda pair: pair.dataset)
+    return {
+        f"iterates-{name}": partial(iterates_figure, dataset_pairs)
+        for name, dataset_pairs in groups.items()
+    }
 
 
 def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
@@ -202,15 +226,15 @@ def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
 
     These are Figures 4.2 and B.2 of Brownlie (2022).
     """
-    figure, panels = drawing.grid(len(pairs), (2.9, 2.9))
+    figure, panels = drawing.lay_out_panels(len(pairs), (2.9, 2.9))
     for panel, pair in zip(panels, pairs, strict=True):
         assert pair.path is not None, "those that keep them are drawn"
-        points = grid_of(
+        points = point_grid(
             pair, pair.path, np.array([pair.mean, pair.mean if pair.start is None else pair.start])
         )
         truth = true_density(pair, points)
         levels = [truth.max() - 0.5 * deviations**2 for deviations in DEVIATIONS]
-        framed(panel, pair.entry, points)
+        frame_panel(panel, pair.entry, points)
         panel.plot(*pair.path.T, **ITERATES)
         panel.contour(*np.moveaxis(points, -1, 0), truth, levels=levels, **CONTOURS)
         if pair.start is not None:
@@ -220,7 +244,11 @@ def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
         (ITERATES | {"markersize": 7, "alpha": 1}, "iterates, or averages of windows"),
         (START, "before them"),
     )
-    handles = [drawing.handle(label, **look) for look, label in (*looks, (MEAN, "their mean"))]
-    handles.insert(0, drawing.handle("truth at 1, 2 and 3 sd", color=drawing.INK, linewidth=0.9))
+    handles = [
+        drawing.legend_handle(label, **look) for look, label in (*looks, (MEAN, "their mean"))
+    ]
+    handles.insert(
+        0, drawing.legend_handle("truth at 1, 2 and 3 sd", color=drawing.INK, linewidth=0.9)
+    )
     lines = pairs[0].dataset, "iterates over the contours of the posterior"
-    return drawing.finished(figure, panels, "parameter 2", *lines, handles=handles)
+    return drawing.finish_figure(figure, panels, "parameter 2", *lines, handles=handles)

@@ -11,26 +11,26 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bdl.errors import unknown
+from bdl.errors import unknown_name_error
 from bdl.metrics import info
-from bdl.reports import Cell
+from bdl.reports import TableEntry
 from bdl.reports.layout import (
     FAILED_AS_WORST,
     Section,
-    below,
-    by_metric,
+    estimate_text,
     footnotes,
-    heading,
-    marked,
-    matches,
+    group_by_metric,
+    lines_below_tables,
+    margin_text,
+    metric_heading,
+    metric_sections,
     notes_of,
-    ours,
-    printed,
-    sections,
+    printed_text,
     shared_notes,
+    with_note_marks,
 )
-from bdl.reports.statistics import named
-from bdl.reports.verdicts import FEWEST, reach
+from bdl.reports.statistics import group_by, point_text
+from bdl.reports.verdicts import MIN_SPLITS, interval_half_width
 
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -46,29 +46,29 @@ ESCAPES = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
 }
 TEXT_WIDTH, LETTER, GAP = 345.0, 4.6, 8.0
-"""In points: of the text of an article; of a letter of footnote size, on the safe side; between
-columns.
+"""Widths in points: of the text of an article, of a letter of footnote size (rather too wide than
+too narrow), and of the gap between columns.
 """
 SIGNS = {"match": "=", "better": "+", "worse": "$-$", "differs": r"$\neq$", "print in error": "!"}
-"""What stands for a verdict beside a printed number."""
+"""Superscript of a printed number for each verdict."""
 
-Sized = tuple[str, int]  # LaTeX, and how many letters wide it is
+SizedText = tuple[str, int]
+"""LaTeX, and its width in letters."""
 
 
-def to_latex(cells: Sequence[Cell]) -> str:
-    """Write a floating table a metric, which needs the package booktabs, and below the notes and what chance does.
+def to_latex(cells: Sequence[TableEntry]) -> str:
+    """Write a floating table a metric, and the notes below; it needs the package booktabs.
 
     Means are in a column a data set (and point of a sweep) and a row a method, with the printed
-    ones below; those that are best are bold. Columns that do not fit beside each other follow
-    below.
+    ones below; those that are best are bold. Columns that do not fit side by side follow below.
     """
-    means = [[cell for cell in group if cell.statistic == "mean"] for group in by_metric(cells)]
-    flat = [cell for group in means for cell in group]
-    numbers = {note: number for number, note in enumerate(footnotes(flat), 1)}
-    blocks = [_table(group, numbers) for group in means]
-    return "\n".join(
-        [*blocks, *(rf"\par{{\footnotesize {escape(line)}\par}}" + "\n" for line in below(flat))]
-    )
+    means = [cell for cell in cells if cell.statistic == "mean"]
+    numbers = {note: number for number, note in enumerate(footnotes(means), 1)}
+    blocks = [_table(metric_means, numbers) for metric_means in group_by_metric(means)]
+    blocks += [
+        rf"\par{{\footnotesize {escape(line)}\par}}" + "\n" for line in lines_below_tables(means)
+    ]
+    return "\n".join(blocks)
 
 
 def escape(text: str) -> str:
@@ -77,111 +77,116 @@ def escape(text: str) -> str:
     return re.sub(r"(^|(?<= ))-(?=\d)", "$-$", escaped)
 
 
-def best(cells: Sequence[Cell]) -> list[Cell]:
+def select_best(cells: Sequence[TableEntry]) -> list[TableEntry]:
     """Choose the best of one column, and those whose 95 % interval overlaps its own.
 
-    Left out are numbers that say nothing by themselves, as their interval reaches zero, and those
-    of entries of which fits failed; of metrics without a better and a worse, all.
+    Left out are numbers whose interval holds zero, which say nothing by themselves, and those of
+    entries of which fits failed; of metrics without a better and a worse, all.
     """
     direction = info(cells[0].metric).direction
-    spans = [
-        (cell, *_interval(cell)) for cell in cells if cell.ours is not None and not cell.n_failed
-    ]
-    spans = [(cell, low, high) for cell, low, high in spans if low == high or not low <= 0 <= high]
-    if not spans or direction == "none":
+    if direction == "none":
         return []
-    _, low, high = min(
-        spans, key=lambda span: (span[1] + span[2]) * (-1 if direction == "higher" else 1)
+    intervals: list[tuple[TableEntry, float, float]] = []
+    for cell in cells:
+        if cell.ours is None or cell.n_failed:
+            continue
+        low, high = _interval(cell)
+        if low == high or not low <= 0 <= high:
+            intervals.append((cell, low, high))
+    if not intervals:
+        return []
+    sign = -1 if direction == "higher" else 1
+    _, best_low, best_high = min(
+        intervals, key=lambda interval: (interval[1] + interval[2]) * sign
     )
-    return [cell for cell, bottom, top in spans if bottom <= high and low <= top]
+    return [cell for cell, low, high in intervals if low <= best_high and best_low <= high]
 
 
-def _interval(cell: Cell) -> tuple[float, float]:
+def _interval(cell: TableEntry) -> tuple[float, float]:
     """Return the ends of the 95 % interval; of fewer than three splits, the number itself."""
     assert cell.ours is not None
-    half = (
-        reach(cell.ours_se, cell.n_trials - 1)
-        if cell.ours_se is not None and cell.n_trials >= FEWEST
-        else 0.0
-    )
+    if cell.ours_se is None or cell.n_trials < MIN_SPLITS:
+        return cell.ours, cell.ours
+    half = interval_half_width(cell.ours_se, cell.n_trials - 1)
     return cell.ours - half, cell.ours + half
 
 
-def _table(cells: Sequence[Cell], numbers: Mapping[str, int]) -> str:
-    common = shared_notes(cells)
-    columns: dict[str, dict[str, Cell]] = {}
+def _table(cells: Sequence[TableEntry], numbers: Mapping[str, int]) -> str:
+    """Write the means of one metric as a floating table."""
+    table_notes = shared_notes(cells)
+    columns: dict[str, dict[str, TableEntry]] = {}
     for cell in cells:
-        columns.setdefault(" ".join(filter(None, (cell.dataset, named(cell.point)))), {})[
-            cell.method
-        ] = cell
-    bold = [cell for own in columns.values() for cell in best(list(own.values()))]
-    lines: list[list[Sized]] = [
+        title = " ".join(filter(None, (cell.dataset, point_text(cell.point))))
+        columns.setdefault(title, {})[cell.method] = cell
+    bold: list[TableEntry] = []
+    for column in columns.values():
+        bold += select_best(list(column.values()))
+    lines: list[list[SizedText]] = [
         [("Method", 6), *((escape(title), len(title)) for title in columns)]
     ]
     for method in dict.fromkeys(cell.method for cell in cells):
-        lines += _lines(
-            method, [own.get(method) for own in columns.values()], bold, common, numbers
-        )
-    caption = marked(
-        f"{cells[0].benchmark}: {heading(cells[0].metric)}{matches(cells)}", common, numbers
-    )
-    label = re.sub(r"[^\w-]|_", "-", f"{cells[0].benchmark}-{cells[0].metric}")
-    return (
-        "\\begin{table}\n\\centering\n"
-        rf"\caption{{{escape(caption)}{_caption(cells)}}}" + "\n"
-        rf"\label{{tab:{label}}}" + "\n"
-        rf"\footnotesize\setlength{{\tabcolsep}}{{{GAP / 2:g}pt}}"
-        + "\n"
-        + "\n".join(_body(lines))
-        + "\n"
-        "\\end{table}\n"
-    )
-
-
-def _caption(cells: Sequence[Cell]) -> str:
-    text = r". Mean $\pm$ standard error; the best is bold, with all whose 95\,\% intervals overlap its own."
-    if info(cells[0].metric).direction == "none":
-        text = r". Mean $\pm$ standard error."
-    used = [
-        f"{sign} {verdict}"
-        for verdict, sign in SIGNS.items()
-        if any(cell.verdict == verdict for cell in cells)
+        row = [column.get(method) for column in columns.values()]
+        lines += _lines(method, row, bold, table_notes, numbers)
+    benchmark, metric = cells[0].benchmark, cells[0].metric
+    title = f"{benchmark}: {metric_heading(metric)}{margin_text(cells)}"
+    caption = with_note_marks(title, table_notes, numbers)
+    label = re.sub(r"[^\w-]|_", "-", f"{benchmark}-{metric}")
+    latex = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escape(caption)}{_caption(cells)}}}",
+        rf"\label{{tab:{label}}}",
+        rf"\footnotesize\setlength{{\tabcolsep}}{{{GAP / 2:g}pt}}",
+        *_body(lines),
+        r"\end{table}",
     ]
+    return "\n".join(latex) + "\n"
+
+
+def _caption(cells: Sequence[TableEntry]) -> str:
+    text = r". Mean $\pm$ standard error"
+    if info(cells[0].metric).direction != "none":
+        text += r"; the best is bold, with all whose 95\,\% intervals overlap its own"
+    text += "."
     if any(cell.paper is not None for cell in cells):
-        text += " Below, as printed" + (f" ({', '.join(used)})." if used else ".")
+        verdicts = {cell.verdict for cell in cells}
+        signs = [f"{sign} {verdict}" for verdict, sign in SIGNS.items() if verdict in verdicts]
+        text += " Below, as printed" + (f" ({', '.join(signs)})." if signs else ".")
     return text
 
 
 def _lines(
     method: str,
-    row: Sequence[Cell | None],
-    bold: Sequence[Cell],
-    common: set[str],
+    row: Sequence[TableEntry | None],
+    bold: Sequence[TableEntry],
+    table_notes: set[str],
     numbers: Mapping[str, int],
-) -> list[list[Sized]]:
-    own = shared_notes(cell for cell in row if cell)
-    name = marked(method, own - common, numbers)
-    first: list[Sized] = [(escape(name), len(name))]
-    second: list[Sized] = [(r"\quad printed", 9)]
+) -> list[list[SizedText]]:
+    """Write the line of a method, and below it that of the printed numbers if there are any."""
+    row_notes = shared_notes(cell for cell in row if cell)
+    name = with_note_marks(method, row_notes - table_notes, numbers)
+    our_line: list[SizedText] = [(escape(name), len(name))]
+    printed_line: list[SizedText] = [(r"\quad printed", 9)]
     for cell in row:
-        plain = (
-            marked(ours(cell) or cell.verdict, {*notes_of(cell)} - own, numbers) if cell else ""
-        )
-        first.append(
-            (rf"\textbf{{{escape(plain)}}}" if cell in bold else escape(plain), len(plain))
-        )
-        sign = SIGNS.get(cell.verdict, "") if cell and cell.paper is not None else ""
-        print_ = printed(cell) if cell else ""
-        second.append(
-            (
-                escape(print_) + (rf"\textsuperscript{{{sign}}}" if sign else ""),
-                len(print_) + bool(cell),
-            )
-        )
-    return [first, second] if any(cell and cell.paper is not None for cell in row) else [first]
+        if cell is None:
+            our_line.append(("", 0))
+            printed_line.append(("", 0))
+            continue
+        cell_notes = {*notes_of(cell)} - row_notes
+        text = with_note_marks(estimate_text(cell) or cell.verdict, cell_notes, numbers)
+        latex = rf"\textbf{{{escape(text)}}}" if cell in bold else escape(text)
+        our_line.append((latex, len(text)))
+        printed_value = printed_text(cell)
+        latex = escape(printed_value)
+        if cell.paper is not None and cell.verdict in SIGNS:
+            latex += rf"\textsuperscript{{{SIGNS[cell.verdict]}}}"
+        printed_line.append((latex, len(printed_value) + 1))  # a letter for the sign
+    if any(cell and cell.paper is not None for cell in row):
+        return [our_line, printed_line]
+    return [our_line]
 
 
-def _body(lines: Sequence[Sequence[Sized]]) -> list[str]:
+def _body(lines: Sequence[Sequence[SizedText]]) -> list[str]:
     """Break the columns into as few blocks as fit the text, one below the other."""
     count = len(lines[0]) - 1
     across = next((k for k in range(count, 1, -1) if _width(lines, k) <= TEXT_WIDTH), 1)
@@ -196,12 +201,11 @@ def _body(lines: Sequence[Sequence[Sized]]) -> list[str]:
     return [*body, r"\bottomrule", r"\end{tabular}"]
 
 
-def _width(lines: Sequence[Sequence[Sized]], across: int) -> float:
+def _width(lines: Sequence[Sequence[SizedText]], across: int) -> float:
+    """Compute the width in points of a table whose columns are broken into blocks of `across`."""
     letters = max(line[0][1] for line in lines)
-    letters += sum(
-        max(own for line in lines for _, own in line[1 + place :: across])
-        for place in range(across)
-    )
+    for column in range(across):
+        letters += max(width for line in lines for _, width in line[1 + column :: across])
     return letters * LETTER + across * GAP
 
 
@@ -221,38 +225,41 @@ STYLES = {
 
 
 FORMATS = ("rich", "markdown", "csv", "latex", "json")
-SECTIONS = ("rich", "markdown")
+FORMATS_WITH_SECTIONS = ("rich", "markdown")
 """Formats that have more tables than those of metrics."""
 
 
 def render(
-    cells: Sequence[Cell], format: str, remark: str = "", more: Sequence[Section] = ()
+    cells: Sequence[TableEntry],
+    format: str,
+    remark: str = "",
+    extra_sections: Sequence[Section] = (),
 ) -> RenderableType:
-    """Render a comparison: tables for a `rich` console, or for every other format a str that ends with a newline.
+    """Render a comparison as tables for a `rich` console, or as text that ends with a newline.
 
     A remark stands at the head, and in formats that have none among the notes of every cell;
-    formats of `SECTIONS` have more tables at the end. LaTeX needs the package booktabs.
-    `InputError` if there is no such format.
+    formats of `FORMATS_WITH_SECTIONS` have more tables at the end. LaTeX needs the package
+    booktabs. `InputError` if there is no such format.
     """
     if format not in FORMATS:
-        raise unknown("format", format, FORMATS)
+        raise unknown_name_error("format", format, FORMATS)
     if format == "rich":
         head = [Text(remark, style="bold yellow"), Text()] if remark else []
-        tables = [Padding(rich_table(section), (0, 0, 1, 0)) for section in sections(cells)]
-        notes = [Text(line, style="dim") for line in below(cells)]
+        tables = [Padding(rich_table(section), (0, 0, 1, 0)) for section in metric_sections(cells)]
+        notes = [Text(line, style="dim") for line in lines_below_tables(cells)]
         return Group(
             *head,
             *tables,
             *notes,
-            *(Padding(rich_table(section), (1, 0, 0, 0)) for section in more),
+            *(Padding(rich_table(section), (1, 0, 0, 0)) for section in extra_sections),
         )
     if format == "markdown":
         lines = [f"**{markdown(remark)}**\n"] if remark else []
         lines += [
-            *map(markdown_table, sections(cells)),
-            *(f"{markdown(line)}\n" for line in below(cells)),
+            *map(markdown_table, metric_sections(cells)),
+            *(f"{markdown(line)}\n" for line in lines_below_tables(cells)),
         ]
-        return "\n".join([*lines, *map(markdown_table, more)])
+        return "\n".join([*lines, *map(markdown_table, extra_sections)])
     if remark:
         cells = [
             replace(cell, note="\n".join(filter(None, (remark, cell.note)))) for cell in cells
@@ -260,19 +267,19 @@ def render(
     return {"csv": to_csv, "latex": to_latex, "json": to_json}[format](cells)
 
 
-def to_csv(cells: Sequence[Cell]) -> str:
+def to_csv(cells: Sequence[TableEntry]) -> str:
     """Write one line a cell under the names of its fields; an absent value is empty."""
     import pandas as pd
 
     table = pd.DataFrame(
-        [asdict(cell) for cell in cells], columns=[field.name for field in fields(Cell)]
+        [asdict(cell) for cell in cells], columns=[field.name for field in fields(TableEntry)]
     )
     table["note"] = [(cell.note or "").replace("\n", " ") for cell in cells]
     table["point"] = [json.dumps(dict(cell.point)) if cell.point else "" for cell in cells]
     return str(table.to_csv(index=False, lineterminator="\n"))
 
 
-def to_json(cells: Sequence[Cell]) -> str:
+def to_json(cells: Sequence[TableEntry]) -> str:
     """Write a list of objects, one a cell with the names of its fields; an absent value is null.
 
     Numbers have ten digits: processors differ in the last of those that a float has, and a table
@@ -287,27 +294,30 @@ def to_json(cells: Sequence[Cell]) -> str:
 
 
 def rich_table(section: Section) -> Table:
-    """Build a table that gives each dataset of several rows a line of its own, which saves a column."""
+    """Build a table for a console.
+
+    Rows are grouped by data set or metric, which has a line of its own rather than a column.
+    """
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.title, table.title_style, table.title_justify = Text(section.title), "bold", "left"
-    start = int(
-        section.table.columns[0] in ("Dataset", "Metric")
-    )  # texts that have lines of their own
+    grouped_rows = section.table.columns[0] in ("Dataset", "Metric")
+    start = 1 if grouped_rows else 0
     for title, side in section.columns[start:]:
         wraps = title in ("Verdict", FAILED_AS_WORST, "Told from") or "±" in title
         justify: JustifyMethod = "left" if side == "left" else "right"
         table.add_column(Text(title), justify=justify, no_wrap=not wraps, overflow="fold")
-    for first in list(dict.fromkeys(row[0] for row in section.rows)) if start else [None]:
-        if first is not None:
-            table.add_row(Text(first, "bold"))
-        for row in (row for row in section.rows if first in (None, row[0])):
+    groups = group_by(section.rows, lambda row: row[0] if grouped_rows else "")
+    for name, rows in groups.items():
+        if grouped_rows:
+            table.add_row(Text(name, "bold"))
+        for row in rows:
             table.add_row(*_texts(section, row)[start:])
         table.add_section()
     return table
 
 
 def _texts(section: Section, row: Sequence[str]) -> list[Text]:
-    quiet = {} if section.judged else {"Paper ± SE": "dim", "Paper": "dim"}
+    quiet = {} if section.has_verdicts else {"Paper ± SE": "dim", "Paper": "dim"}
     texts = []
     for title, text in zip(section.table.columns, row, strict=True):
         verdict = next((style for word, style in STYLES.items() if word in text), "dim")

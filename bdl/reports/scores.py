@@ -1,17 +1,30 @@
-"""Scores of entries, ours and printed, and differences from the baseline: a row an entry, or along a sweep."""
+"""Figures of scores, ours and printed, and of differences from the baseline; also along sweeps."""
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bdl.metrics import info
-from bdl.reports import Cell, drawing
-from bdl.reports.layout import heading, measure, on_training_rows, quantity, repeats
+from bdl.reports import TableEntry, drawing
+from bdl.reports.layout import (
+    format_number,
+    metric_heading,
+    metric_with_unit,
+    repeats_text,
+    training_metric,
+)
 from bdl.reports.paired import PairedDifference
-from bdl.reports.statistics import WORDS, grouped, named, number, panel_heading, short
+from bdl.reports.statistics import (
+    AXIS_NAMES,
+    format_setting,
+    group_by,
+    panel_heading,
+    parse_number,
+    point_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,27 +32,27 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-SEEN: dict[str, Any] = {"linestyle": (0, (1, 1.2)), "linewidth": 1.2, "marker": ""}
+TRAINING_LINE: dict[str, Any] = {"linestyle": (0, (1, 1.2)), "linewidth": 1.2, "marker": ""}
 """Scores of training rows, in the colours of those of new rows."""
-TOLD_SEEN = "dotted: training rows"
+TRAINING_REMARK = "dotted: training rows"
 
 PANEL_WIDTH, ROW_HEIGHT = 2.6, 0.46
 OFFSET = 0.14
-"""Of ours and the printed one from the line of their row."""
-WIDE = 9.0
-"""Inches from which on the legend of differences is one line."""
-LOOKS: dict[str, dict[str, Any]] = {
-    "better": drawing.OURS,
-    "worse": drawing.PAPER | {"markerfacecolor": drawing.COLORS[1]},
-    "undecided": {**drawing.PAPER, "color": "#8c8c8c", "marker": "o"},
+"""Distance of our mark and of the printed one from the line of their row."""
+ONE_LINE_WIDTH = 9.0
+"""Width in inches from which on the legend of differences is one line."""
+VERDICT_MARKS: dict[str, dict[str, Any]] = {
+    "better": drawing.OUR_MARK,
+    "worse": drawing.PAPER_MARK | {"markerfacecolor": drawing.COLORS[1]},
+    "undecided": {**drawing.PAPER_MARK, "color": "#8c8c8c", "marker": "o"},
 }
-"""How a verdict is drawn; told apart by shape as well as by colour."""
+"""Mark of each verdict; they differ in shape as well as in colour."""
 
-Row = tuple[float, float, float | None, Mapping[str, Any]]
+RowMark = tuple[float, float, float | None, Mapping[str, Any]]
 """Height, value, error to either side, and look of a mark."""
 
 
-class Mark(NamedTuple):
+class SweepMark(NamedTuple):
     """A number with its error at one point of a sweep."""
 
     dataset: str
@@ -51,26 +64,39 @@ class Mark(NamedTuple):
     """Half the length of its bar."""
 
 
-def score_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
-    """Draw our mean against the paper's, with standard errors: a panel a dataset, a figure a metric.
+def score_drawings(benchmark: "Benchmark", cells: Sequence[TableEntry]) -> drawing.Drawings:
+    """Draw our means and the paper's, with standard errors: a panel a dataset, a figure a metric.
 
     The means of a sweep are drawn along its first axis instead.
     """
-    found = {}
+    drawings = {}
     for name in benchmark.metrics:
-        own = [cell for cell in cells if cell.metric == name and cell.statistic == "mean"]
-        other = on_training_rows(name, benchmark.metrics)
-        seen = [cell for cell in cells if cell.metric == other and cell.statistic == "mean"]
-        lines = benchmark.title, f"{heading(name)}, mean ± SE" + (f"; {TOLD_SEEN}" if seen else "")
-        along = partial(swept_figure, benchmark, name, lines, _marks(own), seen=_marks(seen))
-        found[str(name)] = (
-            along if benchmark.axes else partial(scores_figure, benchmark, name, own)
+        means = [cell for cell in cells if cell.metric == name and cell.statistic == "mean"]
+        training_name = training_metric(name, benchmark.metrics)
+        training_means = [
+            cell for cell in cells if cell.metric == training_name and cell.statistic == "mean"
+        ]
+        if not benchmark.axes:
+            drawings[str(name)] = partial(scores_figure, benchmark, name, means)
+            continue
+        subtitle = f"{metric_heading(name)}, mean ± SE"
+        if training_means:
+            subtitle += f"; {TRAINING_REMARK}"
+        drawings[str(name)] = partial(
+            swept_figure,
+            benchmark,
+            name,
+            (benchmark.title, subtitle),
+            _sweep_marks(means),
+            training_marks=_sweep_marks(training_means),
         )
-    return found
+    return drawings
 
 
-def _marks(cells: Sequence[Cell]) -> list[Mark]:
-    return [Mark(cell.dataset, cell.method, cell.point, cell.ours, cell.ours_se) for cell in cells]
+def _sweep_marks(cells: Sequence[TableEntry]) -> list[SweepMark]:
+    return [
+        SweepMark(cell.dataset, cell.method, cell.point, cell.ours, cell.ours_se) for cell in cells
+    ]
 
 
 def paired_drawings(
@@ -78,37 +104,45 @@ def paired_drawings(
 ) -> drawing.Drawings:
     """Draw the paired differences: a panel a dataset, a figure a predictive metric.
 
-    Those of a sweep are drawn along its first axis instead. Datasets without a pair are left out,
-    and so are metrics.
+    Those of a sweep are drawn along its first axis instead. Datasets and metrics without a pair
+    are left out.
     """
-    found = {}
-    for metric, own in grouped(differences, lambda each: each.metric).items():
-        there = {each.dataset for each in own if each.n}
-        own = [each for each in own if each.dataset in there]
-        if own:
-            marks = [
-                Mark(each.dataset, each.entry, each.point, each.mean, each.half) for each in own
-            ]
-            what = f"mean difference from {benchmark.baseline} over {repeats(benchmark)}, 95 % intervals"
-            lines = benchmark.title, heading(metric), what
-            along = partial(swept_figure, benchmark, metric, lines, marks, around_zero=True)
-            found[f"{metric}-paired"] = (
-                along if benchmark.axes else partial(paired_figure, benchmark, metric, own)
-            )
-    return found
+    drawings = {}
+    groups = group_by(differences, lambda difference: difference.metric)
+    for metric, metric_differences in groups.items():
+        datasets = {difference.dataset for difference in metric_differences if difference.n}
+        if not datasets:
+            continue
+        in_panels = [pair for pair in metric_differences if pair.dataset in datasets]
+        if not benchmark.axes:
+            drawings[f"{metric}-paired"] = partial(paired_figure, benchmark, metric, in_panels)
+            continue
+        marks = [
+            SweepMark(pair.dataset, pair.entry, pair.point, pair.mean, pair.half_width)
+            for pair in in_panels
+        ]
+        subtitle = f"mean difference from {benchmark.baseline} over {repeats_text(benchmark)}"
+        subtitle += ", 95 % intervals"
+        lines = benchmark.title, metric_heading(metric), subtitle
+        drawings[f"{metric}-paired"] = partial(
+            swept_figure, benchmark, metric, lines, marks, around_zero=True
+        )
+    return drawings
 
 
-def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) -> "Figure":
-    """Draw means of ours and of the paper, with standard errors."""
-    own = {
+def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[TableEntry]) -> "Figure":
+    """Draw our means and those of the paper, with standard errors."""
+    entries = {
         str(name): [entry for dataset, entry in benchmark.pairs if dataset == name]
         for name in benchmark.datasets
     }
-    figure, panels = entry_rows(own, measure(metric))
+    figure, panels = entry_rows(entries, metric_with_unit(metric))
     for dataset, panel in panels.items():
-        marks: list[Row] = []
-        for cell in (cell for cell in cells if cell.dataset == dataset):
-            row = own[dataset].index(cell.method)
+        marks: list[RowMark] = []
+        for cell in cells:
+            if cell.dataset != dataset:
+                continue
+            row = entries[dataset].index(cell.method)
             offset = 0.0 if cell.paper is None else OFFSET
             if cell.ours is None:
                 centred: dict[str, Any] = {
@@ -118,50 +152,50 @@ def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) ->
                 }
                 panel.text(0.5, row - offset, cell.verdict, color=drawing.QUIET, **centred)
             else:
-                marks.append((row - offset, cell.ours, cell.ours_se, drawing.OURS))
+                marks.append((row - offset, cell.ours, cell.ours_se, drawing.OUR_MARK))
             if cell.paper is not None:
-                marks.append((row + offset, cell.paper, cell.paper_se, drawing.PAPER))
-        _mark(panel, marks, drawing.far(metric))
-    drawing.title(figure, benchmark.title, heading(metric))
-    handles = [drawing.handle("ours, mean ± SE", linestyle="none", **drawing.OURS)]
+                marks.append((row + offset, cell.paper, cell.paper_se, drawing.PAPER_MARK))
+        _draw_marks(panel, marks, drawing.outlier_factor(metric))
+    drawing.write_title(figure, benchmark.title, metric_heading(metric))
+    handles = [drawing.legend_handle("ours, mean ± SE", linestyle="none", **drawing.OUR_MARK)]
     if any(cell.paper is not None for cell in cells):
         handles.append(
-            drawing.handle("paper, mean ± SE as printed", linestyle="none", **drawing.PAPER)
+            drawing.legend_handle(
+                "paper, mean ± SE as printed", linestyle="none", **drawing.PAPER_MARK
+            )
         )
-    drawing.legend(figure, handles, columns=2)
+    drawing.draw_legend(figure, handles, columns=2)
     return figure
 
 
 def paired_figure(
     benchmark: "Benchmark", metric: str, differences: Sequence[PairedDifference]
 ) -> "Figure":
-    """Draw mean differences from the baseline, with 95 % intervals and the number of pairs where splits are missing."""
-    own = grouped(differences, lambda each: each.dataset)
-    rows = {name: [each.entry for each in drawn] for name, drawn in own.items()}
-    figure, panels = entry_rows(rows, f"difference in {measure(metric)}")
+    """Draw mean differences from the baseline, with 95 % intervals.
+
+    The number of pairs is written where splits are missing.
+    """
+    groups = group_by(differences, lambda difference: difference.dataset)
+    rows = {
+        name: [difference.entry for difference in dataset_differences]
+        for name, dataset_differences in groups.items()
+    }
+    figure, panels = entry_rows(rows, f"difference in {metric_with_unit(metric)}")
     for name, panel in panels.items():
         panel.axvline(0, color=drawing.QUIET, linestyle=":", linewidth=1.2, zorder=1)
-        known = [
-            (row, each, each.mean) for row, each in enumerate(own[name]) if each.mean is not None
-        ]
-        marks: list[Row] = [
-            (row, mean, each.half, LOOKS[each.verdict]) for row, each, mean in known
-        ]
-        _mark(panel, marks, drawing.far(metric), zero=True)
-        for row, each in enumerate(own[name]):
-            if each.n < benchmark.splits:
+        marks: list[RowMark] = []
+        for row, difference in enumerate(groups[name]):
+            if difference.mean is not None:
+                look = VERDICT_MARKS[difference.verdict]
+                marks.append((row, difference.mean, difference.half_width, look))
+        _draw_marks(panel, marks, drawing.outlier_factor(metric), zero=True)
+        small: dict[str, Any] = {"va": "center", "color": drawing.QUIET, "fontsize": 7}
+        for row, difference in enumerate(groups[name]):
+            if difference.n < benchmark.splits:
                 across = panel.get_yaxis_transform()
-                panel.text(
-                    1.01,
-                    row,
-                    f"n = {each.n}",
-                    transform=across,
-                    va="center",
-                    color=drawing.QUIET,
-                    fontsize=7,
-                )
-    what = f"mean difference from {benchmark.baseline} over {repeats(benchmark)}"
-    drawing.title(figure, benchmark.title, heading(metric), what)
+                panel.text(1.01, row, f"n = {difference.n}", transform=across, **small)
+    subtitle = f"mean difference from {benchmark.baseline} over {repeats_text(benchmark)}"
+    drawing.write_title(figure, benchmark.title, metric_heading(metric), subtitle)
     left, right = ("better", "worse") if info(metric).direction == "lower" else ("worse", "better")
     labels = {
         left: f"left: {left} than {benchmark.baseline}",
@@ -169,11 +203,11 @@ def paired_figure(
         right: f"right: {right} than {benchmark.baseline}",
     }
     handles = [
-        drawing.handle(label, linestyle="none", **LOOKS[verdict])
+        drawing.legend_handle(label, linestyle="none", **VERDICT_MARKS[verdict])
         for verdict, label in labels.items()
     ]
-    columns = 3 if figure.get_figwidth() > WIDE else 2
-    drawing.legend(figure, handles, columns=columns, handlelength=1.2, columnspacing=1.6)
+    columns = 3 if figure.get_figwidth() > ONE_LINE_WIDTH else 2
+    drawing.draw_legend(figure, handles, columns=columns, handlelength=1.2, columnspacing=1.6)
     return figure
 
 
@@ -181,155 +215,181 @@ def entry_rows(rows: Mapping[str, Sequence[str]], label: str) -> "tuple[Figure, 
     """Lay out a panel a dataset with a row for each of its entries."""
     from matplotlib.ticker import MaxNLocator
 
-    alike = (
-        len({tuple(entries) for entries in rows.values()}) == 1
-    )  # then only the first panel names them
+    # With the same entries in all panels, only the first of a line names them.
+    same_entries = len({tuple(entries) for entries in rows.values()}) == 1
     height = ROW_HEIGHT * max(map(len, rows.values())) + 0.75
-    figure, panels = drawing.grid(len(rows), (PANEL_WIDTH, height), sharey=alike)
+    figure, panels = drawing.lay_out_panels(len(rows), (PANEL_WIDTH, height), sharey=same_entries)
     for panel, (dataset, entries) in zip(panels, rows.items(), strict=True):
-        drawing.dress(panel, dataset, "x")
+        drawing.style_panel(panel, dataset, "x")
         panel.set_yticks(range(len(entries)), entries)
         panel.set_ylim(len(entries) - 0.5, -0.5)
         panel.xaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
-    for panel in panels[-min(len(rows), drawing.MOST) :]:  # those without another below
-        panel.set_xlabel(
-            fill(label, 26), loc="left"
-        )  # to the right is the power of ten of the ticks
+    # The panels without another below are labelled, to the left: to the right matplotlib writes
+    # the power of ten of the ticks.
+    for panel in panels[-min(len(rows), drawing.MAX_COLUMNS) :]:
+        panel.set_xlabel(fill(label, 26), loc="left")
     return figure, dict(zip(rows, panels, strict=True))
 
 
-def _mark(panel: "Axes", marks: Sequence[Row], factor: float, *, zero: bool = False) -> None:
-    """Mark values with their errors; those beyond the axis are written at its end."""
-    bars = [end for _, value, error, _ in marks for end in drawing.ends(value, error)] + [
-        0.0
-    ] * zero
-    values = {number: [value] for number, (_, value, _, _) in enumerate(marks)}
-    beyond = drawing.fit(
-        panel, "x", values, bars, factor=factor, scale="linear" if zero else None, say=False
+def _draw_marks(
+    panel: "Axes", marks: Sequence[RowMark], factor: float, *, zero: bool = False
+) -> None:
+    """Mark values with their errors; those beyond the axis are written at its end.
+
+    With `zero`, 0 is on the axis.
+    """
+    bars = [end for _, value, error, _ in marks for end in drawing.bar_ends(value, error)]
+    if zero:
+        bars.append(0.0)
+    values = {index: [value] for index, (_, value, _, _) in enumerate(marks)}
+    outliers = drawing.fit_axis(
+        panel,
+        "x",
+        values,
+        bars,
+        factor=factor,
+        scale="linear" if zero else None,
+        write_outliers=False,
     )
     low, _ = panel.get_xlim()
     across = panel.get_yaxis_transform()
     bar: dict[str, Any] = {"linestyle": "none", "elinewidth": 1.4, "capsize": 2.5, "capthick": 1.4}
-    for place, (row, value, error, look) in enumerate(marks):
-        if place in beyond:
-            written, left = quantity(value), value < low
-            x, side, text = (
-                (0.01, "left", f"← {written}") if left else (0.99, "right", f"{written} →")
-            )
-            panel.text(
-                x,
-                row,
-                text,
-                transform=across,
-                ha=side,
-                va="center",
-                fontsize=8,
-                color=look["color"],
-            )
-        else:
+    for index, (row, value, error, look) in enumerate(marks):
+        if index not in outliers:
             panel.errorbar([value], [row], xerr=error, **bar, **look)
+            continue
+        style: dict[str, Any] = {"va": "center", "fontsize": 8, "color": look["color"]}
+        text = format_number(value)
+        if value < low:
+            panel.text(0.01, row, f"← {text}", transform=across, ha="left", **style)
+        else:
+            panel.text(0.99, row, f"{text} →", transform=across, ha="right", **style)
 
 
 def swept_figure(
     benchmark: "Benchmark",
     metric: str,
     lines: Sequence[str],
-    marks: Sequence[Mark],
+    marks: Sequence[SweepMark],
     *,
-    seen: Sequence[Mark] = (),
+    training_marks: Sequence[SweepMark] = (),
     around_zero: bool = False,
 ) -> "Figure":
     """Draw the first axis of the sweep from left to right, under a title of some lines.
 
     Each data set, and each combination of the other axes' values, has a panel; a few of these
     combinations stand side by side on one scale, a data set a line. Each entry has a line of
-    values with their errors, with a gap where there is none, and a dotted one for those `seen` in
-    training. Around zero are differences: 0 has a line, and no scale is logarithmic.
+    values with their errors, with a gap where there is none, and a dotted one for the scores of
+    training rows. Differences are drawn around zero: 0 has a line, and no scale is logarithmic.
     """
     axis, *_ = benchmark.axes
-    by_panel, below = _by_panel(marks, axis), _by_panel(seen, axis)
-    beside = len({others for _, others in by_panel})
-    alike = 1 < beside <= drawing.MOST
-    figure, panels = drawing.grid(
+    by_panel, training_panels = _by_panel(marks, axis), _by_panel(training_marks, axis)
+    n_combinations = len({combination for _, combination in by_panel})
+    shared_scale = 1 < n_combinations <= drawing.MAX_COLUMNS
+    figure, panels = drawing.lay_out_panels(
         len(by_panel),
         (3.0, 2.4),
-        columns=beside if alike else None,
-        sharey="row" if alike else "none",
+        columns=n_combinations if shared_scale else None,
+        sharey="row" if shared_scale else "none",
     )
-    styles = drawing.styles(benchmark.entries)
-    for panel, (place, own) in zip(panels, by_panel.items(), strict=True):
-        drawing.dress(panel, panel_heading(*place))
+    styles = drawing.entry_styles(benchmark.entries)
+    for panel, (facet, panel_marks) in zip(panels, by_panel.items(), strict=True):
+        drawing.style_panel(panel, panel_heading(*facet))
         if around_zero:
             panel.axhline(0, color=drawing.QUIET, linestyle=":", linewidth=1.2, zorder=1)
-        places = _places(own, axis)
-        for entry in dict.fromkeys(mark.entry for mark in own):
-            x, y, errors = _line(own, entry, places, axis)
+        positions = _axis_positions(panel_marks, axis)
+        for entry in dict.fromkeys(mark.entry for mark in panel_marks):
+            x, y, errors = _entry_line(panel_marks, entry, positions, axis)
             panel.errorbar(x, y, yerr=errors, label=entry, **{**drawing.BARS, **styles[entry]})
-            if place in below:
-                x, y, _ = _line(below[place], entry, places, axis)
-                panel.plot(x, y, **{**styles[entry], **SEEN})
-        if _geometric(sorted(places.values())):
+            if facet in training_panels:
+                x, y, _ = _entry_line(training_panels[facet], entry, positions, axis)
+                panel.plot(x, y, **{**styles[entry], **TRAINING_LINE})
+        if _is_geometric(sorted(positions.values())):
             panel.set_xscale("log")
-        panel.set_xticks(list(places.values()), [short(text) for text in places])
+        panel.set_xticks(list(positions.values()), [format_setting(text) for text in positions])
         panel.minorticks_off()
         panel.margins(x=0.08)
-        panel.set_xlabel(WORDS.get(axis, axis.rpartition(".")[2].replace("_", " ")))
-        level = [*own, *below.get(place, ())]
-        if alike:
-            level = [mark for mark in (*marks, *seen) if mark.dataset == place[0]]
-        _vertical(panel, level, drawing.far(metric), around_zero)
-    label = f"difference in {measure(metric)}" if around_zero else measure(metric)
-    return drawing.finished(figure, panels, label, *lines, order=styles)
+        panel.set_xlabel(AXIS_NAMES.get(axis, axis.rpartition(".")[2].replace("_", " ")))
+        scale_marks = [*panel_marks, *training_panels.get(facet, ())]
+        if shared_scale:
+            scale_marks = [mark for mark in (*marks, *training_marks) if mark.dataset == facet[0]]
+        _fit_vertical_axis(panel, scale_marks, drawing.outlier_factor(metric), around_zero)
+    label = metric_with_unit(metric)
+    if around_zero:
+        label = f"difference in {label}"
+    return drawing.finish_figure(figure, panels, label, *lines, order=styles)
 
 
-def _by_panel(marks: Sequence[Mark], axis: str) -> dict[tuple[str, str], list[Mark]]:
-    return grouped(
-        marks,
-        lambda mark: (mark.dataset, named({k: v for k, v in mark.point.items() if k != axis})),
-    )
+def _by_panel(marks: Sequence[SweepMark], axis: str) -> dict[tuple[str, str], list[SweepMark]]:
+    """Group marks by data set and by the values of the other axes."""
+
+    def panel_of(mark: SweepMark) -> tuple[str, str]:
+        combination = {path: value for path, value in mark.point.items() if path != axis}
+        return mark.dataset, point_text(combination)
+
+    return group_by(marks, panel_of)
 
 
-def _line(
-    marks: Sequence[Mark], entry: str, places: Mapping[str, float], axis: str
+def _entry_line(
+    marks: Sequence[SweepMark], entry: str, positions: Mapping[str, float], axis: str
 ) -> tuple[list[float], list[float], list[float]]:
-    """Return places, values and errors of an entry, from left to right.
+    """Return positions, values and errors of an entry, from left to right.
 
     NaN where there is none.
     """
     line = sorted(
-        (mark for mark in marks if mark.entry == entry), key=lambda mark: places[mark.point[axis]]
+        (mark for mark in marks if mark.entry == entry),
+        key=lambda mark: positions[mark.point[axis]],
     )
     values = [math.nan if mark.value is None else mark.value for mark in line]
     errors = [math.nan if mark.error is None else mark.error for mark in line]
-    return [places[mark.point[axis]] for mark in line], values, errors
+    return [positions[mark.point[axis]] for mark in line], values, errors
 
 
-def _vertical(panel: "Axes", marks: Sequence[Mark], factor: float, around_zero: bool) -> None:
+def _fit_vertical_axis(
+    panel: "Axes", marks: Sequence[SweepMark], factor: float, around_zero: bool
+) -> None:
     """Choose scale and limits so that no line flattens the others."""
-    known = [(mark.entry, mark.value, mark.error) for mark in marks if mark.value is not None]
-    values = {
-        entry: [value for _, value, _ in own]
-        for entry, own in grouped(known, lambda own: own[0]).items()
-    }
-    bars = [end for _, value, error in known for end in drawing.ends(value, error)] + [
-        0.0
-    ] * around_zero
-    drawing.fit(panel, "y", values, bars, factor=factor, scale="linear" if around_zero else None)
+    values: dict[str, list[float]] = {}
+    bars: list[float] = []
+    for mark in marks:
+        if mark.value is not None:
+            values.setdefault(mark.entry, []).append(mark.value)
+            bars += drawing.bar_ends(mark.value, mark.error)
+    if around_zero:
+        bars.append(0.0)
+    scale: Literal["linear"] | None = "linear" if around_zero else None
+    drawing.fit_axis(panel, "y", values, bars, factor=factor, scale=scale)
 
 
-def _places(marks: Sequence[Mark], axis: str) -> dict[str, float]:
-    """Put values where their numbers are, or side by side in the order of the sweep if one of them is no number."""
+def _axis_positions(marks: Sequence[SweepMark], axis: str) -> dict[str, float]:
+    """Return the position of each value of an axis.
+
+    Numbers are at their value. If one of the values is no number, they are side by side in the
+    order of the sweep.
+    """
     texts = list(dict.fromkeys(mark.point[axis] for mark in marks))
-    known = {text: place for text in texts if (place := number(text)) is not None}
-    return known if len(known) == len(texts) else {text: float(i) for i, text in enumerate(texts)}
+    numbers: dict[str, float] = {}
+    for text in texts:
+        value = parse_number(text)
+        if value is None:
+            return {text: float(index) for index, text in enumerate(texts)}
+        numbers[text] = value
+    return numbers
 
 
-def _geometric(places: Sequence[float]) -> bool:
-    """Return whether a logarithmic axis sets the two closest of ascending places further apart than a linear one."""
-    if len(places) < 3 or places[0] <= 0:
+def _is_geometric(positions: Sequence[float]) -> bool:
+    """Return whether ascending positions are better spread on a logarithmic axis than on a linear.
+
+    They are if it sets the two closest further apart.
+    """
+    if len(positions) < 3 or positions[0] <= 0:
         return False
-    logs = [math.log(place) for place in places]
-    closest, closest_logs = (
-        min(b - a for a, b in pairwise(found)) / (found[-1] - found[0]) for found in (places, logs)
-    )
-    return closest_logs > closest
+    logs = [math.log(position) for position in positions]
+    return _smallest_gap(logs) > _smallest_gap(positions)
+
+
+def _smallest_gap(positions: Sequence[float]) -> float:
+    """Compute the distance of the two closest of ascending positions, as a share of the range."""
+    gap = min(after - before for before, after in pairwise(positions))
+    return gap / (positions[-1] - positions[0])

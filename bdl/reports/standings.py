@@ -1,4 +1,4 @@
-"""Standings of entries: average ranks over data sets, and scores by what they cost."""
+"""Standings of entries: average ranks over data sets, and scores against their cost."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.reports import Cell, drawing
-from bdl.reports.layout import Section, heading, measure
-from bdl.reports.statistics import named, panel_heading
+from bdl.reports import TableEntry, drawing
+from bdl.reports.layout import Section, metric_heading, metric_with_unit
+from bdl.reports.statistics import panel_heading, point_text
 from bdl.reports.verdicts import LEVEL
 
 if TYPE_CHECKING:
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from bdl.spec import Benchmark
 
 
-FEWEST = 3
-"""Entries that the test takes."""
+MIN_ENTRIES = 3
+"""Fewest entries that Friedman's test takes."""
 
 
 class Ranks(NamedTuple):
     """Ranks of entries by the means of one metric; 1 is the best."""
 
     metric: str
-    places: int
+    n_datasets: int
     """Data sets on which all of the entries have a mean."""
     p: float
-    """Of Friedman's test that all entries are alike."""
+    """Of Friedman's test that all entries have the same average rank."""
     means: Mapping[str, float]
     """Entry to its average rank, the best first."""
     pairs: Mapping[str, Mapping[str, float]]
     """p of each pair by Nemenyi's test."""
 
-    def apart(self, entry: str) -> list[str]:
-        """List the other entries that Nemenyi's test tells from this one at 5 %."""
+    def distinguishable_from(self, entry: str) -> list[str]:
+        """List the entries whose rank differs from that of `entry` by Nemenyi's test at 5 %."""
         return [name for name in self.means if name != entry and self.pairs[entry][name] < LEVEL]
 
 
-def ranks(cells: Sequence[Cell], metric: str) -> Ranks | None:
+def rank_entries(cells: Sequence[TableEntry], metric: str) -> Ranks | None:
     """Rank the entries that have most means, over the data sets on which all of these have one.
 
     Points of a sweep are of the same data, and no data sets of their own: an entry's means at them
@@ -57,68 +57,78 @@ def ranks(cells: Sequence[Cell], metric: str) -> Ranks | None:
     """
     from scipy.stats import friedmanchisquare
 
-    table = _table(cells, metric)
-    if table.shape[1] < FEWEST or len(table) < 2:
+    table = _means_table(cells, metric)
+    if table.shape[1] < MIN_ENTRIES or len(table) < 2:
         return None
     ranked = table.rank(axis=1, ascending=info(metric).direction == "lower")
     means = ranked.mean().sort_values(kind="stable")
     p = float(friedmanchisquare(*ranked.to_numpy().T).pvalue)
-    pairs = _posthocs().posthoc_nemenyi_friedman(ranked).to_dict()
+    pairs = _scikit_posthocs().posthoc_nemenyi_friedman(ranked).to_dict()
     return Ranks(
         metric, len(table), p, {str(name): float(mean) for name, mean in means.items()}, pairs
     )
 
 
-def rank_section(found: Ranks) -> Section:
+def rank_section(ranks: Ranks) -> Section:
     """Lay out ranks."""
     rows = [
-        (name, f"{mean:.2f}", ", ".join(found.apart(name)) or "-")
-        for name, mean in found.means.items()
+        (name, f"{mean:.2f}", ", ".join(ranks.distinguishable_from(name)) or "-")
+        for name, mean in ranks.means.items()
     ]
-    title = f"Ranks over {found.places} data sets, {heading(found.metric)}; Friedman p = {found.p:.2g}, Nemenyi at 5 %"
+    title = f"Ranks over {ranks.n_datasets} data sets, {metric_heading(ranks.metric)}"
+    title += f"; Friedman p = {ranks.p:.2g}, Nemenyi at 5 %"
     return Section.of(title, ["Method", "Average rank", "Told from"], rows)
 
 
-def rank_drawings(found: Sequence[Ranks]) -> drawing.Drawings:
+def rank_drawings(metric_ranks: Sequence[Ranks]) -> drawing.Drawings:
     """Draw the ranks as diagrams of critical differences, a figure a metric."""
-    return {f"{each.metric}-ranks": partial(_figure, each) for each in found}
+    return {f"{ranks.metric}-ranks": partial(rank_figure, ranks) for ranks in metric_ranks}
 
 
-def _figure(found: Ranks) -> "Figure":
+def rank_figure(ranks: Ranks) -> "Figure":
+    """Draw a diagram of critical differences."""
     import pandas as pd
     from matplotlib.figure import Figure
 
     figure = Figure(
-        figsize=(7.5, 1.4 + 0.22 * len(found.means)), layout="constrained", facecolor="white"
+        figsize=(7.5, 1.4 + 0.22 * len(ranks.means)), layout="constrained", facecolor="white"
     )
-    _posthocs().critical_difference_diagram(
-        dict(found.means), pd.DataFrame(found.pairs), ax=figure.subplots(), alpha=LEVEL
+    _scikit_posthocs().critical_difference_diagram(
+        dict(ranks.means), pd.DataFrame(ranks.pairs), ax=figure.subplots(), alpha=LEVEL
     )
-    what = f"{heading(found.metric)}: average rank over {found.places} data sets"
-    drawing.title(figure, what, "lines join what Nemenyi's test does not tell apart")
+    title = f"{metric_heading(ranks.metric)}: average rank over {ranks.n_datasets} data sets"
+    drawing.write_title(figure, title, "lines join what Nemenyi's test does not tell apart")
     return figure
 
 
-def _table(cells: Sequence[Cell], metric: str) -> "pd.DataFrame":
-    """Lay out means over the points of a sweep, a row a data set and a column an entry, without gaps."""
+def _means_table(cells: Sequence[TableEntry], metric: str) -> "pd.DataFrame":
+    """Lay out means over the points of a sweep, a row a data set and a column an entry.
+
+    The table has the entries with most means, and no gaps.
+    """
     import pandas as pd
 
     means: dict[str, dict[tuple[str, ...], float]] = {}
     for cell in cells:
         if (cell.metric, cell.statistic) == (metric, "mean") and cell.ours is not None:
             means.setdefault(cell.method, {})[cell.dataset, *cell.point.values()] = cell.ours
-    most = max((len(own) for own in means.values()), default=0)
-    kept = {entry: own for entry, own in means.items() if len(own) == most}
-    places = [
-        place
-        for place in next(iter(kept.values()), {})
-        if all(place in own for own in kept.values())
+    max_points = max(map(len, means.values()), default=0)
+    complete = {
+        entry: by_point for entry, by_point in means.items() if len(by_point) == max_points
+    }
+    shared_points = [
+        point
+        for point in next(iter(complete.values()), {})
+        if all(point in by_point for by_point in complete.values())
     ]
-    table = pd.DataFrame({entry: [own[place] for place in places] for entry, own in kept.items()})
-    return table.groupby([dataset for dataset, *_ in places], sort=False).mean()
+    columns = {
+        entry: [by_point[point] for point in shared_points] for entry, by_point in complete.items()
+    }
+    datasets = [dataset for dataset, *_ in shared_points]
+    return pd.DataFrame(columns).groupby(datasets, sort=False).mean()
 
 
-def _posthocs() -> Any:
+def _scikit_posthocs() -> Any:
     try:
         import scikit_posthocs
     except ImportError:
@@ -126,141 +136,163 @@ def _posthocs() -> Any:
     return scikit_posthocs
 
 
-SECONDS = 60.0
-"""In the unit of durations, which is minutes."""
+SECONDS_PER_MINUTE = 60.0
+"""Durations are in minutes."""
 
 
-class Price(NamedTuple):
-    """Score of an entry on one dataset at one point of a sweep, and what it is held against.
+class ScoreCost(NamedTuple):
+    """Score of an entry on one dataset at one point of a sweep, and its cost.
 
-    Means over its trials.
+    Both are means over its trials.
     """
 
     entry: str
     score: float
     score_se: float
     """Zero where it is not known."""
-    against: float
+    cost: float
     """Seconds, or a distance."""
-    against_se: float
+    cost_se: float
 
 
-def cost_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
-    """Draw scores against durations: a panel a dataset (and point of a sweep), a mark an entry, a figure a score.
+def cost_drawings(benchmark: "Benchmark", cells: Sequence[TableEntry]) -> drawing.Drawings:
+    """Draw scores against durations: a panel a dataset (and point of a sweep), a mark an entry.
 
-    Scores are the distances, and of a benchmark with a baseline the first of predictions. Nothing
-    without a duration.
+    There is a figure for each distance, and for a benchmark with a baseline one for the first
+    score of predictions; none without a duration.
     """
     times = [name for name in benchmark.metrics if info(name).kind == "time"]
-    wanted = [name for name in benchmark.metrics if info(name).kind == "distance"]
+    if not times:
+        return {}
+    metrics = [name for name in benchmark.metrics if info(name).kind == "distance"]
     if benchmark.baseline:
-        wanted += [name for name in benchmark.metrics if info(name).kind == "predictive"][:1]
-    found = {name: prices(cells, name, times[0], SECONDS) for name in wanted if times}
+        metrics += [name for name in benchmark.metrics if info(name).kind == "predictive"][:1]
     searched = any(entry and entry.search for entry in benchmark.entries.values())
-    what = f"against the seconds of a fit{', its search included' if searched else ''}; mean ± SE"
-    draw = partial(cost_figure, benchmark, across="time (seconds)", what=what)
-    return {f"{name}-cost": partial(draw, name, own) for name, own in found.items() if own}
+    search = ", its search included" if searched else ""
+    subtitle = f"against the seconds of a fit{search}; mean ± SE"
+    drawings = {}
+    for metric in metrics:
+        costs = score_costs(cells, metric, times[0], SECONDS_PER_MINUTE)
+        if costs:
+            drawings[f"{metric}-cost"] = partial(
+                cost_figure, benchmark, metric, costs, "time (seconds)", subtitle
+            )
+    return drawings
 
 
-def distance_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
-    """Draw the first score of predictions against the first distance: whether who predicts well is near the truth."""
+def distance_drawings(benchmark: "Benchmark", cells: Sequence[TableEntry]) -> drawing.Drawings:
+    """Draw the first score of predictions against the first distance.
+
+    The figure shows whether entries that predict well are near the true posterior.
+    """
     scores, distances = (
         [name for name in benchmark.metrics if info(name).kind == kind]
         for kind in ("predictive", "distance")
     )
-    if not (scores and distances and (found := prices(cells, scores[0], distances[0]))):
+    if not (scores and distances):
         return {}
-    what = f"against {measure(distances[0])}; mean ± SE"
-    draw = partial(
-        cost_figure, benchmark, scores[0], found, across=info(distances[0]).label, what=what
-    )
-    return {f"{scores[0]}-distance": draw}
+    score, distance = scores[0], distances[0]
+    costs = score_costs(cells, score, distance)
+    if not costs:
+        return {}
+    subtitle = f"against {metric_with_unit(distance)}; mean ± SE"
+    label = info(distance).label
+    return {f"{score}-distance": partial(cost_figure, benchmark, score, costs, label, subtitle)}
 
 
-def prices(
-    cells: Sequence[Cell], metric: str, other: str, unit: float = 1.0
-) -> dict[str, list[Price]]:
-    """List what entries have both numbers, the other one times `unit`, by the title of their panel."""
+def score_costs(
+    cells: Sequence[TableEntry], metric: str, cost_metric: str, unit: float = 1.0
+) -> dict[str, list[ScoreCost]]:
+    """List the score and the cost, times `unit`, of the entries that have both.
+
+    The keys are the titles of panels.
+    """
     means = {
-        (cell.dataset, named(cell.point), cell.method, cell.metric): cell
+        (cell.dataset, point_text(cell.point), cell.method, cell.metric): cell
         for cell in cells
         if cell.statistic == "mean"
     }
-    found: dict[str, list[Price]] = {}
-    for (dataset, point, entry, name), cell in means.items():
-        cost = means.get((dataset, point, entry, other)) if name == metric else None
-        if cost is not None and cell.ours is not None and cost.ours is not None and cost.ours > 0:
-            price = Price(
+    costs: dict[str, list[ScoreCost]] = {}
+    for (dataset, point, entry, name), score in means.items():
+        cost = means.get((dataset, point, entry, cost_metric))
+        if name != metric or cost is None or score.ours is None or cost.ours is None:
+            continue
+        if cost.ours > 0:  # costs are on a logarithmic axis
+            score_cost = ScoreCost(
                 entry,
-                cell.ours,
-                cell.ours_se or 0.0,
+                score.ours,
+                score.ours_se or 0.0,
                 unit * cost.ours,
                 unit * (cost.ours_se or 0.0),
             )
-            found.setdefault(panel_heading(dataset, point), []).append(price)
-    return found
+            costs.setdefault(panel_heading(dataset, point), []).append(score_cost)
+    return costs
 
 
 def cost_figure(
     benchmark: "Benchmark",
     metric: str,
-    found: Mapping[str, Sequence[Price]],
-    across: str,
-    what: str,
+    costs: Mapping[str, Sequence[ScoreCost]],
+    cost_label: str,
+    subtitle: str,
 ) -> "Figure":
-    """Draw durations and distances on logarithmic axes, where bars are one standard error of the logarithm.
+    """Draw scores against costs, a panel a dataset (and point of a sweep), a mark an entry.
 
-    That is the standard error of the mean over the mean. What is far from all others stands at the
-    edge, a distance of zero at the lower one.
+    Durations and distances are on logarithmic axes, where bars are one standard error of the
+    logarithm: the standard error of the mean over the mean. An outlier is drawn at the edge, and a
+    distance of zero at the lower one.
     """
-    figure, panels = drawing.grid(
-        len(found), (3.4, 3.1), columns=2 if len(found) == 4 else min(len(found), 3)
+    figure, panels = drawing.lay_out_panels(
+        len(costs), (3.4, 3.1), columns=2 if len(costs) == 4 else min(len(costs), 3)
     )
-    styles = drawing.styles(benchmark.entries)
-    for panel, (name, own) in zip(panels, found.items(), strict=True):
-        drawing.dress(panel, name)
-        _fill(panel, own, styles, metric)
-        panel.set_xlabel(across)
-    return drawing.finished(
-        figure, panels, measure(metric), benchmark.title, heading(metric), what, order=styles
+    styles = drawing.entry_styles(benchmark.entries)
+    for panel, (name, panel_costs) in zip(panels, costs.items(), strict=True):
+        drawing.style_panel(panel, name)
+        _draw_costs(panel, panel_costs, styles, metric)
+        panel.set_xlabel(cost_label)
+    return drawing.finish_figure(
+        figure,
+        panels,
+        metric_with_unit(metric),
+        benchmark.title,
+        metric_heading(metric),
+        subtitle,
+        order=styles,
     )
 
 
-def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: str) -> None:
+def _draw_costs(
+    panel: "Axes", costs: Sequence[ScoreCost], styles: drawing.Styles, metric: str
+) -> None:
     log = info(metric).kind == "distance"
-    across = [end for price in own for end in _ends(price.against, price.against_se, log=True)]
-    along = [
-        end
-        for price in own
-        if price.score > 0 or not log
-        for end in _ends(price.score, price.score_se, log)
-    ]
-    times = {price.entry: [price.against] for price in own}
-    scores = {price.entry: [price.score] for price in own}
-    drawing.fit(panel, "x", times, across, factor=drawing.FAR, scale="log")
+    cost_bars: list[float] = []
+    score_bars: list[float] = []
+    for score_cost in costs:
+        cost_bars += _bar_ends(score_cost.cost, score_cost.cost_se, log=True)
+        if score_cost.score > 0 or not log:
+            score_bars += _bar_ends(score_cost.score, score_cost.score_se, log)
+    by_entry = {score_cost.entry: [score_cost.cost] for score_cost in costs}
+    drawing.fit_axis(panel, "x", by_entry, cost_bars, factor=drawing.OUTLIER_FACTOR, scale="log")
+    scores = {score_cost.entry: [score_cost.score] for score_cost in costs}
+    factor = drawing.outlier_factor(metric)
     scale: Literal["log", "linear"] = "log" if log else "linear"
-    beyond = drawing.fit(panel, "y", scores, along, factor=drawing.far(metric), scale=scale)
-    for price in own:
-        x, y = price.against, price.score
-        look: dict[str, Any] = {
-            **drawing.BARS,
-            **styles[price.entry],
-            "linestyle": "none",
-            "label": price.entry,
-        }
-        if price.entry in beyond:
+    outliers = drawing.fit_axis(panel, "y", scores, score_bars, factor=factor, scale=scale)
+    for score_cost in costs:
+        x, y = score_cost.cost, score_cost.score
+        look: dict[str, Any] = {**drawing.BARS, **styles[score_cost.entry]}
+        look |= {"linestyle": "none", "label": score_cost.entry}
+        if score_cost.entry in outliers:
             edge = 0.02 if y < panel.get_ylim()[0] else 0.98
             panel.errorbar([x], [edge], transform=panel.get_xaxis_transform(), **look)
         else:
-            (left, right), (lower, upper) = (
-                _ends(x, price.against_se, log=True),
-                _ends(y, price.score_se, log),
-            )
+            left, right = _bar_ends(x, score_cost.cost_se, log=True)
+            lower, upper = _bar_ends(y, score_cost.score_se, log)
             panel.errorbar([x], [y], [[y - lower], [upper - y]], [[x - left], [right - x]], **look)
 
 
-def _ends(value: float, error: float, log: bool) -> tuple[float, float]:
+def _bar_ends(value: float, error: float, log: bool) -> tuple[float, float]:
+    """Return both ends of an error bar; on a logarithmic axis, of the error of the logarithm."""
     if not log:
-        return drawing.ends(value, error)
+        return drawing.bar_ends(value, error)
     factor = math.exp(error / value)
     return value / factor, value * factor

@@ -1,9 +1,9 @@
-"""Rows of results: the axes of a sweep, and the location of independent trials with its standard error."""
+"""Groups of result rows, texts of settings, and statistics of trials with standard errors."""
 
 import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,62 +16,61 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
-WORDS = {
+AXIS_NAMES = {
     "model.hidden": "hidden units",
     "training.batch_size": "batch size (rows)",
     "dataset.rows": "training rows",
     "dataset.snr": "signal-to-noise ratio",
 }
-"""Axes whose last word does not say what they are."""
+"""Names for people of axes whose last word does not explain them."""
 
 
-def by_cell(
+def group_by_cell(
     rows: "pd.DataFrame", axes: Sequence[str]
 ) -> "dict[tuple[Hashable, ...], pd.DataFrame]":
     """Group rows by data set, entry and the values of the axes, which together are the keys."""
     return dict(list(rows.groupby(["dataset", "entry", *axes], sort=False)))
 
 
-def by_split(
+def group_by_split(
     rows: "pd.DataFrame", axes: Sequence[str]
 ) -> "dict[tuple[Hashable, ...], pd.DataFrame]":
-    """Group rows as `by_cell` does, each group with the split as its index.
+    """Group rows as `group_by_cell` does, each group with the split as its index.
 
     Rows may lack the column of an axis.
     """
     rows = rows.reindex(columns=list(dict.fromkeys((*rows.columns, *axes))))
-    return {key: own.set_index("split") for key, own in by_cell(rows, axes).items()}
+    return {key: group.set_index("split") for key, group in group_by_cell(rows, axes).items()}
 
 
-def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Group items that have a key in common; keys are in the order of their appearance."""
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by a key; the keys are in the order of their appearance."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
 
 
-def short(text: str) -> str:
-    """Write a value for people: ``50`` for ``[50]``, ``50-20`` for ``[50,20]``, ``rank=2`` for ``{"rank":2}``."""
-    value = json.loads(text)
-    if isinstance(value, dict):
-        return " ".join(f"{name}={short(json.dumps(part))}" for name, part in value.items())
-    if isinstance(value, list):
-        return "-".join(short(json.dumps(part)) for part in value)
-    return (
-        value
-        if isinstance(value, str)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else json.dumps(value)
-    )
+def format_setting(text: str) -> str:
+    """Write the JSON of a setting for people.
 
-
-def number(text: str) -> float | None:
-    """Return the place of a value on an axis of numbers, also that of a list of one.
-
-    None for what is no number.
+    ``50`` for ``[50]``, ``50-20`` for ``[50,20]``, ``rank=2`` for ``{"rank":2}``.
     """
+    return _format_value(json.loads(text))
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_format_value(member)}" for name, member in value.items())
+    if isinstance(value, list):
+        return "-".join(map(_format_value, value))
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+def parse_number(text: str) -> float | None:
+    """Read the JSON of a number, or of a list of one number; None for other values."""
     value = json.loads(text)
     if isinstance(value, list) and len(value) == 1:
         (value,) = value
@@ -79,39 +78,44 @@ def number(text: str) -> float | None:
 
 
 def panel_heading(dataset: str, point: str) -> str:
-    """Write what a panel is of: a data set, and a point of a sweep if there is one."""
-    return "  ".join(part for part in (dataset, point) if part)
+    """Write the data set of a panel, and its point of a sweep if there is one."""
+    return "  ".join(text for text in (dataset, point) if text)
 
 
-def named(values: Mapping[str, str]) -> str:
+def point_text(values: Mapping[str, str]) -> str:
     """Write a point for people, ``hidden = 50``, by the last word of each path.
 
     Empty without a sweep.
     """
-    return ", ".join(f"{path.rpartition('.')[2]} = {short(text)}" for path, text in values.items())
+    return ", ".join(
+        f"{path.rpartition('.')[2]} = {format_setting(text)}" for path, text in values.items()
+    )
 
 
 Array = NDArray[np.float64]
 
 
-def finite(rows: "pd.DataFrame", metric: str) -> Array:
+def finite_scores(rows: "pd.DataFrame", metric: str) -> Array:
     """Return the finite values of a metric, of rows that did not fail."""
     values: Array = rows[metric][rows["status"] == "ok"].to_numpy(dtype=np.float64)
     return values[np.isfinite(values)]
 
 
 def mean_se(values: Array) -> float:
-    """Compute the standard error of the mean of n >= 2 values, sd / sqrt(n), with n - 1 degrees of freedom."""
-    return float(
-        (values - values[0]).std(ddof=1) / math.sqrt(values.size)
-    )  # exactly 0 if all are equal
+    """Compute the standard error of the mean of n >= 2 values, sd / sqrt(n).
+
+    The standard deviation has n - 1 degrees of freedom.
+    """
+    # Differences from the first value make the error exactly 0 if all values are equal.
+    return float((values - values[0]).std(ddof=1) / math.sqrt(values.size))
 
 
 def median_se(values: Array) -> float:
-    """Compute the standard error of the median of n >= 2 values: its bootstrap standard deviation, exactly.
+    """Compute the standard error of the median of n >= 2 values.
 
-    The bootstrap distribution of the middle order statistics is known in closed form, so nothing
-    is simulated: the result is the limit of infinitely many resamples.
+    It is the bootstrap standard deviation. The bootstrap distribution of the middle order
+    statistics is known in closed form, so nothing is simulated: the result is the limit of
+    infinitely many resamples.
 
     Notes
     -----
@@ -124,49 +128,46 @@ def median_se(values: Array) -> float:
 
     for i < j, and P(rank m is among x_1 ... x_i) = I_{i/n}(m, n - m + 1).
     """
-    ordered = np.sort(values) - values.min()  # exactly 0 if all are equal
+    # Differences from the least value make the error exactly 0 if all values are equal.
+    ordered = np.sort(values) - values.min()
     n = ordered.size
     m = (n + 1) // 2
-    same = np.diff(
-        betainc(m, n - m + 1, np.arange(n + 1) / n)
-    )  # P(both are x_i); for odd n they are one
+    # P(both middle ranks are x_i); for odd n there is one middle rank.
+    same = np.diff(betainc(m, n - m + 1, np.arange(n + 1) / n))
     if n % 2:
         return float(math.sqrt(same @ (ordered - same @ ordered) ** 2))
     i = np.arange(1, n)
-    log_reach = m * np.log(
-        i / n
-    )  # of (i/n)^m: the powers themselves and C(n, m) leave the range of floats
+    # Logarithms of (i/n)^m: the powers themselves, and C(n, m), leave the range of floats.
+    log_reach = m * np.log(i / n)
     log_steps = log_reach + np.log1p(-np.exp(np.append(-np.inf, log_reach[:-1]) - log_reach))
-    apart = np.exp(
-        gammaln(n + 1) - 2 * gammaln(m + 1) + log_steps + log_reach[::-1]
-    )  # P(rank m is x_i, m+1 is above)
-    some = slice(np.flatnonzero(apart)[0], np.flatnonzero(apart)[-1] + 1)
-    apart = apart[some]
-    same[some] -= apart
-    stays = np.exp(np.append(log_reach[::-1][1:], -np.inf) - log_reach[::-1])[
-        some
-    ]  # ((n-i-1)/(n-i))^m
+    # P(rank m is x_i, and rank m+1 is above).
+    between = np.exp(gammaln(n + 1) - 2 * gammaln(m + 1) + log_steps + log_reach[::-1])
+    support = slice(np.flatnonzero(between)[0], np.flatnonzero(between)[-1] + 1)
+    between = between[support]
+    same[support] -= between
+    # P(rank m+1 is above x_(i+1), if it is above x_i): ((n-i-1)/(n-i))^m.
+    stays = np.exp(np.append(log_reach[::-1][1:], -np.inf) - log_reach[::-1])[support]
 
     def moments(x: Array) -> tuple[float, float]:
-        """First and second moment of the median of resamples of sorted values."""
-        own, following = x[some], x[some.start + 1 : some.stop + 1]
-        means = _backward(following, stays), _backward(following**2, stays)
-        first = apart @ (own + means[0]) / 2 + same @ x
-        return float(first), float(
-            apart @ (own**2 + 2 * own * means[0] + means[1]) / 4 + same @ x**2
-        )
+        """Compute the first and second moment of the median of resamples of sorted values."""
+        lower, following = x[support], x[support.start + 1 : support.stop + 1]
+        upper_mean = _average_backwards(following, stays)
+        upper_square = _average_backwards(following**2, stays)
+        first = between @ (lower + upper_mean) / 2 + same @ x
+        second = between @ (lower**2 + 2 * lower * upper_mean + upper_square) / 4 + same @ x**2
+        return float(first), float(second)
 
     centred = ordered - ordered[m - 1]
     return math.sqrt(max(0.0, moments(centred - moments(centred)[0])[1]))
 
 
-def _backward(x: Array, stays: Array) -> Array:
-    """Average what follows: y_i = (1 - s_i) x_i + s_i y_(i+1), from the last."""
-    average, found = x[-1], np.empty_like(x)
+def _average_backwards(x: Array, stays: Array) -> Array:
+    """Compute the averages y_i = (1 - s_i) x_i + s_i y_(i+1), from the last to the first."""
+    average, averages = x[-1], np.empty_like(x)
     for i in range(len(x) - 1, -1, -1):
         average += (1 - stays[i]) * (x[i] - average)
-        found[i] = average
-    return found
+        averages[i] = average
+    return averages
 
 
 STATISTICS: dict[str, tuple[Callable[[Array], float], Callable[[Array], float]]] = {

@@ -1,4 +1,4 @@
-"""What our number says about the printed one; the rules are in ``docs/verdicts.md``."""
+"""Verdicts of our numbers on the printed ones; the rules are in ``docs/verdicts.md``."""
 
 import math
 from typing import NamedTuple
@@ -9,8 +9,8 @@ from bdl.metrics import MetricInfo
 from bdl.reports.papers import PaperValue, Printed
 
 LEVEL = 0.05
-"""Of the two-sided test: how often a difference is outside by chance alone."""
-FEWEST = 3
+"""Level of the two-sided test: how often a difference is outside by chance alone."""
+MIN_SPLITS = 3
 """Fewer splits of ours than this show no spread, and nothing is better or worse."""
 
 NO_PAPER = "no paper value"
@@ -24,27 +24,27 @@ NOT_SHOWN = "no difference shown"
 the margin.
 """
 
-FEW = (
-    "Fewer than three splits: the spread over splits is taken to be the paper's, and a difference beyond it is "
-    "undecided."
+FEW_SPLITS = (
+    "Fewer than three splits: the spread over splits is taken to be the paper's, "
+    "and a difference beyond it is undecided."
 )
 NO_SPREAD = (
-    "No spread is known: a match has the printed digits, a unit of the last of which is within the margin; all else is "
-    "undecided."
+    "No spread is known: a match has the printed digits, a unit of the last of which is within "
+    "the margin; all else is undecided."
 )
-REAL = "The difference is beyond chance, and inside the margin."
+BEYOND_CHANCE = "The difference is beyond chance, and inside the margin."
 PERHAPS_SMALL = "The difference is beyond chance, and perhaps inside the margin."
 SURVIVORS = (
-    "Trials failed: mean and median are of the others alone, so that nothing is better or a match. In parentheses: the "
-    "median of all trials, the failed ones counted as worst."
+    "Trials failed: mean and median are of the others alone, so that nothing is better or a "
+    "match. In parentheses: the median of all trials, the failed ones counted as worst."
 )
-COARSE = (
-    "Undecided: the paper's truth is sampled as well, by draws whose number is not known, and a coarse sample "
-    "lengthens distances."
+COARSE_TRUTH = (
+    "Undecided: the paper's truth is sampled as well, by draws whose number is not known, "
+    "and a coarse sample lengthens distances."
 )
 
 
-class Ours(NamedTuple):
+class Estimate(NamedTuple):
     """A statistic over our trials."""
 
     value: float | None
@@ -60,7 +60,7 @@ class Ours(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Ours minus the printed number, in the metric's unit."""
+    """Our number minus the printed one, in the metric's unit."""
 
     value: float
     se: float
@@ -71,7 +71,7 @@ class Difference(NamedTuple):
 
     @property
     def z(self) -> float:
-        """What rounding does not explain of the difference, in standard errors."""
+        """The part of the difference that rounding does not explain, in standard errors."""
         return math.copysign(max(abs(self.value) - self.rounding, 0.0), self.value) / self.se
 
     @property
@@ -80,30 +80,31 @@ class Difference(NamedTuple):
         return float(2 * stdtr(self.df, -abs(self.z)))
 
     @property
-    def half(self) -> float:
+    def half_width(self) -> float:
         """Half the length of the 95 % interval, which is longer by the rounding at both ends."""
-        return reach(self.se, self.df) + self.rounding
+        return interval_half_width(self.se, self.df) + self.rounding
 
     def within(self, margin: float) -> bool:
         """Return whether the whole interval is inside the margin, to either side of zero."""
-        return abs(self.value) + self.half <= margin
+        return abs(self.value) + self.half_width <= margin
 
 
 class Judgement(NamedTuple):
-    """A verdict, the remark that it needs, and the difference that it is about, where its spread is known."""
+    """A verdict, with the remark that it needs."""
 
     verdict: str
     note: str | None = None
-    found: Difference | None = None
+    difference: Difference | None = None
+    """The difference that was judged; None where its spread is not known."""
 
 
-def reach(se: float, df: float) -> float:
-    """Return half the length of a 95 % interval, from a standard error and its degrees of freedom, more than 0."""
+def interval_half_width(se: float, df: float) -> float:
+    """Compute half the length of a 95 % interval from a standard error with `df` > 0."""
     return float(stdtrit(df, 1 - LEVEL / 2)) * se
 
 
-def difference(ours: Ours, paper: PaperValue) -> Difference | None:
-    """Set our number against the printed one; None where no spread is known.
+def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference | None:
+    """Compute the difference of our number from the printed one; None where no spread is known.
 
     If the paper does not say of how many splits its number is, it counts as one run.
 
@@ -115,25 +116,26 @@ def difference(ours: Ours, paper: PaperValue) -> Difference | None:
     alone has degrees of freedom then. An error that all trials share is that of both truths, and
     known.
     """
-    parts = _parts(ours, paper)
-    if ours.value is None or not parts:
+    terms = _variance_terms(estimate, paper)
+    if estimate.value is None or not terms:
         return None
-    variance = math.fsum(part for part, _ in parts) + 2 * (ours.shared or 0.0) ** 2
+    # An error that all trials share is in our number and in the printed one.
+    variance = math.fsum(term for term, _ in terms) + 2 * (estimate.shared or 0.0) ** 2
     if not 0 < variance < math.inf:
         return None
     # In units of the variance, since the square of a large one overflows.
-    share = math.fsum((part / variance) ** 2 / df for part, df in parts)
+    share = math.fsum((term / variance) ** 2 / df for term, df in terms)
     df = 1 / share if share else math.inf
-    return Difference(ours.value - paper.value, math.sqrt(variance), df, paper.value.rounding)
+    return Difference(estimate.value - paper.value, math.sqrt(variance), df, paper.value.rounding)
 
 
-def _parts(ours: Ours, paper: PaperValue) -> list[tuple[float, int]]:
-    """List the independent parts of the variance of the difference, each with its degrees of freedom.
+def _variance_terms(estimate: Estimate, paper: PaperValue) -> list[tuple[float, int]]:
+    """List the independent terms of the variance of a difference, with their degrees of freedom.
 
     Squares are products, which are infinite where a power would raise an exception.
     """
-    n, m = ours.n, paper.n or 1
-    s, t = _se(ours.se, n), _se(paper.stderr, m)
+    n, m = estimate.n, paper.n or 1
+    s, t = _usable_error(estimate.se, n), _usable_error(paper.stderr, m)
     if s is not None and t is not None:
         return [(s * s, n - 1), (t * t, m - 1)]
     if s is not None:
@@ -143,73 +145,84 @@ def _parts(ours: Ours, paper: PaperValue) -> list[tuple[float, int]]:
     return []
 
 
-def _se(se: float | None, n: int) -> float | None:
-    """Return a standard error that tells of the spread: of enough splits, and not rounded to zero in print."""
-    return se if n >= FEWEST and not (isinstance(se, Printed) and not se) else None
+def _usable_error(se: float | None, n: int) -> float | None:
+    """Return a standard error that shows the spread, else None.
+
+    It is of enough splits, and not rounded to zero in print.
+    """
+    rounded_to_zero = isinstance(se, Printed) and not se
+    return None if n < MIN_SPLITS or rounded_to_zero else se
 
 
 def judge(
-    ours: Ours,
+    estimate: Estimate,
     paper: PaperValue | None,
-    about: MetricInfo,
+    metric_info: MetricInfo,
     *,
     in_error: bool = False,
     protocol: bool = True,
 ) -> Judgement:
-    """Judge one number, by the verdicts that are listed for `bdl.reports.Cell`.
+    """Judge one number by the verdicts that are listed for `bdl.reports.TableEntry`.
 
     The printed number may be known to be `in_error`; ours may not be made as the `protocol` says,
     and then nothing follows from a difference.
     """
-    if ours.value is None:
+    if estimate.value is None:
         return Judgement("failed")
     if paper is None:
         return Judgement(NO_PAPER)
     if not protocol:
         return Judgement(WITHHELD)
-    if about.direction == "ratio":
-        faster = ours.value <= paper.value
-        factor = paper.value / ours.value if faster else ours.value / paper.value
-        return Judgement(
-            f"{factor:.{0 if factor >= 9.95 else 1}f}x {'faster' if faster else 'slower'}"
-        )
-    found, margin = difference(ours, paper), about.margin_of(paper.value)
-    if found is None:
-        return _by_digits(ours, paper.value, margin, in_error)
-    few = FEW if ours.n < FEWEST else None
-    real = found.p < LEVEL
-    if found.within(margin):
-        return Judgement(
-            "undecided" if ours.failed else "match", few or (REAL if real else None), found
-        )
-    if not real or few:
-        return Judgement("undecided" if real else NOT_SHOWN, few, found)
+    if metric_info.direction == "ratio":
+        faster = estimate.value <= paper.value
+        factor = paper.value / estimate.value if faster else estimate.value / paper.value
+        decimals = 0 if factor >= 9.95 else 1
+        return Judgement(f"{factor:.{decimals}f}x {'faster' if faster else 'slower'}")
+    difference = difference_from_print(estimate, paper)
+    margin = metric_info.margin_of(paper.value)
+    if difference is None:
+        return _judge_by_digits(estimate, paper.value, margin, in_error)
+    few_splits = FEW_SPLITS if estimate.n < MIN_SPLITS else None
+    beyond_chance = difference.p < LEVEL
+    if difference.within(margin):
+        note = few_splits or (BEYOND_CHANCE if beyond_chance else None)
+        return Judgement("undecided" if estimate.failed else "match", note, difference)
+    if not beyond_chance or few_splits:
+        return Judgement("undecided" if beyond_chance else NOT_SHOWN, few_splits, difference)
     if in_error:
-        return Judgement("print in error", None, found)
-    return _beyond(
-        ours, found, about, PERHAPS_SMALL if abs(found.value) - found.half < margin else None
-    )
+        return Judgement("print in error", None, difference)
+    perhaps_small = abs(difference.value) - difference.half_width < margin
+    note = PERHAPS_SMALL if perhaps_small else None
+    return _judge_beyond_chance(estimate, difference, metric_info, note)
 
 
-def _by_digits(ours: Ours, paper: Printed, margin: float, in_error: bool) -> Judgement:
-    """Compare where no spread is known: a match has the printed digits, and these are finer than the margin."""
-    assert ours.value is not None
-    if paper.shows(ours.value) and 2 * paper.rounding <= margin:
-        return Judgement("undecided" if ours.failed else "match", NO_SPREAD)
-    return Judgement(
-        "print in error" if in_error and not paper.shows(ours.value) else "undecided", NO_SPREAD
-    )
+def _judge_by_digits(
+    estimate: Estimate, paper: Printed, margin: float, in_error: bool
+) -> Judgement:
+    """Judge where no spread is known.
 
-
-def _beyond(ours: Ours, found: Difference, about: MetricInfo, note: str | None) -> Judgement:
-    """Name a difference beyond chance.
-
-    What flatters us is undecided where fits failed or the truth is sampled.
+    A match has the printed digits, and these are finer than the margin.
     """
-    if about.direction == "none":
-        return Judgement("differs", note, found)
-    if (found.value < 0) != (about.direction == "lower"):
-        return Judgement("worse", note, found)
-    if ours.shared is not None:
-        return Judgement("undecided", COARSE, found)
-    return Judgement("undecided" if ours.failed else "better", note, found)
+    assert estimate.value is not None
+    same_digits = paper.shows(estimate.value)
+    if same_digits and 2 * paper.rounding <= margin:
+        return Judgement("undecided" if estimate.failed else "match", NO_SPREAD)
+    if in_error and not same_digits:
+        return Judgement("print in error", NO_SPREAD)
+    return Judgement("undecided", NO_SPREAD)
+
+
+def _judge_beyond_chance(
+    estimate: Estimate, difference: Difference, metric_info: MetricInfo, note: str | None
+) -> Judgement:
+    """Judge a difference beyond chance.
+
+    A difference in our favour is undecided where fits failed or the truth is sampled.
+    """
+    if metric_info.direction == "none":
+        return Judgement("differs", note, difference)
+    if (difference.value < 0) != (metric_info.direction == "lower"):
+        return Judgement("worse", note, difference)
+    if estimate.shared is not None:
+        return Judgement("undecided", COARSE_TRUTH, difference)
+    return Judgement("undecided" if estimate.failed else "better", note, difference)

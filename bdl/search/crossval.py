@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 
 from bdl.data import folds
 from bdl.data.splits import Rows, Split
-from bdl.errors import in_one_line
+from bdl.errors import summarise_error
 from bdl.methods.base import ExternalMethod
 from bdl.metrics import Score
 from bdl.metrics.evaluation import Evaluation
@@ -22,14 +22,14 @@ from bdl.runtime import OverLimit
 from bdl.search import Setting
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.direct import TrainingData
-from bdl.training.fitting import Progress, Snapshot, finished
-from bdl.training.program import Program
+from bdl.training.fitting import Progress, Snapshot, run_to_end
+from bdl.training.setup import TrainingSetup
 from bdl.training.slots import SlotBatch
 from bdl.training.trials import Trials
 
 
 class FoldScore(NamedTuple):
-    """Outcome of one setting on one fold of one split."""
+    """Score of one setting on one fold of one split."""
 
     split: int
     trial: int
@@ -43,7 +43,7 @@ class FoldScore(NamedTuple):
 
 
 def cross_validate(
-    program: Program,
+    setup: TrainingSetup,
     splits: Mapping[int, Split],
     settings: Mapping[int, Mapping[int, Setting]],
     *,
@@ -57,191 +57,221 @@ def cross_validate(
 ) -> list[FoldScore]:
     """Score every setting of every split on every fold, all trained together.
 
-    In the order split, trial, fold.
+    Return the scores in the order split, trial, fold.
 
     `settings` are by split and number of the trial, as many of each split. `slot_batch` has the
     splits that may train side by side, those that do among them, with the number of their training
-    rows: scores depend on it to the last bit, and not on which of its splits train. `k` is the
+    rows: scores depend on them to the last bit, and not on which of them train. `k` is the
     number of folds of the training rows, contiguous, without shuffling; 1 stands for the split's
     validation rows. The lower a score is, the better. (split, trial, fold) is appended to
     `identity`. `compile`, `progress` and `checkpoint` are as for
     `bdl.training.engine.MinibatchFitting`.
     """
-    parts = {number: _parts(rows, k) for number, rows in splits.items()}
-    names = [
+    fold_rows = {number: _split_folds(rows, k) for number, rows in splits.items()}
+    coordinates = [
         (split, trial, fold)
-        for split, proposed in settings.items()
-        for trial in proposed
+        for split, split_settings in settings.items()
+        for trial in split_settings
         for fold in range(k)
     ]
-    trials = program.trials(
-        [(*identity, *name) for name in names],
-        [parts[split][fold][0] for split, _, fold in names],
-        [settings[split][trial] for split, trial, _ in names],
+    trials = setup.trials(
+        [(*identity, *trial_coordinates) for trial_coordinates in coordinates],
+        [fold_rows[split][fold][0] for split, _, fold in coordinates],
+        [settings[split][trial] for split, trial, _ in coordinates],
     )
-    if isinstance(program.method, ExternalMethod):
-        alone = (
-            _alone(program, trials, i, parts[split][fold][1], score, progress)
-            for i, (split, _, fold) in enumerate(names)
+    fold_scores = []
+    if isinstance(setup.method, ExternalMethod):
+        for i, (split, trial, fold) in enumerate(coordinates):
+            validation = fold_rows[split][fold][1]
+            number, reason, updates = _score_external_trial(
+                setup, trials, i, validation, score, progress
+            )
+            hyper = settings[split][trial]
+            fold_scores.append(FoldScore(split, trial, fold, hyper, number, reason, updates))
+        return fold_scores
+    batch = _make_slot_batch(coordinates, settings, slot_batch, k)
+    fitting = setup.fitting(trials, compile=compile, slot_batch=batch)
+    end = run_to_end(fitting, progress, checkpoint)
+    numbers = dict[int, float]()
+    for split, folds_of_split in fold_rows.items():
+        for fold, (_, validation) in enumerate(folds_of_split):
+            index = [i for i, (s, _, f) in enumerate(coordinates) if (s, f) == (split, fold)]
+            evaluations = _iterate_evaluations(setup, trials, end, index, validation, score)
+            for i, evaluation in zip(index, evaluations, strict=True):
+                numbers[i] = _compute_score(score, evaluation)
+    epochs, updates_of_trials = end.diverged.tolist(), end.updates.tolist()
+    for i, (split, trial, fold) in enumerate(coordinates):
+        reason = describe_failure(epochs[i], numbers[i])
+        hyper = settings[split][trial]
+        fold_scores.append(
+            FoldScore(split, trial, fold, hyper, numbers[i], reason, updates_of_trials[i])
         )
-        return [
-            FoldScore(*name, settings[name[0]][name[1]], *own)
-            for name, own in zip(names, alone, strict=True)
-        ]
-    fitting = program.fitting(
-        trials, compile=compile, slot_batch=_places(names, settings, slot_batch, k)
-    )
-    end = finished(fitting, progress, checkpoint)
-    found = dict[int, float]()
-    for split, pairs in parts.items():
-        for fold, (_, validation) in enumerate(pairs):
-            index = [i for i, name in enumerate(names) if name[0] == split and name[2] == fold]
-            evaluations = _evaluations(program, trials, end, index, validation, score)
-            found |= {
-                i: _value(score, evaluation)
-                for i, evaluation in zip(index, evaluations, strict=True)
-            }
-    return [
-        FoldScore(*name, settings[name[0]][name[1]], found[i], failure(epoch, found[i]), updates)
-        for i, (name, epoch, updates) in enumerate(
-            zip(names, end.diverged.tolist(), end.updates.tolist(), strict=True)
-        )
-    ]
+    return fold_scores
 
 
-def _parts(split: Split, k: int) -> list[tuple[Rows, Rows]]:
+def _split_folds(split: Split, k: int) -> list[tuple[Rows, Rows]]:
+    """Return training and validation rows of each fold."""
     if k == 1:
         return [(split.train, split.validation)]
     return [
-        (split.train[training], split.train[held]) for training, held in folds(len(split.train), k)
+        (split.train[training], split.train[validation])
+        for training, validation in folds(len(split.train), k)
     ]
 
 
-def _places(
-    names: Sequence[tuple[int, int, int]],
+def _make_slot_batch(
+    coordinates: Sequence[tuple[int, int, int]],
     settings: Mapping[int, Mapping[int, Setting]],
     slot_batch: Mapping[int, int],
     k: int,
 ) -> SlotBatch:
-    """Return every fold of each split of a slot batch a place, and find those of the folds that train."""
-    orders = {split: list(proposed) for split, proposed in settings.items()}
-    count = max(map(len, orders.values()))
-    sizes = [size for rows in slot_batch.values() for size in _sizes(rows, k) * count]
-    first = {split: position * count * k for position, split in enumerate(slot_batch)}
-    return SlotBatch(
-        sizes,
-        [first[split] + orders[split].index(trial) * k + fold for split, trial, fold in names],
-    )
+    """Reserve a slot for every fold of each split of a slot batch, and find those that train.
+
+    Splits that do not train now have slots as well, so that numbers do not depend on them.
+    """
+    trial_numbers = {split: list(split_settings) for split, split_settings in settings.items()}
+    count = max(map(len, trial_numbers.values()))
+    sizes: list[int] = []
+    for rows in slot_batch.values():
+        sizes += _count_fold_rows(rows, k) * count
+    first_slots = {split: i * count * k for i, split in enumerate(slot_batch)}
+    slots = [
+        first_slots[split] + trial_numbers[split].index(trial) * k + fold
+        for split, trial, fold in coordinates
+    ]
+    return SlotBatch(sizes, slots)
 
 
-def _sizes(rows: int, k: int) -> list[int]:
-    return [rows] if k == 1 else [len(own) for own, _ in folds(rows, k)]
+def _count_fold_rows(rows: int, k: int) -> list[int]:
+    """Count the training rows of each fold."""
+    return [rows] if k == 1 else [len(training) for training, _ in folds(rows, k)]
 
 
-def _evaluations(
-    program: Program, trials: Trials, end: Snapshot, index: list[int], rows: Rows, score: Score
+def _iterate_evaluations(
+    setup: TrainingSetup,
+    trials: Trials,
+    end: Snapshot,
+    index: list[int],
+    rows: Rows,
+    score: Score,
 ) -> Iterator[Evaluation]:
-    """Yield what some trials are scored by: predictions of rows that they share, unless the score is of posteriors."""
+    """Yield an evaluation for each of some trials that share their rows.
+
+    Where the score is of predictions, all are predicted at once.
+    """
     if score.info.kind != "predictive":  # there may be no rows to predict
-        yield from (_evaluation(program, trials, end, i, rows) for i in index)
+        yield from (_make_evaluation(setup, trials, end, i, rows) for i in index)
         return
-    predictions = program.predict(trials, end, index, rows)
-    for place, i in enumerate(index):
-        yield _evaluation(
-            program, trials, end, i, rows, Predictions(*(field[place] for field in predictions))
-        )
+    predictions = setup.predict(trials, end, index, rows)
+    for position, i in enumerate(index):
+        trial_predictions = Predictions(*(field[position] for field in predictions))
+        yield _make_evaluation(setup, trials, end, i, rows, trial_predictions)
 
 
-def _evaluation(
-    program: Program,
+def _make_evaluation(
+    setup: TrainingSetup,
     trials: Trials,
     end: Snapshot,
     i: int,
     rows: Rows,
     predicted: Predictions | None = None,
 ) -> Evaluation:
-    """Return what a trial is scored by on the rows of its fold."""
+    """Return the evaluation of a trial on the rows of its fold."""
     training = trials.rows[i]
     return Evaluation(
-        posterior=program.method.posterior(tree_map(lambda leaf: leaf[i], end.state)),
-        problem=program.problem,
+        posterior=setup.method.posterior(tree_map(lambda leaf: leaf[i], end.state)),
+        problem=setup.problem,
         hyper={name: float(value[i]) for name, value in trials.hyper.items()},
-        test=partial(_examples, program, training, rows),
-        training=partial(_examples, program, training, training),
-        samples=program.samples,
+        test=partial(_standardise_rows, setup, training, rows),
+        training=partial(_standardise_rows, setup, training, training),
+        samples=setup.samples,
         key=trial_keys([trials.identities[i]], "predict")[0],
         buffers={name: value[i] for name, value in end.buffers.items()},
         predicted=predicted,
     )
 
 
-def _alone(
-    program: Program, trials: Trials, i: int, validation: Rows, score: Score, progress: Progress
+def _score_external_trial(
+    setup: TrainingSetup,
+    trials: Trials,
+    i: int,
+    validation: Rows,
+    score: Score,
+    progress: Progress,
 ) -> tuple[float, str | None, int]:
-    """Fit and score one trial of a method that yields its posteriors.
+    """Fit one trial of an external method; return its score, reason of failure and updates.
 
-    What it raises is why the trial failed.
+    An exception is the reason of failure.
     """
-    own = trials.take([i])
+    trial = trials.take([i])
     try:
-        end = finished(program.fitting(own, asked=[validation]), progress)
-        found = _value(score, _evaluation(program, own, end, 0, validation))
+        end = run_to_end(setup.fitting(trial, rows_to_predict=[validation]), progress)
+        number = _compute_score(score, _make_evaluation(setup, trial, end, 0, validation))
     except OverLimit:
         raise
     except (Exception, SystemExit) as error:
-        return nan, in_one_line(error), 0
-    return found, failure(0, found), int(end.updates[0])
+        return nan, summarise_error(error), 0
+    return number, describe_failure(0, number), int(end.updates[0])
 
 
-def _examples(program: Program, training: Rows, rows: Rows) -> Examples:
-    """Standardise rows as a trial does that is trained on others."""
-    data = TrainingData.of(program.dataset, training, rows)
-    y, numbers = torch.from_numpy(program.dataset.y[rows]), torch.from_numpy(rows)
+def _standardise_rows(setup: TrainingSetup, training: Rows, rows: Rows) -> Examples:
+    """Standardise rows as a trial does that trains on the training rows."""
+    data = TrainingData.of(setup.dataset, training, rows)
+    y, numbers = torch.from_numpy(setup.dataset.y[rows]), torch.from_numpy(rows)
     return Examples(data.x.float(), y, data.y_unit, data.y_origin, numbers)
 
 
-def _value(score: Score, evaluation: Evaluation) -> float:
+def _compute_score(score: Score, evaluation: Evaluation) -> float:
     value = score(evaluation)
     return value[""] if isinstance(value, Mapping) else value
 
 
-def failure(diverged: int, score: float) -> str | None:
-    """Describe why a trial failed: the epoch in which its state became non-finite, or its metric.
+def describe_failure(diverged: int, score: float) -> str | None:
+    """Describe why a trial failed, None if it did not.
 
-    Or None.
+    It did in an epoch in which its state became non-finite, or by a non-finite metric.
     """
     if diverged:
         return f"non-finite parameters in epoch {diverged}"
     return None if isfinite(score) else "non-finite metric"
 
 
-def best_setting(scores: Sequence[FoldScore]) -> Setting | None:
+def choose_best_setting(scores: Sequence[FoldScore]) -> Setting | None:
     """Choose the setting of one split with the lowest mean score.
 
     None if none finished all its folds.
     """
-    finished = [
-        own for own in _by_trial(scores).values() if not any(score.reason for score in own)
+    finished_trials = [
+        fold_scores
+        for fold_scores in _group_by_trial(scores).values()
+        if not any(score.reason for score in fold_scores)
     ]
-    best = min(finished, key=lambda own: fmean(score.score for score in own), default=None)
-    return None if best is None else best[0].hyper
+    if not finished_trials:
+        return None
+    best = min(
+        finished_trials, key=lambda fold_scores: fmean(score.score for score in fold_scores)
+    )
+    return best[0].hyper
 
 
-def told(scores: Sequence[FoldScore], penalty: float | None) -> list[tuple[Setting, float]]:
-    """Sum up the trials of one split for the study that proposes the next: the mean over the folds of each.
+def summarise_trials(
+    scores: Sequence[FoldScore], penalty: float | None
+) -> list[tuple[Setting, float]]:
+    """Return the settings of one split with their mean scores over the folds, for `propose`.
 
     `penalty` is the score of a failed fold; None stands for the worst score of a finished one, NaN
     if there is none.
     """
     if penalty is None:
         penalty = max((score.score for score in scores if not score.reason), default=nan)
-    return [
-        (own[0].hyper, fmean(penalty if score.reason else score.score for score in own))
-        for own in _by_trial(scores).values()
-    ]
+    scored = []
+    for fold_scores in _group_by_trial(scores).values():
+        mean = fmean(penalty if score.reason else score.score for score in fold_scores)
+        scored.append((fold_scores[0].hyper, mean))
+    return scored
 
 
-def _by_trial(scores: Sequence[FoldScore]) -> dict[int, list[FoldScore]]:
+def _group_by_trial(scores: Sequence[FoldScore]) -> dict[int, list[FoldScore]]:
     by_trial: dict[int, list[FoldScore]] = {}
     for score in scores:
         by_trial.setdefault(score.trial, []).append(score)

@@ -1,35 +1,35 @@
-"""What a benchmark file may say: reading, checking, profiles, overrides and hashes."""
+"""Benchmark files: schema, loading, checks, profiles, overrides, requests and hashes."""
 
-from bdl.spec.entry import Entry, Evaluation, Range, Search
-from bdl.spec.fields import Point, canonical, sha256
+from bdl.spec.entry import Entry, EvaluationSettings, Range, Search
+from bdl.spec.fields import SweepPoint, sha256, to_canonical_json
 from bdl.spec.labels import DatasetName, MetricName
-from bdl.spec.loading import json_schema, list_benchmarks, list_profiles, load_benchmark
+from bdl.spec.loading import build_json_schema, list_benchmarks, list_profiles, load_benchmark
+from bdl.spec.request import Request, find_differences, load_request, parse_splits
 from bdl.spec.schema import Benchmark
 from bdl.spec.sections import Note, PaperTables, Preparation, Record, Training
-from bdl.spec.variant import Variant, differences, load_variant, parse_splits
 
 __all__ = [
     "Benchmark",
     "DatasetName",
     "Entry",
-    "Evaluation",
+    "EvaluationSettings",
     "MetricName",
     "Note",
     "PaperTables",
-    "Point",
     "Preparation",
     "Range",
     "Record",
+    "Request",
     "Search",
+    "SweepPoint",
     "Training",
-    "Variant",
-    "canonical",
-    "differences",
-    "json_schema",
+    "build_json_schema",
+    "find_differences",
     "list_benchmarks",
     "list_profiles",
     "load_benchmark",
-    "load_variant",
+    "load_request",
     "parse_splits",
     "sha256",
+    "to_canonical_json",
 ]

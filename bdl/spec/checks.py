@@ -1,6 +1,6 @@
-"""What a benchmark must satisfy as a whole, and values of a sweep laid over it.
+"""Checks of a benchmark as a whole, and values of a sweep laid over it.
 
-Errors are a ValueError with a place.
+Errors are a `ValueError` with the path of the field.
 
 The path of an axis begins with ``dataset`` (a setting of data sets that have settings),
 ``preparation`` or ``evaluation``; any other is a path in the entries.
@@ -12,83 +12,85 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from bdl.errors import unknown
-from bdl.spec.fields import Path, canonical, explain, unknown_field, within
+from bdl.errors import unknown_name_error
+from bdl.spec.fields import FieldPath, describe_unknown_field, error_at, explain, to_canonical_json
 from bdl.spec.labels import DatasetName, MetricName, NamedComponent
-from bdl.spec.values import Tree, applicable, leaves, nested, overlay, without
+from bdl.spec.values import Tree, iterate_leaves, nest, overlay, remove_nested, select_applicable
 
 if TYPE_CHECKING:
     from bdl.spec.schema import Benchmark
 
 
-_OF_ENTRIES = ("by_dataset", "datasets")
+_PLACEMENT_FIELDS = ("by_dataset", "datasets")
 """Fields of an entry that say where it runs, not what it does."""
 
 
-def lay_over(content: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
+def set_sweep_values(content: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a benchmark, every field as JSON values, with values at dotted paths.
 
-    Each value is in all places that have its path; where data sets said otherwise for entries,
-    they do so no longer.
+    Each value is set wherever its path exists, and what `by_dataset` has at that path is removed.
     """
     changed = dict(content)
     for path, value in values.items():
         scope, *rest = keys = path.split(".")
         if scope == "dataset":
             changed["datasets"] = [
-                _laid(component, rest, value) for component in changed["datasets"]
+                _set_existing(component, rest, value) for component in changed["datasets"]
             ]
             continue
         if scope in ("preparation", "evaluation"):
-            changed[scope] = _laid(changed[scope], rest, value)
+            changed[scope] = _set_existing(changed[scope], rest, value)
         if scope != "preparation":
             changed["entries"] = {
-                name: _entry(entry, keys, value) for name, entry in changed["entries"].items()
+                name: _set_entry_value(entry, keys, value)
+                for name, entry in changed["entries"].items()
             }
-            changed["by_dataset"] = _without(changed["by_dataset"], keys)
+            changed["by_dataset"] = _remove_overrides(changed["by_dataset"], keys)
     return changed
 
 
 def check_path(content: Tree, path: str) -> None:
-    """Raise `ValueError` if there is nothing at the path of an axis, naming what there is."""
+    """Raise `ValueError` if the path of an axis does not exist, with the fields that do."""
     scope, *rest = keys = path.split(".")
-    places: list[Any] = list(content["entries"].values())
-    allowed = [name for name in next(iter(places)) if name not in _OF_ENTRIES]
+    nodes: list[Any] = list(content["entries"].values())
+    allowed = [name for name in nodes[0] if name not in _PLACEMENT_FIELDS]
     if scope == "dataset" and rest:
-        keys, places = (
-            rest,
-            [component for component in content["datasets"] if isinstance(component, Mapping)],
-        )
-        allowed = sorted({key for component in places for key in component} - {"name", "label"})
+        keys = rest
+        nodes = [component for component in content["datasets"] if isinstance(component, Mapping)]
+        allowed = sorted({*_iterate_keys(nodes)} - {"name", "label"})
     elif scope in ("preparation", "evaluation") and rest:
-        keys, places, allowed = rest, [content[scope]], list(content[scope])
+        keys, nodes, allowed = rest, [content[scope]], list(content[scope])
     else:
         allowed += ["dataset", "preparation"]
+    # Go down the path in all entries, or data sets, that have it.
     for depth, key in enumerate(keys):
         if key not in allowed:
-            place = path.split(".")[: len(path.split(".")) - len(keys) + depth]
+            parent = path.split(".")[: len(path.split(".")) - len(keys) + depth]
             raise ValueError(
-                (f"{'.'.join(place)}: " if place else "") + unknown_field(key, allowed)
+                (f"{'.'.join(parent)}: " if parent else "") + describe_unknown_field(key, allowed)
             )
-        places = [place[key] for place in places if isinstance(place, Mapping) and key in place]
-        allowed = list(
-            dict.fromkeys(
-                below for place in places if isinstance(place, Mapping) for below in place
-            )
-        )
+        nodes = [node[key] for node in nodes if isinstance(node, Mapping) and key in node]
+        allowed = list(dict.fromkeys(_iterate_keys(nodes)))
 
 
-def _entry(entry: Tree, keys: Sequence[str], value: Any) -> dict[str, Any]:
-    if not _has(entry, keys):
+def _iterate_keys(nodes: Sequence[Any]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, Mapping):
+            yield from node
+
+
+def _set_entry_value(entry: Tree, keys: Sequence[str], value: Any) -> dict[str, Any]:
+    if not _has_path(entry, keys):
         return dict(entry)
-    return {**_laid(entry, keys, value), "by_dataset": _without(entry["by_dataset"], keys)}
+    by_dataset = _remove_overrides(entry["by_dataset"], keys)
+    return {**_set_existing(entry, keys, value), "by_dataset": by_dataset}
 
 
-def _laid(settings: Any, keys: Sequence[str], value: Any) -> Any:
-    return overlay(settings, nested(keys, value)) if _has(settings, keys) else settings
+def _set_existing(settings: Any, keys: Sequence[str], value: Any) -> Any:
+    return overlay(settings, nest(keys, value)) if _has_path(settings, keys) else settings
 
 
-def _has(settings: Any, keys: Sequence[str]) -> bool:
+def _has_path(settings: Any, keys: Sequence[str]) -> bool:
     for key in keys:
         if not isinstance(settings, Mapping) or key not in settings:
             return False
@@ -96,46 +98,53 @@ def _has(settings: Any, keys: Sequence[str]) -> bool:
     return True
 
 
-def _without(by_dataset: Mapping[str, Tree], keys: Sequence[str]) -> dict[str, Any]:
-    return {dataset: without(changes, keys) for dataset, changes in by_dataset.items()}
+def _remove_overrides(by_dataset: Mapping[str, Tree], keys: Sequence[str]) -> dict[str, Any]:
+    return {dataset: remove_nested(changes, keys) for dataset, changes in by_dataset.items()}
 
 
-def check_references(benchmark: "Benchmark", labels: frozenset[str] | None) -> None:
-    """Refuse an entry, data set or metric that is referred to and that neither the benchmark nor a registry has.
+def check_labels(benchmark: "Benchmark", labels: frozenset[str] | None) -> None:
+    """Refuse the label of an entry, data set or metric that does not exist.
 
-    Further labels may be referred to: a profile may leave out data sets that notes are about. Of a
-    part of a benchmark, for which they are None, only entries are looked up.
+    An entry must be in the benchmark, a data set or metric in the benchmark or a registry. Further
+    `labels` are allowed: a profile may leave out data sets that notes are about. Of a part of a
+    benchmark, for which they are None, only entries are looked up.
     """
-    for place, kind, label in references(benchmark):
+    for path, kind, label in iterate_labels(benchmark):
         if kind is None:
             if label not in benchmark.entries:
-                raise within(place, ValueError(str(unknown("entry", label, benchmark.entries))))
+                error = unknown_name_error("entry", label, benchmark.entries)
+                raise error_at(path, ValueError(str(error)))
         elif labels is not None and label not in benchmark.labels | labels:
             registry = kind.registry()
             if label not in registry.targets:
-                known = {
-                    *registry.names(),
-                    *(benchmark.datasets if kind is DatasetName else benchmark.metrics),
-                }
-                raise within(place, ValueError(str(unknown(registry.kind, label, known))))
+                members = benchmark.datasets if kind is DatasetName else benchmark.metrics
+                names = {*registry.names(), *members}
+                error = unknown_name_error(registry.kind, label, names)
+                raise error_at(path, ValueError(str(error)))
 
 
-def references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedComponent] | None, str]]:
-    """Yield the place of each reference, what is referred to, None for an entry, and its name."""
+def iterate_labels(
+    benchmark: "Benchmark",
+) -> Iterator[tuple[FieldPath, type[NamedComponent] | None, str]]:
+    """Yield the path of each field that refers to something by its label, the kind, and the label.
+
+    The kind is the class of a data set or metric, None for an entry.
+    """
     yield from (
         (("preparation", "splits", label), DatasetName, label)
         for label in benchmark.preparation.splits
     )
-    if not isinstance(rows := benchmark.preparation.rows, int):
+    rows = benchmark.preparation.rows
+    if not isinstance(rows, int):
         yield from ((("preparation", "rows", label), DatasetName, label) for label in rows)
     yield from ((("by_dataset", label), DatasetName, label) for label in benchmark.by_dataset)
     for name, entry in benchmark.entries.items():
-        place = ("entries", name)
+        path = ("entries", name)
         yield from (
-            ((*place, "datasets", i), DatasetName, label) for i, label in enumerate(entry.datasets)
+            ((*path, "datasets", i), DatasetName, label) for i, label in enumerate(entry.datasets)
         )
         yield from (
-            ((*place, "by_dataset", label), DatasetName, label) for label in entry.by_dataset
+            ((*path, "by_dataset", label), DatasetName, label) for label in entry.by_dataset
         )
     if benchmark.baseline:
         yield ("baseline",), None, benchmark.baseline
@@ -149,7 +158,8 @@ def references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedCompone
         )
     for i, note in enumerate(benchmark.notes):
         for field, kind in (("entry", None), ("dataset", DatasetName), ("metric", MetricName)):
-            if label := getattr(note, field):
+            label = getattr(note, field)
+            if label:
                 yield ("notes", i, field), kind, label
     for i, claim in enumerate(benchmark.claims):
         yield from (
@@ -165,11 +175,15 @@ def check_changes(benchmark: "Benchmark") -> None:
     """Refuse changes of `by_dataset` that concern no entry."""
     entries = [entry.dump() for entry in benchmark.entries.values()]
     for dataset, changes in benchmark.by_dataset.items():
-        concerned = {path for entry in entries for path, _ in leaves(applicable(changes, entry))}
-        for path, _ in leaves(changes):
-            if path not in concerned:
+        applicable_paths: set[str] = set()
+        for entry in entries:
+            applicable = select_applicable(changes, entry)
+            applicable_paths.update(path for path, _ in iterate_leaves(applicable))
+        for path, _ in iterate_leaves(changes):
+            if path not in applicable_paths:
                 raise ValueError(
-                    f"by_dataset.{dataset}: no entry has '{path}': correct it, or use the by_dataset of an entry"
+                    f"by_dataset.{dataset}: no entry has '{path}': "
+                    "correct it, or use the by_dataset of an entry"
                 )
 
 
@@ -178,18 +192,22 @@ def check_distances(benchmark: "Benchmark") -> None:
     for dataset, name in benchmark.pairs if benchmark.measures_distances else ():
         entry = benchmark.entries[name].on(dataset)
         if entry.reference is None and not entry.streams:
-            own = f".by_dataset.{dataset}" if benchmark.entries[name].reference else ""
-            raise ValueError(f"entries.{name}{own}.reference is missing: distances need one")
+            scope = f".by_dataset.{dataset}" if benchmark.entries[name].reference else ""
+            raise ValueError(f"entries.{name}{scope}.reference is missing: distances need one")
 
 
 def check_sweep(benchmark: "Benchmark") -> None:
-    """Refuse a sweep of what does not exist, a value that comes twice, forbidden points, claims about other axes."""
+    """Refuse a sweep that cannot be run, and claims about axes that it lacks.
+
+    An axis must exist, its values must differ, and the benchmark must be allowed at every point.
+    """
     for i, claim in enumerate(benchmark.claims):
-        for path in {path for _, place, _ in claim.sides() for path in place} - {*benchmark.sweep}:
-            raise within(
-                ("claims", i, "at"),
-                ValueError(str(unknown("axis of the sweep", path, benchmark.sweep))),
-            )
+        claimed_axes: set[str] = set()
+        for _, values_by_axis, _ in claim.sides():
+            claimed_axes.update(values_by_axis)
+        for path in claimed_axes - {*benchmark.sweep}:
+            problem = unknown_name_error("axis of the sweep", path, benchmark.sweep)
+            raise error_at(("claims", i, "at"), ValueError(str(problem)))
     if not benchmark.sweep:
         return
     content = benchmark.model_dump(mode="json")
@@ -197,12 +215,12 @@ def check_sweep(benchmark: "Benchmark") -> None:
         try:
             check_path(content, path)
         except ValueError as error:
-            raise within(("sweep",), error) from None
-        (text, count), *_ = Counter(map(canonical, values)).most_common(1)
+            raise error_at(("sweep",), error) from None
+        (text, count), *_ = Counter(map(to_canonical_json, values)).most_common(1)
         if count > 1:
-            raise within(("sweep", path), ValueError(f"{text} comes twice: remove one"))
+            raise error_at(("sweep", path), ValueError(f"{text} comes twice: remove one"))
     for point in benchmark.points:
         try:
             benchmark.at(point)
         except ValidationError as error:
-            raise within(("sweep",), ValueError(f"at {point.text}: {explain(error)}")) from None
+            raise error_at(("sweep",), ValueError(f"at {point.text}: {explain(error)}")) from None

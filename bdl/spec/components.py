@@ -1,4 +1,7 @@
-"""Models, priors, likelihoods, methods and so on as a benchmark file names them: ``{name: vifa, latent_dim: 1}``."""
+"""Components as a benchmark file names them: ``{name: vifa, latent_dim: 1}``.
+
+They are models, priors, likelihoods, methods, references and learning rates.
+"""
 
 import json
 from collections.abc import Iterator
@@ -21,8 +24,8 @@ from bdl.methods import METHODS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.registry import Registry
-from bdl.spec.fields import check_size, unknown_field, within
-from bdl.spec.values import leaves
+from bdl.spec.fields import check_size, describe_unknown_field, error_at
+from bdl.spec.values import iterate_leaves
 from bdl.training.schedule import RATES
 
 if TYPE_CHECKING:
@@ -42,8 +45,8 @@ T = TypeVar("T")
 class Component(BaseModel, Generic[T]):
     """A registered frozen dataclass by name, and its settings.
 
-    In a file the settings stand beside the name. They are checked against the type annotations of
-    the dataclass, and the defaults are filled in.
+    In a file the settings are keys next to the name. They are checked against the type annotations
+    of the dataclass, and the defaults are filled in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,15 +59,15 @@ class Component(BaseModel, Generic[T]):
 
     def build(self) -> T:
         """Return the component, an instance of the registered dataclass, which is made once."""
-        return self._built
+        return self._instance
 
     @cached_property
-    def _built(self) -> T:
+    def _instance(self) -> T:
         component: T = self.registry.build(self.name, self.settings)
         return component
 
     def __getstate__(self) -> dict[Any, Any]:
-        """Leave what is built behind: another process makes it anew, from a file of its own where it is in one."""
+        """Return the fields alone: another process builds the component anew, from its file."""
         state = super().__getstate__()
         return state | {
             "__dict__": {name: getattr(self, name) for name in type(self).model_fields}
@@ -78,12 +81,15 @@ class Component(BaseModel, Generic[T]):
                 f"should be a mapping with a name, one of: {', '.join(cls.registry.names())}"
             )
         settings = {key: value for key, value in raw.items() if key != "name"}
-        return {"name": raw["name"], "settings": resolve(cls.registry, raw["name"], settings)}
+        return {
+            "name": raw["name"],
+            "settings": resolve_settings(cls.registry, raw["name"], settings),
+        }
 
     @model_serializer
     def _flatten(self, info: SerializationInfo) -> dict[str, Any]:
         settings = (
-            given(self.registry, self.name, self.settings)
+            select_nondefault_settings(self.registry, self.name, self.settings)
             if info.exclude_defaults
             else self.settings
         )
@@ -94,15 +100,17 @@ class Component(BaseModel, Generic[T]):
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Describe each registered component with its settings, and any other by its location."""
-        known = [describe_component(cls.registry, name, handler) for name in cls.registry.names()]
+        registered = [
+            describe_component(cls.registry, name, handler) for name in cls.registry.names()
+        ]
         name = {
             "type": "string",
             "pattern": ":",
             "description": "module:Class or path/to/file.py:Class",
         }
-        other = {"type": "object", "properties": {"name": name}, "required": ["name"]}
+        external = {"type": "object", "properties": {"name": name}, "required": ["name"]}
         return {
-            "anyOf": [*known, other],
+            "anyOf": [*registered, external],
             "description": f"A {cls.registry.kind} and its settings.",
         }
 
@@ -155,21 +163,21 @@ class PriorComponent(Component[Prior]):
 
 
 class RateComponent(Component[Rate]):
-    """How a learning rate changes in the course of a fit."""
+    """A schedule of the learning rate in the course of a fit."""
 
     registry = RATES
 
 
-def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+def resolve_settings(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Check the settings of a component, and fill in the defaults.
 
-    Leave out retired ones, which stored specs have.
+    Retired settings, which stored specs have, are left out.
 
     `ValueError` if there is no such component or setting, or a value is wrong; pydantic's
     `ValidationError` for the latter.
     """
     try:
-        adapter, allowed = registry.adapter(name), names_of_settings(registry, name)
+        adapter, allowed = registry.adapter(name), list_settings(registry, name)
         retired = getattr(registry.get(name), "retired", {})
         settings = {
             key: value
@@ -179,7 +187,7 @@ def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str
         for key in settings:
             if key not in allowed:
                 raise ValueError(
-                    unknown_field(key, allowed, f"setting of {registry.kind} '{name}'")
+                    describe_unknown_field(key, allowed, f"setting of {registry.kind} '{name}'")
                 )
         # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a
         # tuple.
@@ -187,27 +195,30 @@ def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str
     except InputError as error:
         raise ValueError(str(error)) from None
     resolved: dict[str, Any] = adapter.dump_python(component, mode="json")
-    for path, value in leaves(resolved):
-        for own in _flat(value):
+    for path, value in iterate_leaves(resolved):
+        for leaf in _flatten_list(value):
             try:
-                check_size(own)
+                check_size(leaf)
             except ValueError as error:
-                raise within(tuple(path.split(".")), error) from None
+                raise error_at(tuple(path.split(".")), error) from None
     return resolved
 
 
-def given(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that differ from their defaults: those that identify what a component computes.
+def select_nondefault_settings(
+    registry: Registry, name: str, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the settings that differ from their defaults, which identify a component.
 
-    A setting that is added or removed therefore leaves the identity of what never had it.
+    A setting that is added or removed therefore leaves the identity of components that never had
+    it.
     """
     if not settings:
         return {}
     adapter = registry.adapter(name)
-    own = {field.name: field for field in fields(registry.get(name)) if field.init}
+    fields_by_name = {field.name: field for field in fields(registry.get(name)) if field.init}
     required = {
         key: settings[key]
-        for key, field in own.items()
+        for key, field in fields_by_name.items()
         if field.default is field.default_factory is MISSING
     }
     defaults = adapter.dump_python(
@@ -218,15 +229,15 @@ def given(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, 
     }
 
 
-def _flat(value: Any) -> Iterator[Any]:
+def _flatten_list(value: Any) -> Iterator[Any]:
     if isinstance(value, list):
-        for own in value:
-            yield from _flat(own)
+        for element in value:
+            yield from _flatten_list(element)
     else:
         yield value
 
 
-def names_of_settings(registry: Registry, name: str) -> list[str]:
+def list_settings(registry: Registry, name: str) -> list[str]:
     """List the settings of a registered dataclass, in its order."""
     return [field.name for field in fields(registry.get(name)) if field.init]
 

@@ -1,4 +1,4 @@
-"""One entry of a benchmark file: model, likelihood, prior, method, training, hyper-parameters and their search."""
+"""One entry of a benchmark file: model, likelihood, prior, method, training and search."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from bdl.errors import InputError, unknown
+from bdl.errors import InputError, unknown_name_error
 from bdl.spec.components import (
     LikelihoodComponent,
     MethodComponent,
@@ -20,20 +20,20 @@ from bdl.spec.fields import (
     NonEmpty,
     NonNegative,
     Real,
-    Settings,
+    SpecSection,
     Text,
-    unknown_field,
+    describe_unknown_field,
 )
 from bdl.spec.labels import DatasetLabel, ScoreName
 from bdl.spec.sections import Record, Training
-from bdl.spec.values import applicable, overlay
+from bdl.spec.values import overlay, select_applicable
 
 if TYPE_CHECKING:
     from bdl.methods.base import ExternalMethod, MinibatchMethod
 
 
-class Range(Settings):
-    """Where a hyper-parameter is searched."""
+class Range(SpecSection):
+    """Range in which a hyper-parameter is searched."""
 
     low: NonNegative
     """Smallest value; above 0 if `scale` is log."""
@@ -52,11 +52,11 @@ class Range(Settings):
         return self
 
 
-class Search(Settings):
+class Search(SpecSection):
     """Choice of hyper-parameters by cross-validation on the training rows."""
 
     sampler: Literal["random", "bayesian", "grid"] = "random"
-    """How configurations are chosen."""
+    """Choice of the configurations."""
     trials: Count = 30
     """Number of configurations, except for a grid."""
     startup: Count = 5
@@ -105,9 +105,8 @@ class Search(Settings):
     @model_validator(mode="before")
     @classmethod
     def _count_grid(cls, raw: Any) -> Any:
-        grid = (
-            raw.get("grid") if isinstance(raw, Mapping) and raw.get("sampler") == "grid" else None
-        )
+        is_grid = isinstance(raw, Mapping) and raw.get("sampler") == "grid"
+        grid = raw.get("grid") if is_grid else None
         if isinstance(grid, Mapping) and all(
             isinstance(values, Sequence) and values for values in grid.values()
         ):
@@ -116,27 +115,27 @@ class Search(Settings):
 
     @model_validator(mode="after")
     def _suits_the_sampler(self) -> Self:
-        wanted, other = ("grid", "space") if self.sampler == "grid" else ("space", "grid")
-        if not getattr(self, wanted):
-            raise ValueError(f"{wanted}: should not be empty, a {self.sampler} search needs it")
-        if getattr(self, other):
-            raise ValueError(f"{other}: a {self.sampler} search does not use it; remove it")
+        required, unused = ("grid", "space") if self.sampler == "grid" else ("space", "grid")
+        if not getattr(self, required):
+            raise ValueError(f"{required}: should not be empty, a {self.sampler} search needs it")
+        if getattr(self, unused):
+            raise ValueError(f"{unused}: a {self.sampler} search does not use it; remove it")
         if "startup" not in self.idle and self.startup > self.trials:
             raise ValueError(
-                f"startup: {self.startup} evaluations at random are more than the {self.trials} trials; "
-                "lower startup or raise trials"
+                f"startup: {self.startup} evaluations at random are more than the {self.trials} "
+                "trials; lower startup or raise trials"
             )
         return self
 
 
-class Evaluation(Settings):
-    """How a posterior is scored."""
+class EvaluationSettings(SpecSection):
+    """Settings by which a posterior is scored."""
 
     samples: Count = 100
     """Posterior samples of a predictive distribution."""
 
 
-_OF_A_MODEL = (
+_MODEL_FIELDS = (
     "model",
     "likelihood",
     "training",
@@ -146,10 +145,10 @@ _OF_A_MODEL = (
     "search",
     "evaluation",
 )
-"""Fields that mean nothing where there is no model."""
+"""Fields of an entry that are for methods with a model."""
 
 
-class Entry(Settings):
+class Entry(SpecSection):
     """One row of the tables: a model, a likelihood, a prior, a method and how it is trained."""
 
     model: ModelComponent | None = None
@@ -174,7 +173,7 @@ class Entry(Settings):
     """Changes of the entry on one data set."""
     search: Search | None = None
     """Search for the other hyper-parameters; null if all are fixed."""
-    evaluation: Evaluation | None = None
+    evaluation: EvaluationSettings | None = None
     """Replaces that of the benchmark."""
     record: Record | None = None
     """Replaces that of the benchmark."""
@@ -188,7 +187,7 @@ class Entry(Settings):
         """Every hyper-parameter that must be fixed or searched."""
         if self.streams or self.self_tuned:
             return () if self.streams else tuple(self.method.build().hyper)
-        assert self.likelihood is not None, "only those without it lack one"
+        assert self.likelihood is not None, "methods of these kinds have one"
         return (
             *self.method.build().hyper,
             *self.prior.build().hyper,
@@ -212,42 +211,47 @@ class Entry(Settings):
 
     @property
     def limited(self) -> bool:
-        """Whether each fit has a limit of time: it is then alone in its group, in a process that can be ended."""
+        """Whether each fit has a limit of time.
+
+        It is then alone in its group, in a process that can be ended.
+        """
         return self.direct and cast("ExternalMethod", self.method.build()).limit is not None
 
     @property
     def course(self) -> bool:
-        """Whether the method has estimates to look at before the last one."""
+        """Whether the method has estimates that can be evaluated before the last one."""
         return self.method.build().course
 
     def on(self, dataset: str) -> "Entry":
-        """Return the entry as it is on one data set."""
+        """Return the entry with the changes that concern one data set."""
         return self._on.get(dataset, self)
 
-    def lay(self, dataset: str, shared: Mapping[str, Any]) -> None:
-        """Lay changes over the entry for one data set.
+    def apply_changes_on(self, dataset: str, shared: Mapping[str, Any]) -> None:
+        """Apply changes to the entry for one data set; `on` returns the result.
 
-        `on` gives the result, which is checked like any entry.
-
-        Those that are shared come before those of the entry's own `by_dataset`; of them, what the
-        entry does not have is left out. `ValueError` if a field does not exist, or the result is
-        not allowed.
+        The `shared` changes come before those of the entry's own `by_dataset`; those of fields
+        that the entry does not have are left out. The result is checked like any entry.
+        `ValueError` if a field does not exist, or the result is not allowed.
         """
         settings = self.dump()
-        for key in (own := self.by_dataset.get(dataset, {})):
+        entry_changes = self.by_dataset.get(dataset, {})
+        for key in entry_changes:
             if key not in settings:
-                raise ValueError(unknown_field(key, settings))
-        for changes in (applicable(shared, settings), own):
+                raise ValueError(describe_unknown_field(key, settings))
+        for changes in (select_applicable(shared, settings), entry_changes):
             settings = overlay(settings, changes)
         self._on[dataset] = Entry.model_validate(settings)
 
     def dump(self, *, defaults: bool = True) -> dict[str, Any]:
-        """List the settings, perhaps without defaults, as JSON values, without what is different on some data sets."""
+        """Return the settings as JSON values, with or without defaults.
+
+        Fields about single data sets are left out.
+        """
         excluded = {"by_dataset", "datasets", "evaluation"}
         return self.model_dump(mode="json", exclude=excluded, exclude_defaults=not defaults)
 
     def dump_on(self, dataset: str, *, defaults: bool = True) -> dict[str, Any]:
-        """List the settings on one data set as `dump` does, without what concerns other data sets or has no effect."""
+        """Return the settings on one data set as `dump` does, without those of no effect."""
         entry = self.on(dataset)
         settings = entry.dump(defaults=defaults)
         for name in entry.search.idle if entry.search else ():
@@ -261,9 +265,11 @@ class Entry(Settings):
     @model_validator(mode="after")
     def _suits_the_method(self) -> Self:
         name, method = self.method.name, self.method.build()
-        given = [field for field in _OF_A_MODEL if getattr(self, field)]
-        if self.streams and given:
-            raise ValueError(f"method '{name}' learns from a stream: remove {' and '.join(given)}")
+        model_fields = [field for field in _MODEL_FIELDS if getattr(self, field)]
+        if self.streams and model_fields:
+            raise ValueError(
+                f"method '{name}' learns from a stream: remove {' and '.join(model_fields)}"
+            )
         if not (self.streams or self.self_tuned or (self.model and self.likelihood)):
             raise ValueError(f"{'likelihood' if self.model else 'model'} is missing")
         if self.direct and self.training:
@@ -276,9 +282,9 @@ class Entry(Settings):
             except InputError as error:
                 raise ValueError(f"training: {error}") from None
         if self.record and self.streams != (self.record.unit == "observations"):
-            wanted = "observations" if self.streams else "epochs or updates"
+            units = "observations" if self.streams else "epochs or updates"
             raise ValueError(
-                f"record.unit: method '{name}' counts {wanted}, not {self.record.unit}"
+                f"record.unit: method '{name}' counts {units}, not {self.record.unit}"
             )
         if self.record and not method.course:
             raise ValueError(f"method '{name}' has no course to look at: remove record")
@@ -286,20 +292,20 @@ class Entry(Settings):
 
     @model_validator(mode="after")
     def _hyper_complete(self) -> Self:
-        known = self.reference.build().estimates if self.reference else ()
+        estimates = self.reference.build().estimates if self.reference else ()
         for name in self.from_reference:
-            if name not in known:
-                raise ValueError(
-                    f"from_reference: {unknown('estimate of the reference', name, known)}"
-                )
+            if name not in estimates:
+                problem = unknown_name_error("estimate of the reference", name, estimates)
+                raise ValueError(f"from_reference: {problem}")
         space = self.search.names if self.search else ()
         names = self.hyper_names
         for name in (*self.hyper, *space):
             if name not in names:
-                raise ValueError(str(unknown("hyper-parameter", name, names)))
-            if sum(name in given for given in (self.hyper, space, self.from_reference)) > 1:
+                raise ValueError(str(unknown_name_error("hyper-parameter", name, names)))
+            if sum(name in source for source in (self.hyper, space, self.from_reference)) > 1:
                 raise ValueError(
-                    f"hyper-parameter '{name}' is given twice (hyper, search.space, from_reference): keep one"
+                    f"hyper-parameter '{name}' is given twice (hyper, search.space, "
+                    "from_reference): keep one"
                 )
         missing = [
             name for name in names if name not in {*self.hyper, *space, *self.from_reference}

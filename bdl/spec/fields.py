@@ -1,4 +1,4 @@
-"""Values of a benchmark file: their kinds, one text for each content, points and names, errors in one line."""
+"""Types of the values in a benchmark file, their canonical JSON, and errors in one line."""
 
 import hashlib
 import json
@@ -23,10 +23,10 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from bdl.errors import InputError, short, unknown
+from bdl.errors import InputError, abbreviate, unknown_name_error
 
 
-def canonical(content: Any) -> str:
+def to_canonical_json(content: Any) -> str:
     """Write JSON values without spaces, the keys of mappings sorted.
 
     `ValueError` if a number is not finite.
@@ -36,26 +36,26 @@ def canonical(content: Any) -> str:
 
 def sha256(content: Any) -> str:
     """Hash the canonical JSON of a content, SHA-256 (hex)."""
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
+    return hashlib.sha256(to_canonical_json(content).encode()).hexdigest()
 
 
-class Point(Mapping[str, Any]):
-    """Path of each axis to its JSON value there, in the order of the axes.
+class SweepPoint(Mapping[str, Any]):
+    """A point of a sweep: path of each axis to its JSON value, in the order of the axes.
 
-    Immutable, equal if the values are.
+    Immutable; points are equal if their values are.
     """
 
     def __init__(self, values: Mapping[str, Any] = {}) -> None:
-        self._texts = {path: canonical(value) for path, value in values.items()}
+        self._texts = {path: to_canonical_json(value) for path, value in values.items()}
 
     @property
     def text(self) -> str:
         """Canonical JSON, ``{}`` without a sweep."""
-        return canonical(dict(self))
+        return to_canonical_json(dict(self))
 
     @property
     def texts(self) -> dict[str, str]:
-        """Path of each axis to the canonical JSON of its value, as tables have it."""
+        """Path of each axis to the canonical JSON of its value, which tables show."""
         return dict(self._texts)
 
     def __getitem__(self, path: str) -> Any:
@@ -68,15 +68,15 @@ class Point(Mapping[str, Any]):
         return len(self._texts)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Point) and self._texts == other._texts
+        return isinstance(other, SweepPoint) and self._texts == other._texts
 
     def __hash__(self) -> int:
         return hash(self.text)
 
 
-Path = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 
-_PLAIN = {
+_MESSAGES = {
     "missing": "is missing",
     "tuple_type": "should be a list",
     "dict_type": "should be a mapping",
@@ -86,67 +86,69 @@ _PLAIN = {
 }
 
 
-def unknown_field(name: str, allowed: Iterable[str], kind: str = "field") -> str:
-    """Describe that a key does not exist, which ones do, and which one may be meant."""
+def describe_unknown_field(name: str, allowed: Iterable[str], kind: str = "field") -> str:
+    """Describe that a key does not exist, which keys do, and which one may be meant."""
     names = list(allowed)
-    near = get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"unknown {kind} '{short(name)}'{hint}; allowed: {', '.join(names) or 'none'}"
+    matches = get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f" (did you mean {matches[0]}?)" if matches else ""
+    return f"unknown {kind} '{abbreviate(name)}'{hint}; allowed: {', '.join(names) or 'none'}"
 
 
-def within(place: Path, error: ValueError) -> ValidationError:
-    """Describe that a problem lies at a place below the value that is being checked."""
-    detail = InitErrorDetails(type="value_error", loc=place, input=None, ctx={"error": error})
+def error_at(path: FieldPath, error: ValueError) -> ValidationError:
+    """Return an error with its path below the value that is being checked."""
+    detail = InitErrorDetails(type="value_error", loc=path, input=None, ctx={"error": error})
     return ValidationError.from_exception_data("within", [detail])
 
 
 def explain(error: ValidationError) -> str:
     """Return the first problem with its dotted path, and how many more there are."""
-    first, *more = _problems(error, ())
-    return f"{first} (and {len(more)} more)" if more else first
+    first, *rest = _iterate_problems(error, ())
+    return f"{first} (and {len(rest)} more)" if rest else first
 
 
-def _problems(error: ValidationError, start: Path) -> Iterator[str]:
+def _iterate_problems(error: ValidationError, start: FieldPath) -> Iterator[str]:
     for detail in error.errors(include_url=False):
-        path = start + tuple(part for part in detail["loc"] if part != "[key]")
+        path = start + tuple(key for key in detail["loc"] if key != "[key]")
         cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, ValidationError):
-            yield from _problems(cause, path)
+            yield from _iterate_problems(cause, path)
             continue
-        text = str(cause) if cause else _PLAIN.get(detail["type"], detail["msg"])
+        text = str(cause) if cause else _MESSAGES.get(detail["type"], detail["msg"])
         value = detail["input"]
-        shown = (
+        shows_value = (
             not cause
             and isinstance(value, str | int | float | None)
             and detail["type"] != "missing"
         )
-        place = ".".join(short(part) for part in path)
+        dotted_path = ".".join(abbreviate(key) for key in path)
         yield (
-            (f"{place}: " if place else "")
+            (f"{dotted_path}: " if dotted_path else "")
             + text
-            + (f" (got {short(json.dumps(value))})" if shown else "")
+            + (f" (got {abbreviate(json.dumps(value))})" if shows_value else "")
         )
 
 
-def keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Select those of the known names, in their order, that are wanted, by name or by a pattern such as ``vifa*``.
+def select_names(kind: str, patterns: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Select names, in their order, by exact names or patterns such as ``vifa*``.
 
-    All are if none is wanted. `InputError`, with the kind of the names, if nothing is called so.
+    All are selected if there is no pattern. `InputError`, with the kind of the names, if a pattern
+    matches none.
     """
-    known = tuple(known)
-    found = set(known) if not wanted else set[str]()
-    for name in wanted:
-        own = {name} & {*known} or {each for each in known if fnmatchcase(each, name)}
-        if not own:
-            raise unknown(kind, name, known)
-        found |= own
-    return tuple(name for name in known if name in found)
+    names = tuple(names)
+    selected = set(names) if not patterns else set[str]()
+    for pattern in patterns:
+        # An exact name comes first: names may have characters that patterns read otherwise.
+        matches = {pattern} & {*names} or {name for name in names if fnmatchcase(name, pattern)}
+        if not matches:
+            raise unknown_name_error(kind, pattern, names)
+        selected |= matches
+    return tuple(name for name in names if name in selected)
 
 
 T = TypeVar("T")
 
 
-class Settings(BaseModel):
+class SpecSection(BaseModel):
     """A mapping in a benchmark file: immutable, no unknown keys, no silent conversions."""
 
     model_config = ConfigDict(
@@ -159,14 +161,14 @@ class Settings(BaseModel):
         """Name the allowed keys, which pydantic's own message does not."""
         for key in raw if isinstance(raw, dict) else ():
             if key not in cls.model_fields:
-                raise ValueError(unknown_field(key, cls.model_fields))
+                raise ValueError(describe_unknown_field(key, cls.model_fields))
         return raw
 
 
-def _unique(values: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    twice = [value for value in values if values.count(value) > 1]
-    if twice:
-        raise ValueError(f"'{twice[0]}' comes twice: remove one")
+def _check_unique(values: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    repeated = [value for value in values if values.count(value) > 1]
+    if repeated:
+        raise ValueError(f"'{repeated[0]}' comes twice: remove one")
     return values
 
 
@@ -175,24 +177,24 @@ Items = Annotated[
     BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
 ]
 NonEmpty = Annotated[Items[T], Field(min_length=1)]
-Unique = Annotated[NonEmpty[T], AfterValidator(_unique)]
+Unique = Annotated[NonEmpty[T], AfterValidator(_check_unique)]
 
-MOST, LARGEST, SMALLEST = 10**9, 1e100, 1e-100
-"""Of anything that is counted, and of real numbers: beyond them nothing is meant."""
+MAX_INTEGER, MAX_REAL, MIN_REAL = 10**9, 1e100, 1e-100
+"""Bounds of counts, and of the size of real numbers: a number beyond them is a mistake."""
 
 
 def check_size(value: T) -> T:
-    """Refuse a number that cannot be meant by a `ValueError`; counts are checked by their type."""
-    if isinstance(value, int) and abs(value) > MOST:
-        raise ValueError(f"{short(value)} cannot be meant: integers go to {MOST:,}")
-    if isinstance(value, float) and value and not SMALLEST <= abs(value) <= LARGEST:
+    """Raise `ValueError` for a number that is too large or too small to be meant."""
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ValueError(f"{abbreviate(value)} cannot be meant: integers go to {MAX_INTEGER:,}")
+    if isinstance(value, float) and value and not MIN_REAL <= abs(value) <= MAX_REAL:
         raise ValueError(
-            f"{value:g} cannot be meant: numbers go from {SMALLEST:g} to {LARGEST:g} in size"
+            f"{value:g} cannot be meant: numbers go from {MIN_REAL:g} to {MAX_REAL:g} in size"
         )
     return value
 
 
-Count = Annotated[int, Ge(1), Le(MOST)]
+Count = Annotated[int, Ge(1), Le(MAX_INTEGER)]
 Index = Annotated[int, Ge(0), Le(2**63 - 1)]
 Real = Annotated[float, AfterValidator(check_size)]
 NonNegative = Annotated[Real, Ge(0)]
@@ -204,22 +206,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that raises `InputError` for arguments that its annotations do not allow, and for files."""
+def validate_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that checks its arguments by their annotations.
+
+    It raises `InputError` for arguments that these do not allow, and for an `OSError`.
+    """
     validated = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
     names = dict(enumerate(signature(function).parameters))
 
     @wraps(function)
-    def called(*given: P.args, **named: P.kwargs) -> R:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return validated(*given, **named)
+            return validated(*args, **kwargs)
         except ValidationError as error:
-            # an argument that is given by its place is called by its name
-            told = re.sub(
-                r"^\d+", lambda place: names.get(int(place[0]), place[0]), explain(error)
+            # pydantic gives the position of a positional argument, and people know its name
+            message = re.sub(
+                r"^\d+", lambda match: names.get(int(match[0]), match[0]), explain(error)
             )
-            raise InputError(f"{function.__name__}: {told}") from None
+            raise InputError(f"{function.__name__}: {message}") from None
         except OSError as error:
             raise InputError(f"{function.__name__}: {error}") from error
 
-    return called
+    return wrapper

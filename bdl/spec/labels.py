@@ -1,27 +1,33 @@
-"""Data sets and metrics as a benchmark file names them: ``yacht``, or ``{name: ece, bins: 20}``."""
+"""Data sets and metrics as a benchmark file has them: ``yacht``, ``{name: ece, bins: 20}``."""
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from bdl.errors import InputError, short
+from bdl.errors import InputError, abbreviate
 from bdl.metrics import METRICS
 from bdl.registry import Label, Registry
-from bdl.spec.components import describe_component, given, names_of_settings, resolve
+from bdl.spec.components import (
+    describe_component,
+    list_settings,
+    resolve_settings,
+    select_nondefault_settings,
+)
 
 if TYPE_CHECKING:
     from bdl.metrics import MetricInfo
 
 
 class NamedComponent(Label):
-    """A label as a field of a benchmark file: a registered name, or a mapping of a name and settings.
+    """A label of a benchmark file, with the registered component that it stands for.
 
-    The label is what ``label`` says, else what the component is `called`, else the name and the
-    values of the settings that are given, joined by ``_``.
+    In the file it is a name, or a mapping of a name and settings. The label is that of its key
+    ``label``, else that of the component's attribute `called`, else the name and the values of the
+    settings in the file, joined by ``_``.
     """
 
-    about: ClassVar[str]
+    schema_description: ClassVar[str]
 
     @classmethod
     def registry(cls) -> Registry:
@@ -33,74 +39,76 @@ class NamedComponent(Label):
         return self.registry().build(self.name, self.settings)
 
     @property
-    def plain(self) -> Any:
-        """What a file says for it: the name, or the name with every setting and the label."""
+    def file_form(self) -> Any:
+        """Its form in a file: the name, or a mapping of name, every setting and the label."""
         if self == self.name and not self.settings:
             return self.name
         return {"name": self.name, **self.settings, "label": str(self)}
 
     @property
     def identity(self) -> Any:
-        """What identifies it: as `plain`, without the settings that have their default value.
+        """Its form in a file without the settings that have their default value.
 
-        A setting that is added later leaves the identity of what never had it.
+        A setting that is added later leaves the identity of labels that never had it.
         """
-        if self == self.name and not self.given:
+        if self == self.name and not self.nondefault_settings:
             return self.name
-        return {"name": self.name, **self.given, "label": str(self)}
+        return {"name": self.name, **self.nondefault_settings, "label": str(self)}
 
     @property
-    def given(self) -> dict[str, Any]:
+    def nondefault_settings(self) -> dict[str, Any]:
         """The settings that differ from their defaults, which identify the component."""
-        return given(self.registry(), self.name, self.settings)
+        return select_nondefault_settings(self.registry(), self.name, self.settings)
 
     @classmethod
     def read(cls, raw: Any) -> Self:
-        """Check what a file says.
+        """Read a label in the form of a file.
 
         `ValueError` if there is no such component, or a setting or the label is wrong.
         """
         if isinstance(raw, cls):
             return raw
-        said = (
-            {"name": raw} if isinstance(raw, str) else dict(raw) if isinstance(raw, dict) else {}
-        )
-        name, label = said.pop("name", None), said.pop("label", None)
+        content: dict[str, Any] = {}
+        if isinstance(raw, str):
+            content = {"name": raw}
+        elif isinstance(raw, dict):
+            content = dict(raw)
+        name, label = content.pop("name", None), content.pop("label", None)
         if not isinstance(name, str):
             raise ValueError("should be a name, or a mapping with a name and settings")
         registry, settings, order = cls.registry(), dict[str, Any](), list[str]()
         try:
             if isinstance(registry.get(name), type):
-                settings, order = resolve(registry, name, said), names_of_settings(registry, name)
+                settings = resolve_settings(registry, name, content)
+                order = list_settings(registry, name)
             else:
-                registry.build(name, said)
+                registry.build(name, content)
         except InputError as error:
             raise ValueError(str(error)) from None
-        if label is None and order and hasattr(registry.get(name), "called"):
-            label = registry.build(name, settings).called
-        text = label or "_".join(
-            [cls.stem(name), *(_shown(said[key]) for key in order if key in said)]
-        )
+        if label is None and order and hasattr(registry.get(name), "display_name"):
+            label = registry.build(name, settings).display_name
+        settings_texts = [_format_setting(content[key]) for key in order if key in content]
+        text = label or "_".join([cls.stem(name), *settings_texts])
         cls.check_label(text, name)
         return cls(text, name, settings)
 
     @classmethod
     def stem(cls, name: str) -> str:
-        """Return what the label of a component begins with."""
+        """Return the beginning of a component's label."""
         return name
 
     @classmethod
     def check_label(cls, label: Any, name: str) -> None:
-        """Raise `ValueError` if a component cannot be called so."""
+        """Raise `ValueError` if a component cannot have the label."""
         if not isinstance(label, str):
-            raise ValueError(f"label: should be text (got {short(label)})")
+            raise ValueError(f"label: should be text (got {abbreviate(label)})")
 
     @classmethod
     def __get_pydantic_core_schema__(
         cls, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         serialization = core_schema.plain_serializer_function_ser_schema(
-            lambda label, info: label.identity if info.exclude_defaults else label.plain,
+            lambda label, info: label.identity if info.exclude_defaults else label.file_form,
             info_arg=True,
         )
         return core_schema.no_info_plain_validator_function(cls.read, serialization=serialization)
@@ -114,30 +122,29 @@ class NamedComponent(Label):
         registry, mappings = cls.registry(), []
         for name in registry.names():
             if isinstance(registry.get(name), type):
-                described = describe_component(registry, name, handler)
-                mappings.append(described | {"properties": described["properties"] | label})
-        other = {
+                component = describe_component(registry, name, handler)
+                mappings.append(component | {"properties": component["properties"] | label})
+        external = {
             "type": "string",
             "pattern": ":",
             "description": "module:Class or path/to/file.py:Class",
         }
         return {
-            "description": cls.about,
-            "anyOf": [{"type": "string", "enum": registry.names()}, *mappings, other],
+            "description": cls.schema_description,
+            "anyOf": [{"type": "string", "enum": registry.names()}, *mappings, external],
         }
 
 
 class DatasetName(NamedComponent):
-    """A data set of a benchmark; `build` gives what loads it when it is called."""
+    """A data set of a benchmark; `build` returns the function that loads it."""
 
-    about = "A data set: its name, or its name and settings."
+    schema_description = "A data set: its name, or its name and settings."
 
     @classmethod
     def registry(cls) -> Registry:
         """Return the data sets."""
-        from bdl.data import (
-            DATASETS,
-        )  # imports NumPy, which files that are not checked can do without
+        # imported here since it imports NumPy, which files that are not checked do without
+        from bdl.data import DATASETS
 
         return DATASETS
 
@@ -145,17 +152,19 @@ class DatasetName(NamedComponent):
     def stem(cls, name: str) -> str:
         """Return the name.
 
-        Of ``path/to/file.py:function`` the file, and the function if it is called otherwise.
+        Of ``path/to/file.py:function`` the file, and the function if its name is another.
         """
         location, _, attribute = name.rpartition(":")
+        if not location:
+            return name
         file = location.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
-        return name if not location else file if file == attribute else f"{file}_{attribute}"
+        return file if file == attribute else f"{file}_{attribute}"
 
 
 class MetricName(NamedComponent):
-    """A metric of a benchmark; `build` gives the score itself."""
+    """A metric of a benchmark; `build` returns the score itself."""
 
-    about = "A metric: its name, or its name and settings."
+    schema_description = "A metric: its name, or its name and settings."
 
     @classmethod
     def registry(cls) -> Registry:
@@ -164,7 +173,7 @@ class MetricName(NamedComponent):
 
     @property
     def info(self) -> "MetricInfo":
-        """What its numbers mean."""
+        """Kind, direction and meaning of its numbers."""
         info: MetricInfo = METRICS.get(self.name).info
         return info
 
@@ -178,23 +187,28 @@ class MetricName(NamedComponent):
 
     @classmethod
     def check_label(cls, label: Any, name: str) -> None:
-        """Raise `ValueError` unless the label begins with the name, which says what a column has."""
+        """Raise `ValueError` unless the label begins with the name, for readers of columns."""
         super().check_label(label, name)
         stem = cls.stem(name)
         if label != stem and not label.startswith(f"{stem}_"):
-            raise ValueError(f"label: '{short(label)}' should be {stem}, or begin with {stem}_")
+            raise ValueError(
+                f"label: '{abbreviate(label)}' should be {stem}, or begin with {stem}_"
+            )
 
 
-def _shown(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     if isinstance(value, list):
-        return "-".join(map(_shown, value))
+        return "-".join(map(_format_setting, value))
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def steers() -> list[str]:
-    """List the scores that a search can go by: those of predictions or of the posterior of which less is better."""
+def list_steering_scores() -> list[str]:
+    """List the scores that can steer a search.
+
+    They are scores of predictions or of the posterior, of which less is better.
+    """
     return [name for name in METRICS.names() if _can_steer(METRICS.get(name).info)]
 
 
@@ -202,20 +216,21 @@ def _can_steer(info: "MetricInfo") -> bool:
     return info.kind in ("predictive", "posterior") and info.direction == "lower"
 
 
-def _steering(metric: MetricName) -> MetricName:
+def _check_steering(metric: MetricName) -> MetricName:
     if not _can_steer(metric.info):
-        raise ValueError(f"'{metric}' cannot steer a search: choose one of {', '.join(steers())}")
+        raise ValueError(
+            f"'{metric}' cannot steer a search: choose one of {', '.join(list_steering_scores())}"
+        )
     return metric
 
 
 ScoreName = Annotated[
     MetricName,
-    AfterValidator(_steering),
-    Field(json_schema_extra=lambda schema: schema.update(examples=steers())),
+    AfterValidator(_check_steering),
+    Field(json_schema_extra=lambda schema: schema.update(examples=list_steering_scores())),
 ]
 
-# Where a file refers to data sets and metrics that it has, they are plain labels; the benchmark
-# checks them.
+# References to data sets and metrics of the same file are labels; the benchmark checks them.
 DatasetLabel = Annotated[
     str,
     Field(json_schema_extra=lambda schema: schema.update(examples=DatasetName.registry().names())),

@@ -1,7 +1,4 @@
-"""Benchmarks by name or path, with a profile and overrides applied; what these may change.
-
-The schema for editors.
-"""
+"""Load benchmarks by name or path, and apply a profile and overrides; the schema for editors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -10,13 +7,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bdl.errors import InputError, short, unknown
-from bdl.registry import shipped
-from bdl.spec.checks import references
-from bdl.spec.fields import Settings, Slug, explain
+from bdl.errors import InputError, abbreviate, unknown_name_error
+from bdl.registry import shipped_benchmarks
+from bdl.spec.checks import iterate_labels
+from bdl.spec.fields import Slug, SpecSection, explain
 from bdl.spec.labels import DatasetName
 from bdl.spec.schema import Benchmark
-from bdl.spec.values import nested, overlay, parse_yaml
+from bdl.spec.values import nest, overlay, parse_yaml
 
 
 def parse_override(text: str) -> dict[str, Any]:
@@ -29,20 +26,23 @@ def parse_override(text: str) -> dict[str, Any]:
     path, equals, value = text.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
-        raise InputError(f"--set {short(text)}: give path.to.field=value, for example seed=1")
+        raise InputError(f"--set {abbreviate(text)}: give path.to.field=value, for example seed=1")
     if keys[0] == "sweep" and len(keys) > 1:
         keys = ["sweep", ".".join(keys[1:])]
-    changes: dict[str, Any] = nested(keys, parse_yaml(value, f"--set {short(text)}"))
+    changes: dict[str, Any] = nest(keys, parse_yaml(value, f"--set {abbreviate(text)}"))
     return changes
 
 
-def uncertified_overrides(benchmark: Benchmark) -> list[str]:
-    """List the overrides that let references be used whose draws broke a rule.
+def list_uncertified_overrides(benchmark: Benchmark) -> list[str]:
+    """List the overrides that allow references whose draws broke a rule.
 
-    `InputError` if no entry has one.
+    `InputError` if no entry has such a reference.
     """
-    references = {name: entry.reference for name, entry in benchmark.entries.items()}
-    entries = [name for name, own in references.items() if own and "uncertified" in own.settings]
+    entries = [
+        name
+        for name, entry in benchmark.entries.items()
+        if entry.reference and "uncertified" in entry.reference.settings
+    ]
     if not entries:
         raise InputError(
             f"--uncertified: {benchmark.name} has no reference that may break a rule: leave it out"
@@ -50,104 +50,116 @@ def uncertified_overrides(benchmark: Benchmark) -> list[str]:
     return [f"entries.{name}.reference.uncertified=true" for name in entries]
 
 
-class _Profiles(Settings):
+class _ProfilesSection(SpecSection):
     profiles: dict[Slug, dict[str, Any]]
 
 
 def list_benchmarks() -> list[tuple[str, str]]:
     """List the benchmarks that come with the package, sorted by name, each with its title."""
-    return [(name, _parsed(path, _text(path))["title"]) for name, path in shipped().items()]
+    return [
+        (name, _parse_mapping(path, _read_text(path))["title"])
+        for name, path in shipped_benchmarks().items()
+    ]
 
 
 def list_profiles(name_or_path: str) -> list[str]:
     """List the profiles of a benchmark; arguments and errors as in `load_benchmark`."""
-    path = _find(name_or_path)
-    return list(_profiles(_parsed(path, _text(path)).get("profiles", {}), path))
+    path = _find_file(name_or_path)
+    return list(_parse_profiles(_parse_mapping(path, _read_text(path)).get("profiles", {}), path))
 
 
 def load_benchmark(
     name_or_path: str, profile: str = "paper", overrides: Sequence[str] = ()
 ) -> Benchmark:
-    """Read and check a benchmark, with one of its profiles; ``"paper"`` always exists.
+    """Load and check a benchmark, with one of its profiles; ``"paper"`` always exists.
 
-    It is given by the name of one that comes with the package, or by a path, which has a ``/`` or
-    ends in ``.yaml`` or ``.yml``. Overrides, written ``path.to.field=value``, are applied after
-    the profile, in order. `InputError` if the file cannot be read, or it, its profile or an
-    override says something that is not allowed.
+    The argument is the name of a benchmark that comes with the package, or a path, which has a
+    ``/`` or ends in ``.yaml`` or ``.yml``. Overrides, written ``path.to.field=value``, are applied
+    after the profile, in order. `InputError` if the file cannot be read, or the file, its profile
+    or an override is not allowed.
     """
-    path = _find(name_or_path)
-    checked = _checked_once if path in shipped().values() else _checked
-    found = checked(path, _text(path))
-    if profile not in found:
-        raise unknown("profile", profile, found)
+    path = _find_file(name_or_path)
+    is_shipped = path in shipped_benchmarks().values()
+    load_profiles = _load_shipped_profiles if is_shipped else _load_profiles
+    benchmarks = load_profiles(path, _read_text(path))
+    if profile not in benchmarks:
+        raise unknown_name_error("profile", profile, benchmarks)
+    benchmark = benchmarks[profile]
     if not overrides:
-        return found[profile]
-    source = " ".join(f"--set {short(text)}" for text in overrides)
-    return _changed(
-        found[profile], map(parse_override, overrides), profile, source, found["paper"].labels
-    )
+        return benchmark
+    source = " ".join(f"--set {abbreviate(text)}" for text in overrides)
+    changes = map(parse_override, overrides)
+    return _apply_changes(benchmark, changes, profile, source, benchmarks["paper"].labels)
 
 
-def _find(name_or_path: str) -> Path:
+def _find_file(name_or_path: str) -> Path:
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         return Path(name_or_path)
-    known = shipped()
-    if name_or_path not in known:
-        raise unknown("benchmark", name_or_path, known)
-    return known[name_or_path]
+    paths = shipped_benchmarks()
+    if name_or_path not in paths:
+        raise unknown_name_error("benchmark", name_or_path, paths)
+    return paths[name_or_path]
 
 
-def _checked(path: Path, text: str) -> dict[str, Benchmark]:
-    """Return the benchmark of a file under each profile; the paper's is the first."""
-    content = _parsed(path, text)
-    profiles = _profiles(content.pop("profiles", {}), path)
-    whole = _validate(content, "paper", str(path))
-    return {"paper": whole} | {  # a mistake in any of them is told, whichever is asked for
-        name: _changed(whole, [changes], name, f"{path}, profile {name}", whole.labels)
-        for name, changes in profiles.items()
-    }
+def _load_profiles(path: Path, text: str) -> dict[str, Benchmark]:
+    """Return the benchmark of a file under each profile; the paper's is the first.
+
+    All are checked, so that a mistake in one is reported whichever is loaded.
+    """
+    content = _parse_mapping(path, text)
+    profiles = _parse_profiles(content.pop("profiles", {}), path)
+    paper = _validate(content, "paper", str(path))
+    benchmarks = {"paper": paper}
+    for name, changes in profiles.items():
+        source = f"{path}, profile {name}"
+        benchmarks[name] = _apply_changes(paper, [changes], name, source, paper.labels)
+    return benchmarks
 
 
-def _changed(
+def _apply_changes(
     benchmark: Benchmark,
     steps: Iterable[Mapping[str, Any]],
     profile: str,
     source: str,
     labels: frozenset[str],
 ) -> Benchmark:
-    """Lay changes over a benchmark, one after the other.
+    """Apply changes to a benchmark, one after the other.
 
-    They add no entries, and nothing of data sets it lacks.
+    They add no entries, and nothing for data sets that the benchmark lacks.
     """
     content = benchmark.model_dump(mode="json", exclude={"profile"})
     for changes in steps:
         entries = changes.get("entries")
         for name in entries if isinstance(entries, Mapping) else ():
             if name not in benchmark.entries:
-                raise InputError(f"{source}: entries: {unknown('entry', name, benchmark.entries)}")
+                raise InputError(
+                    f"{source}: entries: {unknown_name_error('entry', name, benchmark.entries)}"
+                )
         content = overlay(content, changes)
-    found, before = _validate(content, profile, source, labels), {*references(benchmark)}
-    for place, kind, label in (own for own in references(found) if own not in before):
-        if kind is DatasetName and label not in found.labels | labels:
-            raise InputError(
-                f"{source}: {'.'.join(map(str, place))}: {unknown('data set', label, found.datasets)}"
-            )
-    return found
+    changed = _validate(content, profile, source, labels)
+    labels_before = {*iterate_labels(benchmark)}
+    for reference in iterate_labels(changed):
+        path, kind, label = reference
+        is_added = reference not in labels_before
+        if is_added and kind is DatasetName and label not in changed.labels | labels:
+            problem = unknown_name_error("data set", label, changed.datasets)
+            raise InputError(f"{source}: {'.'.join(map(str, path))}: {problem}")
+    return changed
 
 
-_checked_once = lru_cache(maxsize=64)(_checked)
-"""For what comes with the package, which rests on no other file that could change."""
+_load_shipped_profiles = lru_cache(maxsize=64)(_load_profiles)
+"""As `_load_profiles`, cached: benchmarks of the package rest on no file that could change."""
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"cannot read benchmark {short(path)}: {reason}") from None
+        raise InputError(f"cannot read benchmark {abbreviate(path)}: {reason}") from None
 
 
-def _parsed(path: Path, text: str) -> dict[str, Any]:
+def _parse_mapping(path: Path, text: str) -> dict[str, Any]:
     content = parse_yaml(text, str(path))
     if not isinstance(content, dict):
         raise InputError(
@@ -156,18 +168,18 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     return content
 
 
-def _profiles(content: Any, path: Path) -> dict[str, dict[str, Any]]:
+def _parse_profiles(content: Any, path: Path) -> dict[str, dict[str, Any]]:
     try:
-        given = _Profiles.model_validate({"profiles": content}).profiles
+        profiles = _ProfilesSection.model_validate({"profiles": content}).profiles
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error)}") from None
-    return {"paper": {}} | given
+    return {"paper": {}} | profiles
 
 
 def _validate(
     content: Mapping[str, Any], profile: str, source: str, labels: frozenset[str] = frozenset()
 ) -> Benchmark:
-    """Check a content; it may refer to the `labels` of the file, too."""
+    """Check the content of a file; it may refer to the `labels` of the file as well."""
     if "profile" in content:
         raise InputError(f"{source}: profile is not a field of the file: remove it")
     try:
@@ -178,7 +190,7 @@ def _validate(
         raise InputError(f"{source}: {explain(error)}") from None
 
 
-def json_schema() -> dict[str, Any]:
+def build_json_schema() -> dict[str, Any]:
     """Describe a benchmark file, profiles included: JSON Schema, draft 2020-12."""
     schema = Benchmark.model_json_schema()
     fields = schema["properties"]

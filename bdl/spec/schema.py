@@ -1,4 +1,4 @@
-"""What a benchmark file may say. Every field is described in ``docs/spec.md``."""
+"""Schema of a benchmark file. Every field is described in ``docs/spec.md``."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, product
@@ -6,32 +6,38 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from bdl.errors import InputError, unknown
-from bdl.spec.checks import check_changes, check_distances, check_references, check_sweep, lay_over
-from bdl.spec.entry import Entry, Evaluation
+from bdl.errors import InputError, unknown_name_error
+from bdl.spec.checks import (
+    check_changes,
+    check_distances,
+    check_labels,
+    check_sweep,
+    set_sweep_values,
+)
+from bdl.spec.entry import Entry, EvaluationSettings
 from bdl.spec.fields import (
     Count,
     Index,
     Items,
     NonEmpty,
-    Point,
-    Settings,
     Slug,
+    SpecSection,
+    SweepPoint,
     Text,
     Unique,
-    keep,
+    error_at,
+    select_names,
     sha256,
-    within,
 )
 from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
 from bdl.spec.sections import STREAM_RECORD, Claim, Limits, Note, PaperTables, Preparation, Record
 
-PART = {"part": True}
+PART_CONTEXT = {"part": True}
 """Context of the validation of a part, or of a point, of a benchmark that was checked as a whole.
 """
 
 
-class Benchmark(Settings):
+class Benchmark(SpecSection):
     """A benchmark with one of its profiles applied."""
 
     name: Slug
@@ -56,7 +62,7 @@ class Benchmark(Settings):
     """Entry that paired differences compare with."""
     preparation: Preparation = Preparation()
     """How data are split and standardised."""
-    evaluation: Evaluation = Evaluation()
+    evaluation: EvaluationSettings = EvaluationSettings()
     """Posterior samples of a predictive distribution, unless an entry has its own."""
     record: Record | None = None
     """When a fit is scored while it runs, unless an entry has its own."""
@@ -76,10 +82,10 @@ class Benchmark(Settings):
     """The benchmark at points of its sweep."""
 
     @model_validator(mode="after")
-    def _valid_as_a_whole(self, info: ValidationInfo) -> Self:
+    def _check_fields_together(self, info: ValidationInfo) -> Self:
         context = info.context or {}
-        whole = "part" not in context
-        check_references(self, context.get("labels", frozenset()) if whole else None)
+        is_complete = "part" not in context
+        check_labels(self, context.get("labels", frozenset()) if is_complete else None)
         idle = [
             name
             for name in self.datasets
@@ -87,19 +93,20 @@ class Benchmark(Settings):
         ]
         if idle:
             raise ValueError(
-                f"datasets: no entry runs on '{idle[0]}': remove it, or name it in an entry's datasets"
+                f"datasets: no entry runs on '{idle[0]}': remove it, "
+                "or name it in an entry's datasets"
             )
-        if whole:
+        if is_complete:
             check_changes(self)
         for name, entry in self.entries.items():
             for dataset in dict.fromkeys((*self.by_dataset, *entry.by_dataset)):
                 try:
-                    entry.lay(dataset, self.by_dataset.get(dataset, {}))
+                    entry.apply_changes_on(dataset, self.by_dataset.get(dataset, {}))
                 except ValueError as error:
-                    own = ("entries", name) if dataset in entry.by_dataset else ()
-                    raise within((*own, "by_dataset", dataset), error) from None
+                    scope = ("entries", name) if dataset in entry.by_dataset else ()
+                    raise error_at((*scope, "by_dataset", dataset), error) from None
         check_distances(self)
-        if whole:
+        if is_complete:
             check_sweep(self)
         return self
 
@@ -119,16 +126,18 @@ class Benchmark(Settings):
         return tuple(self.sweep)
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[SweepPoint, ...]:
         """Every combination of the values of the sweep, the last axis fastest.
 
         One empty point without a sweep.
         """
-        every = product(*self.sweep.values())
-        return tuple(Point(dict(zip(self.sweep, values, strict=True))) for values in every)
+        return tuple(
+            SweepPoint(dict(zip(self.sweep, values, strict=True)))
+            for values in product(*self.sweep.values())
+        )
 
     @property
-    def cells(self) -> tuple[tuple[DatasetName, str, Point], ...]:
+    def cells(self) -> tuple[tuple[DatasetName, str, SweepPoint], ...]:
         """(Data set, entry, point) in table order: by data set, then by point, then by entry."""
         by_dataset = groupby(self.pairs, key=lambda pair: pair[0])
         return tuple(
@@ -137,16 +146,18 @@ class Benchmark(Settings):
             for point, pair in product(self.points, pairs)
         )
 
-    def at(self, point: Point) -> "Benchmark":
-        """Return the benchmark at a point of its sweep: checked, without a sweep, with the same labels.
+    def at(self, point: SweepPoint) -> "Benchmark":
+        """Return the benchmark at a point of its sweep, without a sweep and with the same labels.
 
-        An entry or a data set that lacks the setting of an axis stays as it is.
+        It is checked. An entry or a data set that lacks the setting of an axis stays as it is.
         """
         if not point:
             return self.model_copy(update={"sweep": {}}) if self.sweep else self
         if point.text not in self._at:
-            content = lay_over(self.model_dump(mode="json", exclude={"sweep", "claims"}), point)
-            self._at[point.text] = Benchmark.model_validate(content, context=PART)
+            content = set_sweep_values(
+                self.model_dump(mode="json", exclude={"sweep", "claims"}), point
+            )
+            self._at[point.text] = Benchmark.model_validate(content, context=PART_CONTEXT)
         return self._at[point.text]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -163,108 +174,116 @@ class Benchmark(Settings):
         for dataset in self.datasets:
             if dataset == label:
                 return dataset
-        raise unknown("dataset", label, self.datasets)
+        raise unknown_name_error("dataset", label, self.datasets)
 
     @property
     def labels(self) -> frozenset[str]:
-        """What its data sets and metrics are called."""
+        """Labels of its data sets and metrics."""
         return frozenset(map(str, (*self.datasets, *self.metrics)))
 
     @property
     def measures_distances(self) -> bool:
-        """Whether posteriors are held against references."""
+        """Whether posteriors are compared with references."""
         return any(metric.info.kind == "distance" for metric in self.metrics)
 
     def select(self, datasets: Sequence[str] = (), entries: Sequence[str] = ()) -> Self:
-        """Narrow the benchmark to data sets and entries, as `keep` takes them.
+        """Narrow the benchmark to data sets and entries, as `select_names` takes them.
 
         The order stays that of the benchmark.
 
-        Entries that run on none of the data sets are gone, and so are data sets on which no entry
-        runs; its papers, notes, claims and baseline name only entries that are kept. `InputError`
+        Entries that run on none of the data sets are left out, and so are data sets on which no
+        entry runs; papers, notes, claims and baseline name only entries that remain. `InputError`
         if the benchmark has no such data set or entry, or none of the entries runs on one of the
         data sets.
         """
-        wanted = keep("dataset", datasets, self.datasets), keep("method", entries, self.entries)
+        dataset_names = select_names("dataset", datasets, self.datasets)
+        entry_names = select_names("method", entries, self.entries)
         pairs = [
             (dataset, entry)
             for dataset, entry in self.pairs
-            if dataset in wanted[0] and entry in wanted[1]
+            if dataset in dataset_names and entry in entry_names
         ]
         if not pairs:
             raise InputError(
-                f"{', '.join(entries)} does not run on {', '.join(datasets)}; choose another data set"
+                f"{', '.join(entries)} does not run on {', '.join(datasets)}; "
+                "choose another data set"
             )
-        left, running = ({pair[i] for pair in pairs} for i in (0, 1))
-        kept = {name: entry for name, entry in self.entries.items() if name in running}
-        if len(kept) == len(self.entries) and len(left) == len(self.datasets):
-            return self  # with its points, which took time
-        papers = (
-            paper.model_copy(
-                update={"methods": {e: m for e, m in paper.methods.items() if e in kept}}
-            )
-            for paper in self.papers
-        )
+        run_datasets = {dataset for dataset, _ in pairs}
+        run_entries = {entry for _, entry in pairs}
+        if len(run_entries) == len(self.entries) and len(run_datasets) == len(self.datasets):
+            return self  # a copy would lose its points, which took time
+        papers = []
+        for paper in self.papers:
+            methods = {
+                entry: method for entry, method in paper.methods.items() if entry in run_entries
+            }
+            papers.append(paper.model_copy(update={"methods": methods}))
+        claims = [
+            claim
+            for claim in self.claims
+            if run_entries.issuperset(entry for entry, _, _ in claim.sides())
+        ]
         changes = {
-            "datasets": tuple(name for name in self.datasets if name in left),
-            "entries": kept,
-            "baseline": self.baseline if self.baseline in kept else None,
+            "datasets": tuple(name for name in self.datasets if name in run_datasets),
+            "entries": {
+                name: entry for name, entry in self.entries.items() if name in run_entries
+            },
+            "baseline": self.baseline if self.baseline in run_entries else None,
             "papers": tuple(papers),
             "notes": tuple(
-                note for note in self.notes if note.entry is None or note.entry in kept
+                note for note in self.notes if note.entry is None or note.entry in run_entries
             ),
-            "claims": tuple(
-                each for each in self.claims if all(entry in kept for entry, _, _ in each.sides())
-            ),
+            "claims": tuple(claims),
         }
         return self.model_copy(update=changes)
 
     def splits_of(self, dataset: str) -> range:
-        """Number the splits of a data set."""
+        """Return the split numbers of a data set."""
         return range(min(self.splits, self.preparation.splits.get(dataset, self.splits)))
 
-    def evaluation_of(self, entry: str) -> Evaluation:
-        """How the posterior of an entry is scored."""
+    def evaluation_of(self, entry: str) -> EvaluationSettings:
+        """Return the settings by which the posterior of an entry is scored."""
         return self.entries[entry].evaluation or self.evaluation
 
     def record_of(self, dataset: str, entry: str) -> Record | None:
-        """When fits of an entry are looked at while they run; None if only their end counts.
+        """Return when fits of an entry are evaluated while they run; None for at their end alone.
 
         A method that learns from a stream heeds a benchmark's record of observations, the others
         one of epochs or updates.
         """
         settings = self.entries[entry].on(dataset)
-        given = settings.record or self.record
-        if given and settings.streams != (given.unit == "observations"):
-            given = None
+        record = settings.record or self.record
+        if record and settings.streams != (record.unit == "observations"):
+            record = None
         if settings.streams:
-            return given or STREAM_RECORD
-        return given if settings.course else None
+            return record or STREAM_RECORD
+        return record if settings.course else None
 
     def fit_part(self, dataset: str, entry: str) -> dict[str, Any]:
-        """List everything, as JSON values and without a sweep, that decides the fits of an entry on a data set.
+        """Return the part of the benchmark that decides the fits of an entry on a data set.
 
-        These are name and seed, data set, entry, preparation and record; evaluation where there is
-        a search, and the reference where it estimates hyper-parameters. Settings that have their
-        default value are left out, so that one that is added later leaves the parts as they were.
-        Splits, other entries and what concerns other data sets have no part. `InputError` if the
-        benchmark has no such data set.
+        It has, as JSON values and without a sweep, name and seed, data set, entry, preparation and
+        record; evaluation where there is a search, and the reference where it estimates
+        hyper-parameters. Settings that have their default value are left out, so that a setting
+        that is added later leaves the parts as they were. Splits, other entries and fields about
+        other data sets are left out as well. `InputError` if the benchmark has no such data set.
         """
-        label, own = self.dataset(dataset), self.entries[entry]
-        settings = own.dump_on(dataset, defaults=False)
+        label, entry_section = self.dataset(dataset), self.entries[entry]
+        settings = entry_section.dump_on(dataset, defaults=False)
         settings.pop("record", None)
-        if not own.on(dataset).from_reference:
+        if not entry_section.on(dataset).from_reference:
             settings.pop("reference", None)
-        if search := settings.get("search"):
-            # The order matters, of draws and of the grid's points; the sorted keys of canonical
-            # JSON would hide it.
+        search = settings.get("search")
+        if search:
+            # The order of hyper-parameters decides the draws and the order of a grid's points;
+            # canonical JSON sorts the keys of mappings, and would hide it.
             for name in {"space", "grid"} & search.keys():
                 search[name] = list(search[name].items())
         record = self.record_of(dataset, entry)
         return {
             "benchmark": self.name,
             "seed": self.seed,
-            "dataset": [str(label), label.name, label.given],
+            "dataset": [str(label), label.name, label.nondefault_settings],
             "entry": [entry, settings],
             "preparation": self.preparation.dump_on(dataset, defaults=False),
             "record": record and record.model_dump(mode="json", exclude_defaults=True),
@@ -272,7 +291,10 @@ class Benchmark(Settings):
         }
 
     def score_part(self, dataset: str, entry: str) -> dict[str, Any]:
-        """List everything that decides the scores of a posterior: evaluation and reference, as JSON values."""
+        """Return the part of the benchmark that decides the scores of a posterior.
+
+        It has evaluation and reference, as JSON values.
+        """
         reference = self.entries[entry].on(dataset).reference
         return {
             "evaluation": self._evaluation(entry),
@@ -281,13 +303,17 @@ class Benchmark(Settings):
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 (hex) of the number of splits and what decides the numbers of all cells, whatever their order."""
-        cells = [
-            sha256([point.text, at.fit_part(dataset, entry), at.score_part(dataset, entry)])
-            for point in self.points
-            for at in (self.at(point),)
-            for dataset, entry in at.pairs
-        ]
+        """SHA-256 (hex) of everything that decides the numbers, whatever the order of the cells.
+
+        These are the number of splits and the parts for fits and scores of all cells.
+        """
+        cells = []
+        for point in self.points:
+            benchmark = self.at(point)
+            for dataset, entry in benchmark.pairs:
+                fit_part = benchmark.fit_part(dataset, entry)
+                score_part = benchmark.score_part(dataset, entry)
+                cells.append(sha256([point.text, fit_part, score_part]))
         fewer = {"fewer": dict(self.preparation.splits)} if self.preparation.splits else {}
         return sha256({"splits": self.splits, "cells": sorted(cells)} | fewer)
 

@@ -1,4 +1,4 @@
-"""Sections of a benchmark file: preparation of data, training, when it is scored, and the tables of its numbers."""
+"""Sections of a benchmark file: preparation, training, record, limits, tables, notes, claims."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -7,21 +7,26 @@ from annotated_types import Gt, Le
 from pydantic import Field, TypeAdapter, WrapValidator, model_validator
 
 from bdl.spec.components import RateComponent
-from bdl.spec.fields import MOST, Count, Index, Items, NonEmpty, Real, Settings, Text
+from bdl.spec.fields import MAX_INTEGER, Count, Index, Items, NonEmpty, Real, SpecSection, Text
 from bdl.spec.labels import DatasetLabel, MetricLabel
 from bdl.training.schedule import Incomplete, Precision, Sampling, Schedule
 
-_ALL: TypeAdapter[Any] = TypeAdapter(Count)
-_EACH: TypeAdapter[Any] = TypeAdapter(Mapping[DatasetLabel, Count])
+_COUNT_ADAPTER: TypeAdapter[Any] = TypeAdapter(Count)
+_COUNTS_ADAPTER: TypeAdapter[Any] = TypeAdapter(Mapping[DatasetLabel, Count])
 
 
-def _all_or_each(raw: Any, handler: object) -> Any:
-    """Read one number or a mapping; problems are those of the form that is meant."""
-    return (_EACH if isinstance(raw, Mapping) else _ALL).validate_python(raw, strict=True)
+def _read_count_or_counts(raw: Any, handler: object) -> Any:
+    """Read one number or a mapping.
+
+    Not a union of types: pydantic would report the problems of both forms.
+    """
+    return (_COUNTS_ADAPTER if isinstance(raw, Mapping) else _COUNT_ADAPTER).validate_python(
+        raw, strict=True
+    )
 
 
-class Preparation(Settings):
-    """How data are split and standardised."""
+class Preparation(SpecSection):
+    """Split and standardisation of the data."""
 
     split: Literal["published", "first", "other-first", "half", "other-half", "gap", "tail"] = (
         "published"
@@ -31,11 +36,11 @@ class Preparation(Settings):
     what trains, or beyond it.
     """
     standardise: Literal["both", "inputs", "none"] = "both"
-    """What is scaled by the training rows: inputs and targets (but not labels), inputs alone, or
+    """Values that are scaled by the training rows: inputs and targets (but not labels), inputs, or
     nothing.
     """
-    rows: Annotated[Count | Mapping[DatasetLabel, Count], WrapValidator(_all_or_each)] = Field(
-        default_factory=dict
+    rows: Annotated[Count | Mapping[DatasetLabel, Count], WrapValidator(_read_count_or_counts)] = (
+        Field(default_factory=dict)
     )
     """Training rows that are kept, the first of each split: one number for all data sets, or data
     set to number; those
@@ -56,9 +61,9 @@ class Preparation(Settings):
         return self.rows if isinstance(self.rows, int) else self.rows.get(dataset)
 
     def dump_on(self, dataset: str, *, defaults: bool = True) -> dict[str, Any]:
-        """List the settings for one data set as JSON values, with or without defaults.
+        """Return the settings for one data set as JSON values, with or without defaults.
 
-        Rows only where some are cut.
+        Rows are among them where the data set is cut.
         """
         rows = self.rows_of(dataset)
         settings = self.model_dump(
@@ -67,29 +72,29 @@ class Preparation(Settings):
         return settings | ({} if rows is None else {"rows": rows})
 
 
-def _rate_or_groups(raw: Any, handler: object) -> Any:
+def _read_rate_or_rates(raw: Any, handler: object) -> Any:
     """Read one rate, which has a name, or else a rate for each group.
 
-    Problems are those of the form that is meant.
+    Not a union of types: pydantic would report the problems of both forms.
     """
     if isinstance(raw, RateComponent):
         return raw
-    named = not isinstance(raw, Mapping) or isinstance(raw.get("name"), str) or not raw
-    return RateComponent.model_validate(raw) if named else _GROUPS.validate_python(raw)
+    is_rate = not isinstance(raw, Mapping) or isinstance(raw.get("name"), str) or not raw
+    return RateComponent.model_validate(raw) if is_rate else _RATES_ADAPTER.validate_python(raw)
 
 
-_GROUPS: TypeAdapter[Any] = TypeAdapter(Mapping[str, RateComponent])
+_RATES_ADAPTER: TypeAdapter[Any] = TypeAdapter(Mapping[str, RateComponent])
 
 
-class Training(Settings):
-    """How long one fit trains, and on what."""
+class Training(SpecSection):
+    """Length, minibatches and learning rate of one fit."""
 
     epochs: Count
     """Passes over the training rows."""
     batch_size: Count
     """Rows of a minibatch."""
     schedule: Annotated[
-        RateComponent | Mapping[str, RateComponent], WrapValidator(_rate_or_groups)
+        RateComponent | Mapping[str, RateComponent], WrapValidator(_read_rate_or_rates)
     ] = Field(default_factory=lambda: RateComponent.model_validate({"name": "constant"}))
     """Factor of the learning rate, or one for each group of parameters."""
     sampling: Sampling = "without_replacement"
@@ -100,7 +105,7 @@ class Training(Settings):
     """Type of the numbers that are trained."""
 
     def build(self) -> Schedule:
-        """Make what the engine trains by; a rate for all parameters is under the empty name."""
+        """Return the schedule of the engine; a rate for all parameters has the empty name."""
         groups = {"": self.schedule} if isinstance(self.schedule, RateComponent) else self.schedule
         rates = {group: rate.build() for group, rate in groups.items()}
         return Schedule(
@@ -108,11 +113,11 @@ class Training(Settings):
         )
 
 
-class Record(Settings):
-    """When a fit is evaluated while it runs."""
+class Record(SpecSection):
+    """Evaluations of a fit while it runs."""
 
     unit: Literal["epochs", "updates", "observations"]
-    """What is counted; observations are those of a stream."""
+    """Unit of the counts; observations are those of a stream."""
     every: Count | None = None
     """Interval between evaluations; null with `log`."""
     log: bool = False
@@ -126,30 +131,31 @@ class Record(Settings):
             raise ValueError("give either every, or log: true")
         if self.first != 1 and not self.log:
             raise ValueError(
-                "first: evaluations every so often begin with every itself; remove first, or use log: true"
+                "first: evaluations every so often begin with every itself; "
+                "remove first, or use log: true"
             )
         return self
 
 
-class Limits(Settings):
+class Limits(SpecSection):
     """Limits of each group.
 
     One that goes beyond them is failed rows with the reason, and the rest goes on.
     """
 
-    minutes: Annotated[float, Gt(0), Le(MOST)] | None = None
+    minutes: Annotated[float, Gt(0), Le(MAX_INTEGER)] | None = None
     """Wall time; null for as long as it takes."""
-    gigabytes: Annotated[float, Gt(0), Le(MOST)] | None = None
+    gigabytes: Annotated[float, Gt(0), Le(MAX_INTEGER)] | None = None
     """Memory of the process that it runs in, in GiB, where the system can limit it; null for all
     that there is.
     """
 
 
 STREAM_RECORD = Record(unit="observations", log=True, first=100)
-"""When a stream is evaluated, unless a benchmark says otherwise."""
+"""Evaluations of a stream, unless a benchmark has others."""
 
 
-class PaperTables(Settings):
+class PaperTables(SpecSection):
     """Printed tables that the benchmark reproduces."""
 
     paper: Text
@@ -176,7 +182,7 @@ class PaperTables(Settings):
     run that is held against all of ours."""
 
 
-class Note(Settings):
+class Note(SpecSection):
     """A remark shown with the cells it names; null stands for any."""
 
     dataset: DatasetLabel | None = None
@@ -190,31 +196,32 @@ class Note(Settings):
     text: Text
     """The remark."""
     verdict: Literal["print in error"] | None = None
-    """What a difference of these cells from the printed numbers is to be called; the text must
-    name the errata, which
-    say how the printed numbers come about."""
+    """Verdict on a difference of these cells from the printed numbers; the text must name the
+    errata, which say how the printed numbers come about.
+    """
 
     @model_validator(mode="after")
     def _verdict_has_a_ground(self) -> Self:
         if self.verdict and "errata" not in self.text:
             raise ValueError(
-                f"verdict: '{self.verdict}' needs a text that names docs/errata.md, where the ground is"
+                f"verdict: '{self.verdict}' needs a text that names docs/errata.md, "
+                "where the ground is"
             )
         return self
 
 
-class Side(Settings):
-    """What a claim says of one entry."""
+class Side(SpecSection):
+    """One side of a claim: an entry, values of axes, and a metric."""
 
     entry: Text
     """The entry."""
     at: Mapping[Text, Any] = {}
-    """Values of axes of the sweep, beside those of the claim."""
+    """Values of axes of the sweep, in addition to those of the claim."""
     metric: MetricLabel | None = None
     """Its metric; null for that of the claim."""
 
 
-class Claim(Settings):
+class Claim(SpecSection):
     """A sentence of a paper that compares: one entry has less than another, split by split."""
 
     text: Text

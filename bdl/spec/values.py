@@ -1,4 +1,4 @@
-"""YAML text to plain values, strictly, and changes laid over values, deeply."""
+"""Parse YAML strictly, and merge, nest and remove values of nested mappings."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from bdl.errors import InputError, short
+from bdl.errors import InputError, abbreviate
 
-_DEEPEST, _MOST = 50, 200_000
-"""Levels, and values when what is anchored is written out; a benchmark has a dozen, and some
-thousands.
+_MAX_DEPTH, _MAX_VALUES = 50, 200_000
+"""Levels of a document, and its values with anchors written out; a benchmark has a dozen levels
+and some thousands of values.
 """
 _TAG = "tag:yaml.org,2002:"
 
@@ -25,94 +25,99 @@ class _Loader(yaml.SafeLoader):
     """
 
     def get_single_node(self) -> yaml.Node | None:
-        """Read the document, and refuse at its place what is not the plain values that a benchmark has."""
+        """Read the document, and refuse with its position a value that benchmarks do not have."""
         node: yaml.Node | None = super().get_single_node()
         if node is not None:
-            _size(node, {}, 0)
+            _count_values(node, {}, 0)
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Build a value; whatever an odd one raises is an error at its place."""
+        """Build a value; any exception becomes an error with its position."""
         try:
             return super().construct_object(node, deep)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
-            what = node.tag.removeprefix(_TAG)
-            raise _wrong(
-                f"{short(node.value)!r} is no {what}: correct it, or remove the tag", node
+            kind = node.tag.removeprefix(_TAG)
+            raise _error_at_node(
+                f"{abbreviate(node.value)!r} is no {kind}: correct it, or remove the tag", node
             ) from None
 
     def construct_integer(self, node: yaml.ScalarNode) -> int:
-        """Read an integer of 64 bits; more is an error at its place."""
+        """Read an integer of 64 bits; a larger one is an error with its position."""
         digits = node.value.lstrip("+-")
         if not digits.isdecimal():
             raise ValueError
-        if len(digits) > len(str(_LARGEST)) or int(digits) > _LARGEST:
-            raise _wrong(f"{short(node.value)} is too large: integers go to {_LARGEST:,}", node)
+        if len(digits) > len(str(_MAX_INTEGER)) or int(digits) > _MAX_INTEGER:
+            raise _error_at_node(
+                f"{abbreviate(node.value)} is too large: integers go to {_MAX_INTEGER:,}", node
+            )
         return int(node.value)
 
     def construct_finite(self, node: yaml.ScalarNode) -> float:
-        """Read a number; one that is too large for a double is an error at its place."""
+        """Read a number; one that is too large for a double is an error with its position."""
         value = float(node.value)
         if not isfinite(value):
-            raise _wrong(f"{short(node.value)} is not a finite number", node)
+            raise _error_at_node(f"{abbreviate(node.value)} is not a finite number", node)
         return value
 
     def construct_text(self, node: yaml.ScalarNode) -> str:
-        """Read a text; characters that no file and no database takes are an error at their place."""
+        """Read a text; characters that no file and no database takes are an error."""
         if "\0" in node.value or (
             not node.value.isascii() and any("\ud800" <= c <= "\udfff" for c in node.value)
         ):
-            raise _wrong(
+            raise _error_at_node(
                 "a text has a character that is none: a NUL or half of a pair; remove it", node
             )
         return str(node.value)
 
 
-_LARGEST = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 
 
-def _wrong(problem: str, node: yaml.Node) -> ConstructorError:
+def _error_at_node(problem: str, node: yaml.Node) -> ConstructorError:
     return ConstructorError(None, None, problem, node.start_mark)
 
 
-def _size(node: yaml.Node, known: dict[yaml.Node, int], depth: int) -> int:
-    """Count the values of a document when what is anchored is written out.
+def _count_values(node: yaml.Node, counts: dict[yaml.Node, int], depth: int) -> int:
+    """Count the values of a document with anchors written out.
 
-    Refuse what a benchmark cannot have.
+    Values that a benchmark cannot have are refused. `counts` has the nodes that were counted, 0
+    for those that are being counted.
     """
-    if depth > _DEEPEST:
-        raise _wrong("too many levels, one within another; a benchmark has a dozen", node)
+    if depth > _MAX_DEPTH:
+        raise _error_at_node("too many levels, one within another; a benchmark has a dozen", node)
     if node.tag not in _Loader.yaml_constructors and node.tag != f"{_TAG}merge":
-        raise _wrong(
-            f"{short(node.tag.replace(_TAG, '!!'))} is a tag that benchmarks do not use: remove it",
+        raise _error_at_node(
+            f"{abbreviate(node.tag.replace(_TAG, '!!'))} is a tag that benchmarks do not use: "
+            "remove it",
             node,
         )
-    if node in known:
-        if not known[node]:
-            raise _wrong("an anchor within itself: write the values out", node)
-        return known[node]
-    known[node] = 0  # until all below it is counted
+    if node in counts:
+        if not counts[node]:
+            raise _error_at_node("an anchor within itself: write the values out", node)
+        return counts[node]
+    counts[node] = 0  # until all below it is counted
     children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
         _check_keys(node)
         children = [child for pair in node.value for child in pair]
-    known[node] = 1 + sum(_size(child, known, depth + 1) for child in children)
-    if known[node] > _MOST:
-        raise _wrong(
-            f"more than {_MOST:,} values when what is anchored is written out: make it smaller",
+    counts[node] = 1 + sum(_count_values(child, counts, depth + 1) for child in children)
+    if counts[node] > _MAX_VALUES:
+        raise _error_at_node(
+            f"more than {_MAX_VALUES:,} values when what is anchored is written out: "
+            "make it smaller",
             node,
         )
-    return known[node]
+    return counts[node]
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
-    seen: set[str] = set()
+    keys: set[str] = set()
     for key, _ in node.value:
         if key.tag not in (f"{_TAG}str", f"{_TAG}merge"):
-            raise _wrong("a key must be text: put it in quotes", key)
-        if key.value in seen:
-            raise _wrong(f"the key '{short(key.value)}' comes twice: remove one", key)
-        seen.add(key.value)
+            raise _error_at_node("a key must be text: put it in quotes", key)
+        if key.value in keys:
+            raise _error_at_node(f"the key '{abbreviate(key.value)}' comes twice: remove one", key)
+        keys.add(key.value)
 
 
 _Loader.yaml_constructors = {
@@ -153,8 +158,8 @@ def parse_yaml(text: str, source: str) -> Any:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise InputError(f"{source}{place}: {error.problem or error.context}") from None
+        position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise InputError(f"{source}{position}: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{source}: {' '.join(str(error).split())}") from None
     except RecursionError:
@@ -173,19 +178,19 @@ def overlay(base: Tree, changes: Tree) -> dict[str, Any]:
     """
     merged = dict(base)
     for key, value in changes.items():
-        below = base.get(key)
+        base_value = base.get(key)
         if (
             isinstance(value, Mapping)
-            and isinstance(below, Mapping)
+            and isinstance(base_value, Mapping)
             and key != "sweep"
-            and not _renamed(value, below)
+            and not _names_other_component(value, base_value)
         ):
-            value = overlay(below, value)
+            value = overlay(base_value, value)
         merged[key] = value
     return merged
 
 
-def _renamed(changes: Tree, component: Tree) -> bool:
+def _names_other_component(changes: Tree, component: Tree) -> bool:
     if "name" in changes:
         return bool(changes["name"] != component.get("name"))
     # A mapping of components takes the place of one component.
@@ -194,34 +199,37 @@ def _renamed(changes: Tree, component: Tree) -> bool:
     )
 
 
-def applicable(changes: Tree, settings: Tree) -> dict[str, Any]:
-    """Keep the changes of what the settings, defaults included, have.
+def select_applicable(changes: Tree, settings: Tree) -> dict[str, Any]:
+    """Select the changes of fields that the settings, defaults included, have.
 
-    Values that are not mappings are leaves.
-
-    A mapping with a name concerns components of that name.
+    Values that are not mappings are leaves. A mapping with a name concerns components of that
+    name.
     """
-    found: dict[str, Any] = {}
-    for key in changes.keys() & settings.keys():
-        value, there = changes[key], settings[key]
-        if not isinstance(value, Mapping):
-            found[key] = value
-        elif isinstance(there, Mapping) and value.get("name") in (None, there.get("name")):
-            found |= {key: inner} if (inner := applicable(value, there)) else {}
-    return {key: found[key] for key in changes if key in found}
+    selected: dict[str, Any] = {}
+    for key, change in changes.items():
+        if key not in settings:
+            continue
+        setting = settings[key]
+        if not isinstance(change, Mapping):
+            selected[key] = change
+        elif isinstance(setting, Mapping) and change.get("name") in (None, setting.get("name")):
+            inner = select_applicable(change, setting)
+            if inner:
+                selected[key] = inner
+    return selected
 
 
-def nested(keys: Sequence[str], value: Any) -> Any:
-    """Put a value under keys, the first outermost: a, b and 1 give ``{a: {b: 1}}``."""
+def nest(keys: Sequence[str], value: Any) -> Any:
+    """Nest a value under keys, the first outermost: a, b and 1 become ``{a: {b: 1}}``."""
     return reduce(lambda inner, key: {key: inner}, reversed(keys), value)
 
 
-def without(settings: Tree, keys: Sequence[str]) -> dict[str, Any]:
-    """Leave out what lies under keys, and the mappings that are empty then."""
+def remove_nested(settings: Tree, keys: Sequence[str]) -> dict[str, Any]:
+    """Remove the value under keys, and the mappings that are empty without it."""
     first, *rest = keys
     if first not in settings or (rest and not isinstance(settings[first], Mapping)):
         return dict(settings)
-    inner = without(settings[first], rest) if rest else {}
+    inner = remove_nested(settings[first], rest) if rest else {}
     return {
         key: inner if key == first else value
         for key, value in settings.items()
@@ -229,10 +237,10 @@ def without(settings: Tree, keys: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def leaves(settings: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def iterate_leaves(settings: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the dotted path and the value of everything that is not a mapping."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{name}.")
+            yield from iterate_leaves(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value

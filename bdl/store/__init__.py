@@ -83,7 +83,7 @@ class Row:
 
         None if all is well.
         """
-        return self.reason or told(self.refused)
+        return self.reason or join_refusals(self.refused)
 
     @property
     def imported(self) -> bool:
@@ -96,7 +96,7 @@ class Row:
         return self.dataset, self.entry, self.point
 
 
-def told(refused: Mapping[str, str]) -> str | None:
+def join_refusals(refused: Mapping[str, str]) -> str | None:
     """Write why scores could not be computed, by metric; None if all could."""
     return REFUSALS.join(f"{metric}: {why}" for metric, why in refused.items()) or None
 

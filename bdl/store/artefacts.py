@@ -15,39 +15,39 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors import Posterior, from_tensors, to_tensors
-from bdl.spec import Variant
+from bdl.spec import Request
 
 
 class Unusable(InputError):
     """Stored fits are not what is asked for; the option of `bdl-bench run` starts them anew."""
 
-    def __init__(self, what: str, option: str) -> None:
-        super().__init__(f"{what}; start anew with {option}")
-        self.what, self.option = what, option
+    def __init__(self, refusal: str, option: str) -> None:
+        super().__init__(f"{refusal}; start anew with {option}")
+        self.what, self.option = refusal, option
 
 
 class Damaged(InputError):
     """The file of a posterior is missing or damaged."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; run again, which makes this fit alone")
-        self.what = what
+    def __init__(self, refusal: str) -> None:
+        super().__init__(f"{refusal}; run again, which makes this fit alone")
+        self.what = refusal
 
 
 @contextmanager
-def mended(asked: Variant, results: Path) -> Iterator[None]:
+def with_rerun_hint(request: Request, results: Path) -> Iterator[None]:
     """Let a refusal of stored fits end in the command that starts them anew, in the words of the one that was given."""
     try:
         yield
     except Unusable as error:
-        again = asked.command("run", results, error.option)
+        command = request.format_command("run", results, error.option)
         raise InputError(
-            f"{error.what}; start anew, with a copy of the store, by: {again}"
+            f"{error.what}; start anew, with a copy of the store, by: {command}"
         ) from None
     except Damaged as error:
-        again = asked.command("run", results)
+        command = request.format_command("run", results)
         raise InputError(
-            f"{error.what}; this makes its fit again, and no other: {again}"
+            f"{error.what}; this makes its fit again, and no other: {command}"
         ) from None
 
 
@@ -56,7 +56,7 @@ _LENGTH = 8
 """Bytes of the number that a file begins with, the length of its header."""
 
 
-def encode(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
+def encode_posterior(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
     """Return the content of an artefact, in the safetensors format.
 
     Equal tensors give equal bytes.
@@ -70,15 +70,15 @@ def encode(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
     named |= {_BUFFERS + name: value for name, value in buffers.items()}
     # A copy each, since the format takes no tensors that share memory; one key only, since it does
     # not order them.
-    own = {
+    copies = {
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, value in named.items()
     }
-    return save(own, metadata={"family": family})
+    return save(copies, metadata={"family": family})
 
 
-def write(folder: Path, content: bytes) -> str:
-    """Store what `encode` gave so that it is there whole or not at all, also after a power cut.
+def write_artefact(folder: Path, content: bytes) -> str:
+    """Store what `encode_posterior` gave so that it is there whole or not at all, also after a power cut.
 
     Its name, SHA-256 (hex) of the content, is returned. A file that has the content already is
     left alone. `InputError` if the folder is not writable.
@@ -96,29 +96,31 @@ def write(folder: Path, content: bytes) -> str:
     return sha
 
 
-def read(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
-    """Read an artefact: the posterior and the buffers, on the CPU; errors as in `content`."""
-    found = content(folder, sha)
+def read_artefact(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
+    """Read an artefact: the posterior and the buffers, on the CPU; errors as in `artefact_content`."""
+    file_content = artefact_content(folder, sha)
     try:
-        return decode(found)
+        return decode_posterior(file_content)
     except SafetensorError as error:
         raise Damaged(f"{_path(folder, sha)} is no posterior ({error})") from None
 
 
-def decode(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
-    """Return what `encode` was given, on the CPU."""
+def decode_posterior(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
+    """Return what `encode_posterior` was given, on the CPU."""
     tensors = load(content)
-    return from_tensors(family(content), _named(tensors, _POSTERIOR)), _named(tensors, _BUFFERS)
+    return from_tensors(posterior_family(content), _named(tensors, _POSTERIOR)), _named(
+        tensors, _BUFFERS
+    )
 
 
-def family(content: bytes) -> str:
-    """Read the name of the posterior's family in what `encode` gave: a little-endian length, then JSON."""
+def posterior_family(content: bytes) -> str:
+    """Read the name of the posterior's family in what `encode_posterior` gave: a little-endian length, then JSON."""
     header = json.loads(content[_LENGTH : _LENGTH + int.from_bytes(content[:_LENGTH], "little")])
     name: str = header["__metadata__"]["family"]
     return name
 
 
-def content(folder: Path, sha: str) -> bytes:
+def artefact_content(folder: Path, sha: str) -> bytes:
     """Read the content of an artefact; `Damaged` if it is missing, or is not what was written.
 
     A file whose content is not what was written is renamed, so that the next run finds it missing,
@@ -126,17 +128,17 @@ def content(folder: Path, sha: str) -> bytes:
     """
     path = _path(folder, sha)
     try:
-        found = path.read_bytes()
+        file_content = path.read_bytes()
     except OSError as error:
         raise Damaged(f"cannot read {path}: {error.strerror}") from None
-    if sha256(found).hexdigest() != sha:
+    if sha256(file_content).hexdigest() != sha:
         with suppress(OSError):  # a reader may not be allowed to
             path.replace(path.with_suffix(".damaged"))
         raise Damaged(f"{path} is damaged")
-    return found
+    return file_content
 
 
-def size(folder: Path, sha: str) -> int:
+def artefact_size(folder: Path, sha: str) -> int:
     """Return the bytes of an artefact; raise `Damaged` if it is missing."""
     path = _path(folder, sha)
     try:
@@ -155,7 +157,9 @@ def is_whole(folder: Path, sha: str) -> bool:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_LENGTH), "little")
             header = json.loads(file.read(min(length, path.stat().st_size)))
-        ends = [own["data_offsets"][1] for name, own in header.items() if name != "__metadata__"]
+        ends = [
+            tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"
+        ]
         return bool(path.stat().st_size == _LENGTH + length + max(ends, default=0))
     except (
         OSError,

@@ -18,7 +18,17 @@ from sys import intern
 from typing import Any, Self
 
 from bdl.errors import InputError
-from bdl.store import AT_A_TIME, HYPER, CellKey, Outcome, Reading, Row, Stage, artefacts, told
+from bdl.store import (
+    AT_A_TIME,
+    HYPER,
+    CellKey,
+    Outcome,
+    Reading,
+    Row,
+    Stage,
+    artefacts,
+    join_refusals,
+)
 
 _CELL = ("dataset", "entry", "point")
 _KEY = (*_CELL, "stage", "split", "trial", "fold")
@@ -87,16 +97,16 @@ class Store:
         return self.path.parent / "checkpoints"
 
     @property
-    def made(self) -> str | None:
+    def recorded_request(self) -> str | None:
         """What the rows were made with, as `remember` was told; None before."""
-        found = self._select("SELECT variant FROM made")
-        return found[0][0] if found else None
+        texts = self._select("SELECT variant FROM made")
+        return texts[0][0] if texts else None
 
-    def remember(self, made: str) -> None:
+    def remember(self, request_text: str) -> None:
         """Keep what the rows are made with."""
         with self._transaction():
             self._db.execute("DELETE FROM made")
-            self._insert("made", [(made,)])
+            self._insert("made", [(request_text,)])
 
     @property
     def begun(self) -> bool:
@@ -105,8 +115,8 @@ class Store:
 
     def fit_hash(self, cell: CellKey) -> str | None:
         """Return the hash that a cell's fits were made under, None if it has none."""
-        found = self._select(f"SELECT fit_hash FROM cells WHERE {_where(_CELL)}", cell)
-        return found[0][0] if found else None
+        hashes = self._select(f"SELECT fit_hash FROM cells WHERE {_where(_CELL)}", cell)
+        return hashes[0][0] if hashes else None
 
     def claim(self, cell: CellKey, fit_hash: str) -> None:
         """Record the hash of a cell before its first row."""
@@ -135,12 +145,14 @@ class Store:
 
         Posteriors are safe before the rows that name them.
         """
-        kept = [
-            replace(row, artefact=artefacts.write(self.posteriors, content)) if content else row
+        values = [
+            replace(row, artefact=artefacts.write_artefact(self.posteriors, content))
+            if content
+            else row
             for row, _, content in outcomes
         ]
         with self._transaction():
-            for row, (_, readings, _) in zip(kept, outcomes, strict=True):
+            for row, (_, readings, _) in zip(values, outcomes, strict=True):
                 key = _key(row)
                 body = json.dumps({name: getattr(row, name) for name in _BODY})
                 self._insert("fits", [(*key, row.status, body, row.artefact)])
@@ -168,11 +180,12 @@ class Store:
 
     def rows(self, stage: Stage, cell: CellKey) -> list[Row]:
         """Read a cell's rows of one stage with their scores, in the order split, trial, fold."""
-        where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
+        where, arguments = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
         metrics, codes = (
-            self._by_fit(f"{column} FROM scores {where}", own) for column in ("value", "code")
+            self._by_fit(f"{column} FROM scores {where}", arguments)
+            for column in ("value", "code")
         )
-        refused = self._by_fit(f"reason FROM refusals {where}", own)
+        refused = self._by_fit(f"reason FROM refusals {where}", arguments)
         query = f"SELECT split, trial, fold, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
         return [
             Row(
@@ -183,7 +196,7 @@ class Store:
                 artefact=artefact,
                 refused=refused.get(key, {}),
             )
-            for split, trial, fold, status, body, artefact in self._select(query, own)
+            for split, trial, fold, status, body, artefact in self._select(query, arguments)
             for key in ((split, trial, fold),)
         ]
 
@@ -197,25 +210,28 @@ class Store:
         There are split, trial, fold, status, reason (`bdl.store.Row.problem`), seconds,
         ``hyper_<name>``, metrics and details; what a row lacks is NaN there.
         """
-        where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
+        where, arguments = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
         query = f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)"
-        metrics = [metric for (metric,) in self._select(query, own)]
+        metrics = [metric for (metric,) in self._select(query, arguments)]
         values = "".join(
             f", (SELECT value FROM scores WHERE {_same('scores')} AND metric = ?)" for _ in metrics
         )
-        some = (
+        measured = (
             f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_same('refusals')}))"
             if problems
             else ""
         )
-        refused = self._by_fit(f"reason FROM refusals {where}", own)
-        query = f"SELECT split, trial, fold, status, body{values} FROM fits {where} {some} ORDER BY split, trial, fold"
+        refused = self._by_fit(f"reason FROM refusals {where}", arguments)
+        query = f"SELECT split, trial, fold, status, body{values} FROM fits {where} {measured} ORDER BY split, trial, fold"
         with self._explained():
-            found = self._db.execute(query, (*metrics, *own))
-            while rows := found.fetchmany(AT_A_TIME):
+            scores_of_fits = self._db.execute(query, (*metrics, *arguments))
+            while rows := scores_of_fits.fetchmany(AT_A_TIME):
                 split, trial, fold, status, texts, *scores = map(list, zip(*rows, strict=True))
                 bodies = json.loads(f"[{','.join(texts)}]")
-                whys = (told(refused.get(key, {})) for key in zip(split, trial, fold, strict=True))
+                whys = (
+                    join_refusals(refused.get(key, {}))
+                    for key in zip(split, trial, fold, strict=True)
+                )
                 yield {
                     **{
                         "split": split,
@@ -231,7 +247,7 @@ class Store:
                     **dict(
                         zip(
                             metrics,
-                            ([nan if v is None else v for v in own] for own in scores),
+                            ([nan if v is None else v for v in arguments] for arguments in scores),
                             strict=True,
                         )
                     ),
@@ -249,27 +265,29 @@ class Store:
 
     def readings(self, cell: CellKey) -> list[tuple[int, Reading]]:
         """Read the scores at recorded counts of a cell's final fits, each with its split."""
-        found = self._select(
+        points = self._select(
             f"SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' AND {_where(_CELL)} "
             "ORDER BY split, axis, at, rowid",
             cell,
         )
         return [
             (split, Reading(axis, at, metric, nan if value is None else value))
-            for split, axis, at, metric, value in found
+            for split, axis, at, metric, value in points
         ]
 
-    def _by_fit(self, what: str, own: Sequence[Any]) -> dict[tuple[int, int, int], dict[str, Any]]:
-        found: dict[tuple[int, int, int], dict[str, Any]] = {}
-        query = f"SELECT split, trial, fold, metric, {what} ORDER BY rowid"
-        for split, trial, fold, metric, value in self._select(query, own):
-            found.setdefault((split, trial, fold), {})[metric] = value
-        return found
+    def _by_fit(
+        self, columns: str, arguments: Sequence[Any]
+    ) -> dict[tuple[int, int, int], dict[str, Any]]:
+        by_fit: dict[tuple[int, int, int], dict[str, Any]] = {}
+        query = f"SELECT split, trial, fold, metric, {columns} ORDER BY rowid"
+        for split, trial, fold, metric, value in self._select(query, arguments):
+            by_fit.setdefault((split, trial, fold), {})[metric] = value
+        return by_fit
 
     def _check_format(self) -> None:
-        (found,) = self._db.execute("PRAGMA user_version").fetchone()
+        (stored_format,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-        if tables and found != _FORMAT:
+        if tables and stored_format != _FORMAT:
             raise InputError(
                 f"{self.path} was written by another version of bdl-bench; move it away and run again"
             )
@@ -317,9 +335,9 @@ class Store:
             ) from None
 
 
-def _by_name(found: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, list[Any]]:
-    names = dict.fromkeys(chain.from_iterable(found))
-    return {before + name: [own.get(name, nan) for own in found] for name in names}
+def _by_name(mappings: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, list[Any]]:
+    names = dict.fromkeys(chain.from_iterable(mappings))
+    return {before + name: [mapping.get(name, nan) for mapping in mappings] for name in names}
 
 
 def _where(names: Iterable[str]) -> str:

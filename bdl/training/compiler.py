@@ -1,4 +1,4 @@
-"""PyTorch's compiler: of functions for all shapes, and of recorded operations."""
+"""Calls of PyTorch's compiler: for functions of all shapes, and for recorded operations."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -12,86 +12,80 @@ from torch.fx import GraphModule
 log = logging.getLogger(__name__)
 
 _VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
-"""Width of a processor's vectors. The compiler's cache tells programs apart by it only where it
-is a setting: a cache that two kinds of processor share would hand one the other's program,
-which computes garbage there.
+"""Width of a processor's vectors, by its instruction set.
+
+The compiler's cache distinguishes programs by the width only where it is a setting: a cache that
+two kinds of processor share would otherwise hand one the other's program, which computes garbage.
 """
 
 
-def compiled(
+def compile_function(
     function: Callable[..., Any], options: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Compile a function of tensors for all shapes.
 
-    If the compiler fails, say so once and run it as it is.
-
-    `options` are those of `torch.compile`.
+    If the compiler fails, warn once and run the function as it is. `options` are those of
+    `torch.compile`.
     """
-    fast, broken = (
-        torch.compile(function, dynamic=True, options=_options() | (options or {})),
-        False,
-    )
+    compiled = torch.compile(function, dynamic=True, options=_inductor_options() | (options or {}))
+    compiler_failed = False
 
     def call(*args: Any) -> Any:
-        nonlocal broken
-        if not broken:
+        nonlocal compiler_failed
+        if not compiler_failed:
             try:
-                return fast(*args)
+                return compiled(*args)
             except torch._dynamo.exc.TorchDynamoException as error:
-                broken = True
-                complain(error)
+                compiler_failed = True
+                warn_uncompiled(error)
         return function(*args)
 
     return call
 
 
-def compiled_graph(
-    graph: GraphModule, leaves: Sequence[Tensor]
-) -> Callable[..., Sequence[Tensor]]:
-    """Compile recorded operations for arguments like these.
+def compile_graph(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+    """Compile recorded operations for arguments of these shapes, types and devices.
 
-    Raises whatever the compiler does, or the first call.
-
-    On a CPU, C++ calls the kernels, since Python takes as long for that as the kernels of a small
-    model.
+    Errors of the compiler and of the first call are raised as they are. On a CPU, C++ calls the
+    kernels, since Python takes as long for that as the kernels of a small model.
     """
     from torch._dynamo.callback import CallbackTrigger, callback_handler  # imports the compiler
 
-    options = _options() | {"cpp_wrapper": not any(leaf.is_cuda for leaf in leaves)}
-    # Whoever listens to the compiler, as clocks of fits do, hears of this, too.
-    with (
-        torch.no_grad(),
-        _unwarned(),
-        callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced"),
-    ):
-        fast: Callable[..., Sequence[Tensor]] = torch._inductor.compile(
+    options = _inductor_options() | {"cpp_wrapper": not any(leaf.is_cuda for leaf in leaves)}
+    # `torch._inductor.compile` reports nothing by itself, and stopwatches of fits listen
+    callbacks = callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced")
+    with torch.no_grad(), _silenced_inductor(), callbacks:
+        compiled: Callable[..., Sequence[Tensor]] = torch._inductor.compile(
             graph, [*leaves], options=options
         )
-        fast(*leaves)  # some faults show up in the first call
-    return fast
+        compiled(*leaves)  # some faults show up in the first call
+    return compiled
 
 
 @contextmanager
-def _unwarned() -> Iterator[None]:
-    """Compile without a warning for each decomposition of a matrix, to which C++ has no way but that through Python."""
-    its = logging.getLogger("torch._inductor.ir")
-    level = its.level
-    its.setLevel(logging.ERROR)
+def _silenced_inductor() -> Iterator[None]:
+    """Silence the compiler's warnings in a block.
+
+    There would be one for each decomposition of a matrix, which C++ can only call through Python.
+    """
+    inductor_log = logging.getLogger("torch._inductor.ir")
+    level = inductor_log.level
+    inductor_log.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        its.setLevel(level)
+        inductor_log.setLevel(level)
 
 
-def _options() -> dict[str, Any]:
+def _inductor_options() -> dict[str, Any]:
     return {"cpp.simdlen": _VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())}
 
 
-def complain(error: Exception) -> None:
+def warn_uncompiled(error: Exception) -> None:
     """Warn that something runs without the compiler."""
-    log.warning("torch.compile failed, going on without it (slower): %s", line(error))
+    log.warning("torch.compile failed, going on without it (slower): %s", first_line(error))
 
 
-def line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of an error."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

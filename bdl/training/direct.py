@@ -1,4 +1,7 @@
-"""Fits by methods that yield posteriors themselves, and the data that they and reference posteriors see."""
+"""Fits by methods that yield posteriors themselves, and the data that such a method is given.
+
+Reference posteriors are given the same data.
+"""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from bdl.methods.base import ExternalMethod
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
-from bdl.posteriors.predictive import ask, is_predictive, is_stored_whole
+from bdl.posteriors.predictive import is_predictive, is_stored_whole, query_predictive
 from bdl.rng import trial_keys
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
@@ -27,9 +30,9 @@ from bdl.training.fitting import (
     Progress,
     Snapshot,
     TrainingState,
-    silent,
+    ignore_progress,
 )
-from bdl.training.trials import Pool, Trials, fitted_scaling
+from bdl.training.trials import Pool, Trials, fit_scaling
 
 
 class TrainingData(NamedTuple):
@@ -42,10 +45,16 @@ class TrainingData(NamedTuple):
 
     @classmethod
     def of(cls, dataset: Dataset, training: Rows, rows: Rows | None = None) -> "TrainingData":
-        """Standardise the training rows, or others, by the training rows, as far as the data set says."""
-        scaling, chosen = fitted_scaling(dataset, [training]), training if rows is None else rows
-        x = (dataset.x[chosen].reshape(len(chosen), -1) - scaling.x_mean[0]) / scaling.x_scale[0]
-        y = (dataset.y[chosen] - scaling.y_mean[0]) / scaling.y_scale[0]
+        """Standardise rows by the training rows, as far as the data set says.
+
+        `rows` are the training rows themselves if left out.
+        """
+        scaling = fit_scaling(dataset, [training])
+        scaled_rows = training if rows is None else rows
+        x = (
+            dataset.x[scaled_rows].reshape(len(scaled_rows), -1) - scaling.x_mean[0]
+        ) / scaling.x_scale[0]
+        y = (dataset.y[scaled_rows] - scaling.y_mean[0]) / scaling.y_scale[0]
         return cls(
             torch.from_numpy(x),
             torch.from_numpy(y),
@@ -56,28 +65,30 @@ class TrainingData(NamedTuple):
     def hyper(self, values: Mapping[str, float], problem: Problem) -> dict[str, Tensor]:
         """Convert hyper-parameters to the unit of `y`, float64.
 
-        `InputError` if one leaves its range by that.
+        `InputError` if one becomes zero or infinite by that.
         """
-        own = problem.likelihood.to_model_units(values, self.y_unit)
-        for name, value in own.items():
+        model_values = problem.likelihood.to_model_units(values, self.y_unit)
+        for name, value in model_values.items():
             if 0 < abs(values[name]) < inf and not 0 < abs(value) < inf:
                 raise InputError(
-                    f"{name} {values[name]:g} is {value:g} for targets in units of {self.y_unit:g}, their standard "
-                    "deviation: state the target in another unit"
+                    f"{name} {values[name]:g} is {value:g} for targets in units of "
+                    f"{self.y_unit:g}, their standard deviation: state the target in another unit"
                 )
-        return {name: torch.tensor(value, dtype=torch.float64) for name, value in own.items()}
+        return {
+            name: torch.tensor(value, dtype=torch.float64) for name, value in model_values.items()
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class DirectFitting(Fitting):
     """Fit every trial, one after the other, by a method that yields its posteriors.
 
-    Each trial's seed is made of its identity. `asked` are the rows that each trial is going to
-    predict: where a method leaves a function that cannot be stored, its answer there is kept in
-    its place.
+    Each trial's seed is made of its identity. `rows_to_predict` are the rows that each trial is
+    going to predict: where a method returns a function that cannot be stored, its predictions of
+    these rows are stored instead.
 
-    The state of a trial is its posterior, nothing diverges, and there is one snapshot a trial. A
-    fit that is cut off begins again: there is no checkpoint.
+    The state of a trial is its posterior, no trial diverges, and there is one snapshot for each
+    trial. A fit that is interrupted starts anew: there is no checkpoint.
     """
 
     dataset: Dataset
@@ -85,86 +96,93 @@ class DirectFitting(Fitting):
     problem: Problem
     method: ExternalMethod
     trials: Trials
-    asked: Sequence[Rows] = ()
+    rows_to_predict: Sequence[Rows] = ()
 
     def run(
         self,
         evaluations: EvaluationSchedule | None = None,
-        progress: Progress = silent,
+        progress: Progress = ignore_progress,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Yield each trial as it is done, and where it yields a posterior before that and an evaluation is due."""
-        counted = (
-            0 if self.method.limit is None else 1
-        )  # other fits take no time that a bar would show
-        made: dict[object, Posterior] = {}  # replicates on the same rows have the same posterior
+        """Yield each trial when it is finished.
+
+        A trial whose method yields earlier posteriors is yielded with them as well, when an
+        evaluation is due.
+        """
+        # fits without a limit take no time that a progress bar would show
+        progress_per_trial = 0 if self.method.limit is None else 1
+        posteriors: dict[
+            object, Posterior
+        ] = {}  # replicates on the same rows have the same posterior
         for index, rows in enumerate(self.trials.rows):
             values = {name: float(value[index]) for name, value in self.trials.hyper.items()}
             key = (rows.tobytes(), *values.values()) if self.method.deterministic else index
-            if key in made:
-                progress(counted)
-                yield self._snapshot(index, 0, made[key], last=True)
+            if key in posteriors:
+                progress(progress_per_trial)
+                yield self._snapshot(index, 0, posteriors[key], last=True)
                 continue
-            shown: Iterator[tuple[int, Posterior] | None] = chain(
-                self._shown(index, rows, values), [None]
+            # None marks the end, so that each estimate is known to be the last, or not
+            estimates: Iterator[tuple[int, Posterior] | None] = chain(
+                self._fit_estimates(index, rows, values), [None]
             )
-            for found, later in pairwise(shown):
-                assert found is not None, "None stands at the end"
-                updates, posterior = found
-                if later is None:
-                    made[key] = posterior
-                    progress(counted)
-                if later is None or (evaluations and evaluations.due(StepCounters(updates))):
-                    yield self._snapshot(index, updates, posterior, last=later is None)
-            if key not in made:
+            for estimate, next_estimate in pairwise(estimates):
+                assert estimate is not None, "None stands at the end"
+                updates, posterior = estimate
+                last = next_estimate is None
+                if last:
+                    posteriors[key] = posterior
+                    progress(progress_per_trial)
+                if last or (evaluations and evaluations.due(StepCounters(updates))):
+                    yield self._snapshot(index, updates, posterior, last=last)
+            if key not in posteriors:
                 raise InputError(
                     f"method {type(self.method).__name__} showed no posterior: let fits yield one"
                 )
 
-    def _shown(
+    def _fit_estimates(
         self, index: int, rows: Rows, values: Mapping[str, float]
     ) -> Iterator[tuple[int, Posterior]]:
-        """Yield the updates made and the posterior, as often as the method does."""
+        """Yield the number of updates and the posterior, as often as the method does."""
         data = TrainingData.of(self.dataset, rows)
         with one_thread():
-            # of random numbers that are not ours: 31 bits, which libraries of any kind take
+            # seeds libraries of any kind, which take 31 bits
             seed = int(trial_keys([self.trials.identities[index]], "fit")[0, 0]) & 0x7FFFFFFF
-            found = self.method.fits(
-                self.problem, data.x, data.y, data.hyper(values, self.problem), seed
-            )
+            hyper = data.hyper(values, self.problem)
+            estimates = self.method.fits(self.problem, data.x, data.y, hyper, seed)
             try:
-                for updates, posterior in found:
-                    yield updates, self._kept(posterior, index, rows)
+                for updates, posterior in estimates:
+                    yield updates, self._storable_posterior(posterior, index, rows)
             finally:
-                if isinstance(
-                    found, Generator
-                ):  # now, so that what a method has begun ends before its errors are told
-                    found.close()
+                # closed now, so that what a method has begun ends before its errors are reported
+                if isinstance(estimates, Generator):
+                    estimates.close()
 
-    def _kept(self, posterior: Any, index: int, training: Rows) -> Any:
-        """Return what is kept of a fit.
+    def _storable_posterior(self, posterior: Any, index: int, training: Rows) -> Any:
+        """Return the posterior, or its predictions if it is a function that cannot be stored.
 
-        What predicts by itself is asked in any case, so that its slips are found.
+        A posterior that predicts by itself predicts in any case, so that its errors are found.
         """
         if not is_predictive(posterior):
             return posterior
-        wanted = self.asked[index] if self.asked else training[:0]
-        x, rows = TrainingData.of(self.dataset, training, wanted).x, torch.from_numpy(wanted)
-        answer = (
-            ask(posterior, x, rows, self.problem.d_out, self.problem.classes)
-            if len(rows)
-            else None
-        )
+        rows_to_predict = self.rows_to_predict[index] if self.rows_to_predict else training[:0]
+        row_numbers = torch.from_numpy(rows_to_predict)
+        x = TrainingData.of(self.dataset, training, rows_to_predict).x
+        answer = None
+        if len(row_numbers):
+            answer = query_predictive(
+                posterior, x, row_numbers, self.problem.d_out, self.problem.classes
+            )
         if is_stored_whole(posterior):
             return posterior
         if answer is None:
             raise InputError(
-                f"method {type(self.method).__name__} leaves a function, of which only predictions of test rows can be "
-                "kept, and there are none: let it return a NamedTuple of tensors with a __call__"
+                f"method {type(self.method).__name__} leaves a function, of which only "
+                "predictions of test rows can be kept, and there are none: let it return a "
+                "NamedTuple of tensors with a __call__"
             )
-        return answer._replace(rows=rows)
+        return answer._replace(rows=row_numbers)
 
     def _snapshot(self, index: int, updates: int, posterior: Posterior, last: bool) -> Snapshot:
         state = tree_map(lambda leaf: leaf.unsqueeze(0).to(self.pool.device), posterior)
-        fitted = TrainingState.start(state, self.problem, 1, self.pool)._replace(updates=updates)
-        return fitted.snapshot(StepCounters(updates), [index], last=last)
+        trained = TrainingState.start(state, self.problem, 1, self.pool)._replace(updates=updates)
+        return trained.snapshot(StepCounters(updates), [index], last=last)

@@ -1,7 +1,4 @@
-"""A fit is an iterator of snapshots: the last is the result, earlier ones are the curve.
-
-And the states behind them.
-"""
+"""A fit as an iterator of snapshots: the last is the result, earlier ones are the curve."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,23 +14,23 @@ from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
 from bdl.rng import trial_keys
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.programs import generator, pairs, shaped
 from bdl.training.trials import Pool, Trials
+from bdl.training.updates import count_pairs, normal_generator, unflatten_normals
 
 Progress = Callable[[int], None]
-"""Hears of model-minibatches done."""
+"""Called with the number of model-minibatches done since the last call."""
 
 
-def silent(done: int) -> None:
-    """Ignore work done."""
+def ignore_progress(batches: int) -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
 class EvaluationSchedule:
-    """When a fit is evaluated while it runs, beside its end: `every` so many, or by `log` at 1, 2, 5, 10, 20, 50 ...
+    """Counts at which a fit is evaluated while it runs; it is always evaluated at its end.
 
-    With `log` there is no `every`, and `first` is the first evaluation. Observations are those of
-    a stream.
+    They are the multiples of `every`, or with `log` 1, 2, 5, 10, 20, 50 ... from `first` on; with
+    `log` there is no `every`. Observations are those of a stream.
     """
 
     unit: Literal["epochs", "updates", "observations"]
@@ -42,24 +39,24 @@ class EvaluationSchedule:
     first: int = 1
 
     def due(self, counters: StepCounters) -> int | None:
-        """Return the place on the axis if an evaluation is due, else None."""
+        """Return the count on the axis if an evaluation is due, else None."""
         if self.unit == "epochs" and not counters.ended:
             return None
-        place = self.place(counters)
-        return place if place > 0 and self._takes(place) else None
+        count = self.axis_count(counters)
+        return count if count > 0 and self._includes(count) else None
 
-    def place(self, counters: StepCounters) -> int:
-        """Return the place on the axis where counters stand."""
+    def axis_count(self, counters: StepCounters) -> int:
+        """Return the count, in `unit`, at which step counters stand."""
         return counters.epochs if self.unit == "epochs" else counters.updates
 
-    def _takes(self, place: int) -> bool:
+    def _includes(self, count: int) -> bool:
         if self.every is not None:
-            return place % self.every == 0
-        return place >= self.first and str(place).rstrip("0") in {"1", "2", "5"}
+            return count % self.every == 0
+        return count >= self.first and str(count).rstrip("0") in {"1", "2", "5"}
 
-    def within(self, before: int, after: int) -> Iterator[int]:
-        """Return the places above `before` and up to `after`."""
-        return (place for place in range(before + 1, after + 1) if self._takes(place))
+    def counts_between(self, before: int, after: int) -> Iterator[int]:
+        """Return the counts with an evaluation above `before` and up to `after`."""
+        return (count for count in range(before + 1, after + 1) if self._includes(count))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +68,9 @@ class Snapshot:
     state: Any  # The method's states, stacked over these trials; for a direct fit its posteriors
     buffers: dict[str, Tensor]  # Running statistics of the model, stacked
     diverged: Tensor
-    """Epoch (from 1) at whose end a trial's state was first found non-finite, 0 if it never was;
-    int64, (R,).
+    """Epoch (from 1) at whose end a trial's state was first found non-finite, int64, (R,).
+
+    0 if it never was.
     """
     updates: Tensor  # Updates made by each trial, int64, (R,)
     last: bool  # Whether these trials are finished
@@ -86,16 +84,16 @@ class Fitting:
     def run(
         self,
         evaluations: EvaluationSchedule | None = None,
-        progress: Progress = silent,
+        progress: Progress = ignore_progress,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
         """Fit, and yield the trials whenever an evaluation is due, and in the end.
 
-        What is fitted depends on none.
+        What is fitted does not depend on evaluations.
 
         `progress` is called now and then with the number of model-minibatches done since. With a
-        checkpoint, a fit that was cut off gives the same bits as one that was not; the last
-        snapshots of trials that were finished by then are yielded once more.
+        checkpoint, a fit that was interrupted has the same bits as one that was not; the last
+        snapshots of trials that were finished before are yielded once more.
         """
         raise NotImplementedError
 
@@ -106,29 +104,29 @@ class Fitting:
         )
 
 
-def finished(
-    fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoint | None = None
+def run_to_end(
+    fitting: Fitting, progress: Progress = ignore_progress, checkpoint: Checkpoint | None = None
 ) -> Snapshot:
-    """Run to the end, and return all trials in their order.
+    """Run a fit to the end, and return all trials in their order.
 
-    `counters` is that of those that were finished last.
+    `counters` is that of the trials that were finished last.
     """
-    parts = [part for part in fitting.run(None, progress, checkpoint) if part.last]
-    if len(parts) == 1:
-        return parts[0]
-    index = [position for part in parts for position in part.index]
-    order = torch.tensor(index).argsort().to(parts[0].diverged.device)
-    state, buffers, diverged, updates = tree_map(
-        lambda *leaves: torch.cat(leaves)[order],
-        *((part.state, part.buffers, part.diverged, part.updates) for part in parts),
-    )
-    return Snapshot(
-        parts[-1].counters, tuple(sorted(index)), state, buffers, diverged, updates, last=True
-    )
+    snapshots = [snapshot for snapshot in fitting.run(None, progress, checkpoint) if snapshot.last]
+    if len(snapshots) == 1:
+        return snapshots[0]
+    index = [position for snapshot in snapshots for position in snapshot.index]
+    order = torch.tensor(index).argsort().to(snapshots[0].diverged.device)
+    fields = [
+        (snapshot.state, snapshot.buffers, snapshot.diverged, snapshot.updates)
+        for snapshot in snapshots
+    ]
+    state, buffers, diverged, updates = tree_map(lambda *leaves: torch.cat(leaves)[order], *fields)
+    counters = snapshots[-1].counters
+    return Snapshot(counters, tuple(sorted(index)), state, buffers, diverged, updates, last=True)
 
 
 class TrainingState(NamedTuple):
-    """What changes in the course of a fit, of R trials."""
+    """State of R trials in the course of their fit."""
 
     state: Any  # The method's states, stacked
     buffers: dict[str, Tensor]  # Running statistics of the model, stacked
@@ -140,7 +138,10 @@ class TrainingState(NamedTuple):
 
     @classmethod
     def start(cls, state: Any, problem: Problem, count: int, pool: Pool) -> Self:
-        """Begin with the states of so many trials; running statistics that count stay integers."""
+        """Begin with the states of so many trials.
+
+        Running statistics that count stay integers.
+        """
         buffers = {
             name: torch.stack(
                 [value.to(pool.device, pool.dtype if value.is_floating_point() else None)] * count
@@ -149,44 +150,44 @@ class TrainingState(NamedTuple):
         }
         return cls(state, buffers, torch.zeros(count, dtype=torch.int64, device=pool.device))
 
-    def save(self, checkpoint: Checkpoint, part: int) -> None:
-        """Keep it as a part of a fit."""
+    def save(self, checkpoint: Checkpoint, group_number: int) -> None:
+        """Save the state of a slot group."""
         leaves = tree_leaves((self.state, self.buffers, self.diverged))
         numbers = {"updates": self.updates, "epochs": self.epochs}
-        checkpoint.save(part, {str(i): leaf for i, leaf in enumerate(leaves)}, numbers)
+        checkpoint.save(group_number, {str(i): leaf for i, leaf in enumerate(leaves)}, numbers)
 
-    def restored(self, checkpoint: Checkpoint | None, part: int) -> "TrainingState":
-        """Return what is kept of a part of a fit that starts with this state.
+    def restore(self, checkpoint: Checkpoint | None, group_number: int) -> "TrainingState":
+        """Return the saved state of a slot group that starts with this state.
 
-        This state if nothing is.
+        This state if there is none.
         """
-        kept = checkpoint.load(part) if checkpoint else None
-        if kept is None:
+        saved = checkpoint.load(group_number) if checkpoint else None
+        if saved is None:
             return self
-        tensors, numbers = kept
+        tensors, numbers = saved
         leaves, tree = tree_flatten((self.state, self.buffers, self.diverged))
-        found = [tensors[str(i)].to(self.diverged.device) for i in range(len(leaves))]
-        state, buffers, diverged = tree_unflatten(found, tree)
+        saved_leaves = [tensors[str(i)].to(self.diverged.device) for i in range(len(leaves))]
+        state, buffers, diverged = tree_unflatten(saved_leaves, tree)
         return TrainingState(state, buffers, diverged, **numbers)
 
     def snapshot(
         self,
         counters: StepCounters,
         index: Sequence[int],
-        places: Sequence[int] | None = None,
+        slots: Sequence[int] | None = None,
         *,
         last: bool,
     ) -> Snapshot:
-        """Show trials `index`, which stand at `places`; None for all in their order."""
-        shown = self.state, self.buffers, self.diverged
-        if places is not None:
-            where = torch.as_tensor(places, device=self.diverged.device)
-            shown = tree_map(lambda leaf: leaf[where], shown)
-        updates = torch.full_like(shown[2], self.updates)
-        return Snapshot(counters, tuple(index), *shown, updates, last)
+        """Make a snapshot of trials `index` in these slots; None for all in their order."""
+        fields = self.state, self.buffers, self.diverged
+        if slots is not None:
+            slot_index = torch.as_tensor(slots, device=self.diverged.device)
+            fields = tree_map(lambda leaf: leaf[slot_index], fields)
+        updates = torch.full_like(fields[2], self.updates)
+        return Snapshot(counters, tuple(index), *fields, updates, last)
 
 
-def initial_state(
+def make_initial_state(
     method: MinibatchMethod,
     problem: Problem,
     trials: Trials,
@@ -196,15 +197,18 @@ def initial_state(
     """Make the states that training starts from, stacked over trials."""
     shapes = method.init_noise(problem)
     keys = trial_keys(trials.identities, "init").to(device)
-    normals = generator(dtype, compile=False)
-    drawn = normals(keys, torch.zeros((), dtype=torch.int32, device=device), pairs(shapes))
-    return torch.func.vmap(lambda halves: method.init(problem, shaped(halves, shapes)))(drawn)
+    counter = torch.zeros((), dtype=torch.int32, device=device)
+    pairs = normal_generator(dtype, compile=False)(keys, counter, count_pairs(shapes))
+    return torch.func.vmap(lambda pair: method.init(problem, unflatten_normals(pair, shapes)))(
+        pairs
+    )
 
 
-def finite(state: Any) -> Tensor:
-    """Return which trials of a stacked state hold only finite numbers, whose sum is finite as well: bool, (R,).
+def find_finite_trials(state: Any) -> Tensor:
+    """Return which trials of a stacked state are finite: bool, (R,).
 
-    One pass of sums takes a fifteenth of the time of testing each number.
+    All their numbers must be finite, and the sum of each tensor as well: one pass of sums takes a
+    fifteenth of the time of testing each number.
     """
     flags = [leaf.reshape(len(leaf), -1).sum(1).isfinite() for leaf in tree_leaves(state)]
     return torch.stack(flags).all(0)

@@ -1,4 +1,4 @@
-"""How long, in what pieces and at what rates a fit trains."""
+"""Length of a fit, its minibatches and its learning rates."""
 
 import math
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from annotated_types import Gt, Le
 
-from bdl.errors import InputError, unknown
+from bdl.errors import InputError, unknown_name_error
 from bdl.methods.counters import StepCounters
 from bdl.registry import Registry
 
@@ -25,7 +25,7 @@ RATES = Registry(
         "decay": "bdl.training.schedule:Decay",
         "power": "bdl.training.schedule:Power",
         "exponential": "bdl.training.schedule:Exponential",
-        "linear": "bdl.training.schedule:Linear",
+        "linear": "bdl.training.schedule:LinearDecay",
     },
     contract="bdl.training.schedule:Rate",
 )
@@ -35,7 +35,7 @@ class Rate(Protocol):
     """How a learning rate changes; a frozen dataclass whose fields are its YAML settings."""
 
     def factor(self, counters: StepCounters) -> float:
-        """Return what the learning rate is multiplied by in the update that `counters` counts last."""
+        """Return the factor of the learning rate in the update that `counters` counts last."""
         ...
 
 
@@ -100,7 +100,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearDecay:
     """A straight fall over the whole fit, from 1 to 0."""
 
     def factor(self, counters: StepCounters) -> float:
@@ -155,18 +155,22 @@ class Schedule:
         return all(isinstance(rate, Constant) for rate in self.rates.values())
 
     def check(self, method: "MinibatchMethod") -> None:
-        """Raise `InputError` if a method has not its groups, no learning rate, or no use for incomplete minibatches."""
+        """Raise `InputError` if a method cannot train by this schedule.
+
+        It lacks a group of parameters, has no learning rate, or no use for incomplete minibatches.
+        """
         for name in self.rates:
             if name and name not in method.groups:
-                raise unknown("group of parameters", name, method.groups)
+                raise unknown_name_error("group of parameters", name, method.groups)
         if not self.constant and "learning_rate" not in method.hyper:
             raise InputError(
                 f"{type(method).__name__} has no learning_rate: remove the schedule of the rate"
             )
         if self.incomplete == "keep" and method.batches_per_step > 1:
             raise InputError(
-                f"incomplete minibatches cannot be kept where an update takes {method.batches_per_step} of them: write "
-                "incomplete: drop, or let the method take one"
+                "incomplete minibatches cannot be kept where an update takes "
+                f"{method.batches_per_step} of them: write incomplete: drop, or let the method "
+                "take one"
             )
 
     def factors(self, counters: StepCounters, groups: tuple[str, ...]) -> tuple[float, ...]:

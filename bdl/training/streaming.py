@@ -1,4 +1,7 @@
-"""Fits of methods that learn from streams of parameter vectors: all streams of one dimension as one batch."""
+"""Fits of methods that learn from streams of parameter vectors.
+
+All streams of one dimension are fitted as one batch.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -9,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bdl.data import Stream, draw
+from bdl.data import Stream, draw_blocks
 from bdl.errors import InputError
 from bdl.methods.base import StreamMethod
 from bdl.methods.counters import StepCounters
@@ -21,13 +24,11 @@ from bdl.training.fitting import (
     Progress,
     Snapshot,
     TrainingState,
-    silent,
+    ignore_progress,
 )
 
-_DRAWN, _LEARNT = 100, 1000
-"""Observations that are drawn, and that are learnt from, at a time; the second is a multiple of
-the first.
-"""
+_DRAW_BLOCK, _LEARN_BLOCK = 100, 1000
+"""Observations of one draw, and of one update; the second is a multiple of the first."""
 
 
 class StreamTrial(NamedTuple):
@@ -42,10 +43,10 @@ class StreamTrial(NamedTuple):
 class StreamFitting(Fitting):
     """Learn from streams of one dimension and length as one batch.
 
-    Those of a split, side by side, share draws.
+    The streams of a split share their draws.
 
-    The bits of a stream do not depend on its companions. One by itself has one thread, since its
-    sums would be split among several, and rounded accordingly.
+    The bits of a stream do not depend on the others in the batch. A single stream has one thread,
+    since its sums would be split among several, and rounded accordingly.
     """
 
     method: StreamMethod
@@ -54,16 +55,16 @@ class StreamFitting(Fitting):
     def run(
         self,
         evaluations: EvaluationSchedule | None = None,
-        progress: Progress = silent,
+        progress: Progress = ignore_progress,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
         """Learn, and yield all streams where evaluations are due and in the end.
 
         `updates` counts observations.
 
-        Observations are learnt from a thousand at a time. An evaluation between two thousands
-        learns from the part on the side and forgets it again: it finds what a stream of that
-        length gives, and leaves no trace. `InputError` if evaluations count anything else.
+        An update takes a thousand observations. An evaluation within such a block learns from its
+        beginning on the side and forgets it again: it finds what a stream of that length gives,
+        and leaves no trace. `InputError` if evaluations count anything else.
         """
         if evaluations is not None and evaluations.unit != "observations":
             raise InputError(
@@ -78,18 +79,19 @@ class StreamFitting(Fitting):
         progress: Progress,
         checkpoint: Checkpoint | None,
     ) -> Iterator[Snapshot]:
-        length = self.trials[0].stream.length
-        none = torch.zeros(len(self.trials), dtype=torch.int64)
-        begun = current = TrainingState(self.method.init(self._noise()), {}, none).restored(
-            checkpoint, 0
-        )
-        progress(begun.updates * len(self.trials))
-        for observations in self._observations(begun.updates):
-            seen, after = current.updates, current.updates + observations.shape[1]
-            for place in evaluations.within(seen, min(after, length - 1)) if evaluations else ():
-                yield self._snapshot(self._update(current, observations[:, : place - seen]))
+        n_streams, length = len(self.trials), self.trials[0].stream.length
+        never_diverged = torch.zeros(n_streams, dtype=torch.int64)
+        initial = TrainingState(self.method.init(self._noise()), {}, never_diverged)
+        start = current = initial.restore(checkpoint, 0)
+        progress(start.updates * n_streams)
+        for observations in self._observations(start.updates):
+            before, after = current.updates, current.updates + observations.shape[1]
+            if evaluations:
+                # the last observation is that of the final snapshot
+                for count in evaluations.counts_between(before, min(after, length - 1)):
+                    yield self._snapshot(self._update(current, observations[:, : count - before]))
             current = self._update(current, observations)
-            progress(observations.shape[1] * len(self.trials))
+            progress(observations.shape[1] * n_streams)
             if checkpoint and checkpoint.due:
                 current.save(checkpoint, 0)
         yield self._snapshot(current, last=True)
@@ -98,33 +100,31 @@ class StreamFitting(Fitting):
         state = self.method.update_block(current.state, observations)
         return current._replace(state=state, updates=current.updates + observations.shape[1])
 
-    def _observations(self, done: int) -> Iterator[Tensor]:
+    def _observations(self, observations_done: int) -> Iterator[Tensor]:
         """Yield the observations, (R, up to 1000, D), after those that are done."""
-        seen, waiting = 0, list[Tensor]()
-        splits = groupby(self.trials, key=lambda trial: trial.split)
-        drawn_of = [
-            draw([trial.stream for trial in members], split, _DRAWN) for split, members in splits
+        before, waiting = 0, list[Tensor]()
+        split_draws = [
+            draw_blocks([trial.stream for trial in trials], split, _DRAW_BLOCK)
+            for split, trials in groupby(self.trials, key=lambda trial: trial.split)
         ]
-        for blocks in zip(*drawn_of, strict=True):
+        for blocks in zip(*split_draws, strict=True):
             waiting.append(torch.cat(blocks))
-            drawn = sum(block.shape[1] for block in waiting)
-            if drawn >= _LEARNT or seen + drawn == self.trials[0].stream.length:
-                if seen >= done:
+            n_waiting = sum(block.shape[1] for block in waiting)
+            if n_waiting >= _LEARN_BLOCK or before + n_waiting == self.trials[0].stream.length:
+                if before >= observations_done:
                     yield torch.cat(waiting, 1)
-                seen += drawn
+                before += n_waiting
                 waiting.clear()
 
     def _noise(self) -> dict[str, Tensor]:
         """Draw the initial normals by PyTorch's generator, as published."""
-        seeds, shapes = (
-            [trial.seed for trial in self.trials],
-            self.method.init_noise(self.trials[0].stream.dim),
-        )
+        seeds = [trial.seed for trial in self.trials]
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        return {"seed": torch.tensor(seeds)} | {
-            name: torch.stack([torch.randn(shape, generator=own) for own in generators])
-            for name, shape in shapes.items()
-        }
+        noise = {"seed": torch.tensor(seeds)}
+        for name, shape in self.method.init_noise(self.trials[0].stream.dim).items():
+            normals = [torch.randn(shape, generator=generator) for generator in generators]
+            noise[name] = torch.stack(normals)
+        return noise
 
     def _snapshot(self, current: TrainingState, last: bool = False) -> Snapshot:
         return current.snapshot(StepCounters(current.updates), range(len(self.trials)), last=last)

@@ -1,4 +1,4 @@
-"""Functions of tensors that are called again and again: the operations of one call, recorded, and perhaps compiled.
+"""Traces: the recorded operations of functions of tensors that are called again and again.
 
 Of a small model's update, `vmap` and `grad` take most of the time: they find out anew which
 operations it is made of. A trace keeps the list, less what is computed twice, and makes the same
@@ -21,136 +21,151 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_map
 
-from bdl.training.compiler import compiled_graph, complain, line
-from bdl.training.recording import recorded
+from bdl.training.compiler import compile_graph, first_line, warn_uncompiled
+from bdl.training.recording import record_operations
 
 log = logging.getLogger(__name__)
 
-AFTER = 20
-"""Calls of a kind from which a trace is repaid: it is made after so many, or before the first of
-so many to come.
+TRACE_AFTER_CALLS = 20
+"""Calls of a kind from which a trace is repaid.
+
+It is made after so many, or before the first of so many to come.
 """
 
-_KINDS = 64
+_MAX_KINDS = 64
 """Kinds of calls of one function that are traced; further ones are made as they are."""
 
-Kind = tuple[object, ...]
+CallKind = tuple[object, ...]
 """Structure of arguments, and shapes, strides, types and devices of their tensors."""
 
-_UNKNOWN: Any = object()
+_NOT_TRACED_YET: Any = object()
 
 
 @contextmanager
-def at_once() -> Iterator[None]:
-    """Trace functions when they are first called, to find out how long they take so."""
-    global AFTER
-    before, AFTER = AFTER, 1
+def trace_immediately() -> Iterator[None]:
+    """Trace functions at their first call in a block, to time their traces."""
+    global TRACE_AFTER_CALLS
+    normal_threshold, TRACE_AFTER_CALLS = TRACE_AFTER_CALLS, 1
     try:
         yield
     finally:
-        AFTER = before
+        TRACE_AFTER_CALLS = normal_threshold
 
 
-class Repeated:
-    """A function that is called by its trace where a kind of call is made twenty times, or compiled from the first.
+class TracedFunction:
+    """A function that is traced at the twentieth call of a kind, or compiled at the first.
 
     Calls are of a kind if their arguments, trees of tensors, have the same structure, shapes,
     strides, types and devices. A function that cannot be traced, because numbers decide which
-    operations it makes, is called as it is. If the compiler fails, that is said once, and traces
-    run without it.
+    operations it makes, is called as it is. If the compiler fails, a warning says so once, and
+    traces run without it.
     """
 
     def __init__(self, function: Callable[..., Any], compile: bool = False) -> None:
         self._function, self._compile = function, compile
-        self._calls: Counter[Kind] = Counter()
-        self._traces: dict[Kind, _Trace | None] = {}
+        self._calls: Counter[CallKind] = Counter()
+        self._traces: dict[CallKind, _Trace | None] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Call the function, or its trace."""
-        return self._call(args, *flat(args))
+        return self._call(args, *flatten(args))
 
     def chain(
-        self, state: Any, each: Sequence[tuple[Any, ...]], *rest: Any, multiple: float = 1
+        self,
+        state: Any,
+        call_arguments: Sequence[tuple[Any, ...]],
+        *shared_arguments: Any,
+        calls_factor: float = 1,
     ) -> Any:
-        """Call again and again, each time with what the last call returned in front.
+        """Call again and again, each time with the result of the last call as the first argument.
 
-        That is `state` for the first call; then come the arguments of `each` call, all of one
-        kind, and `rest`. A trace goes on from tensors to tensors, without a look at what they are
-        parts of. `multiple` says how many times as many calls of each kind there will be in the
+        For the first call that is `state`. Then come its `call_arguments`, all of one kind, and
+        `shared_arguments`. A trace goes on from tensors to tensors, without rebuilding the trees
+        between. `calls_factor` says how many times as many calls of each kind there will be in the
         end as there are after the first of these.
         """
-        before: Kind = ()
-        for place, own in enumerate(each):
-            args = (state, *own, *rest)
-            leaves, kind = flat(args)
+        previous_kind: CallKind = ()
+        for position, arguments in enumerate(call_arguments):
+            args = (state, *arguments, *shared_arguments)
+            leaves, kind = flatten(args)
             trace = self._traces.get(kind)
-            if trace and kind == before:  # what it returns is of the kind that it takes
-                return trace.chain(state, each[place:], rest)
-            state, before = self._call(args, leaves, kind, multiple), kind
+            # the same kind twice: a result is of the kind that the function takes
+            if trace and kind == previous_kind:
+                return trace.chain(state, call_arguments[position:], shared_arguments)
+            state = self._call(args, leaves, kind, calls_factor)
+            previous_kind = kind
         return state
 
     def _call(
-        self, args: tuple[Any, ...], leaves: list[Tensor], kind: Kind, multiple: float = 1
+        self, args: tuple[Any, ...], leaves: list[Tensor], kind: CallKind, calls_factor: float = 1
     ) -> Any:
-        trace = self._traces.get(kind, _UNKNOWN)
-        if trace is _UNKNOWN and len(self._traces) < _KINDS:
+        trace = self._traces.get(kind, _NOT_TRACED_YET)
+        if trace is _NOT_TRACED_YET and len(self._traces) < _MAX_KINDS:
             self._calls[kind] += 1
-            if self._compile or multiple * self._calls[kind] >= AFTER:
+            if self._compile or calls_factor * self._calls[kind] >= TRACE_AFTER_CALLS:
                 trace = self._traces[kind] = self._trace(leaves, args)
-        return self._function(*args) if trace is None or trace is _UNKNOWN else trace(leaves)
+        if trace is None or trace is _NOT_TRACED_YET:
+            return self._function(*args)
+        return trace(leaves)
 
     def _trace(self, leaves: list[Tensor], args: tuple[Any, ...]) -> "_Trace | None":
         """Record the operations of one call; None if that fails."""
         returned: list[Any] = []
 
         def operations(*leaves: Tensor) -> list[Tensor]:
-            returned.append(self._function(*rebuilt(args, iter(leaves))))
-            return flat(returned[0])[0]
+            returned.append(self._function(*rebuild(args, iter(leaves))))
+            return flatten(returned[0])[0]
 
         try:
-            graph = recorded(operations, leaves)
+            graph = record_operations(operations, leaves)
         except TimeoutError:  # the fit's time is over
             raise
         except Exception as error:  # of whatever kind, and the function itself works
-            log.info("not traced: %s", line(error))
+            log.info("not traced: %s", first_line(error))
             return None
-        run = self._compiled(graph, leaves) if self._compile else _interpreted(graph, leaves)
-        return _Trace(run, rebuilt(returned[0], repeat(None)))
+        run = self._compiled(graph, leaves) if self._compile else _interpret(graph, leaves)
+        return _Trace(run, rebuild(returned[0], repeat(None)))
 
     def _compiled(self, graph: GraphModule, leaves: list[Tensor]) -> Callable[..., Any]:
         try:
-            return compiled_graph(graph, leaves)
+            return compile_graph(graph, leaves)
         except TimeoutError:
             raise
         except Exception as error:  # a compiler's, of whatever kind
-            complain(error)
+            warn_uncompiled(error)
             self._compile = False
-            return _interpreted(graph, leaves)
+            return _interpret(graph, leaves)
 
 
 class _Trace(NamedTuple):
-    """What makes the operations of one kind of call."""
+    """The recorded operations of one kind of call."""
 
     run: Callable[..., Sequence[Tensor]]  # From tensors to tensors
     returned: Any  # What the function returns, less its tensors
 
     def __call__(self, leaves: Sequence[Tensor]) -> Any:
         with torch.no_grad():
-            return rebuilt(self.returned, iter(self.run(*leaves)))
+            return rebuild(self.returned, iter(self.run(*leaves)))
 
-    def chain(self, state: Any, each: Sequence[tuple[Any, ...]], rest: tuple[Any, ...]) -> Any:
-        now, last = tensors(state), tensors(rest)
+    def chain(
+        self,
+        state: Any,
+        call_arguments: Sequence[tuple[Any, ...]],
+        shared_arguments: tuple[Any, ...],
+    ) -> Any:
+        state_leaves, shared_leaves = list_tensors(state), list_tensors(shared_arguments)
         with torch.no_grad():
-            for own in each:
-                now = self.run(*now, *tensors(own), *last)
-        return rebuilt(self.returned, iter(now))
+            for arguments in call_arguments:
+                state_leaves = self.run(*state_leaves, *list_tensors(arguments), *shared_leaves)
+        return rebuild(self.returned, iter(state_leaves))
 
 
-def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Any]:
-    """Return what makes the operations of a graph without Python, which takes longer for small tensors than they do.
+def _interpret(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Any]:
+    """Return a function that makes the operations of a graph without Python.
 
-    TorchScript is deprecated, and still the only interpreter of PyTorch's that makes operations
-    one after the other as they are. Where it is gone, Python makes them.
+    Python takes longer for each operation than small tensors do. TorchScript is deprecated, and
+    still the only interpreter of PyTorch's that makes operations one after the other as they are.
+    Where it is gone, Python makes them.
     """
     try:
         with torch.no_grad(), warnings.catch_warnings():
@@ -162,7 +177,7 @@ def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., 
     except TimeoutError:
         raise
     except Exception as error:  # of whatever kind, and the graph itself works
-        log.info("operations are made by Python: %s", line(error))
+        log.info("operations are made by Python: %s", first_line(error))
         return graph.forward
     return run
 
@@ -170,7 +185,7 @@ def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., 
 # ---- trees of tensors: PyTorch's own functions for them take longer than a small update
 
 
-def flat(tree: Any) -> tuple[list[Tensor], Kind]:
+def flatten(tree: Any) -> tuple[list[Tensor], CallKind]:
     """Return the tensors of a tree, and its kind."""
     leaves, kind = list[Tensor](), list[object]()
     _flatten(tree, leaves, kind)
@@ -178,53 +193,53 @@ def flat(tree: Any) -> tuple[list[Tensor], Kind]:
 
 
 def _flatten(tree: Any, leaves: list[Tensor], kind: list[object]) -> None:
-    """Append the tensors of tuples, lists and mappings to `leaves`, and what makes a kind of them to `kind`."""
+    """Append the tensors of tuples, lists and mappings to `leaves`, and their kind to `kind`."""
     if isinstance(tree, Tensor):
         leaves.append(tree)
         kind.append((tree.shape, tree.stride(), tree.dtype, tree.device))
     elif isinstance(tree, dict):
         kind.append(tuple(tree))
-        for part in tree.values():
-            _flatten(part, leaves, kind)
+        for subtree in tree.values():
+            _flatten(subtree, leaves, kind)
     else:
         kind.append((type(tree), len(tree)))
-        for part in tree:
-            _flatten(part, leaves, kind)
+        for subtree in tree:
+            _flatten(subtree, leaves, kind)
 
 
-def tensors(tree: Any) -> Sequence[Tensor]:
+def list_tensors(tree: Any) -> Sequence[Tensor]:
     """Return the tensors of tuples, lists and mappings in their order."""
     if isinstance(tree, Tensor):
         return (tree,)
     return [
         leaf
-        for part in (tree.values() if isinstance(tree, dict) else tree)
-        for leaf in tensors(part)
+        for subtree in (tree.values() if isinstance(tree, dict) else tree)
+        for leaf in list_tensors(subtree)
     ]
 
 
-def rebuilt(tree: Any, leaves: Iterator[Any]) -> Any:
+def rebuild(tree: Any, leaves: Iterator[Any]) -> Any:
     """Put leaves where the tensors of a tree are, or the Nones that stand for them."""
     if tree is None or isinstance(tree, Tensor):
         return next(leaves)
     if isinstance(tree, dict):
-        return {name: rebuilt(part, leaves) for name, part in tree.items()}
-    parts = [rebuilt(part, leaves) for part in tree]
-    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+        return {name: rebuild(subtree, leaves) for name, subtree in tree.items()}
+    subtrees = [rebuild(subtree, leaves) for subtree in tree]
+    return type(tree)(*subtrees) if hasattr(tree, "_fields") else type(tree)(subtrees)
 
 
-def settled(state: Any) -> Any:
-    """Return dimensions of size one the strides that go with the shape.
+def with_canonical_strides(state: Any) -> Any:
+    """Return a state whose dimensions of size one have the strides that go with the shape.
 
     Any stride does for them, and a trace would be made anew for each that comes along. The numbers
     stay where they are if they lie in the order of the shape; else they are copied into it.
     Tensors without such dimensions stay as they are.
     """
-    return tree_map(_settled, state)
+    return tree_map(_with_canonical_strides, state)
 
 
-def _settled(leaf: Tensor) -> Tensor:
+def _with_canonical_strides(leaf: Tensor) -> Tensor:
     if 1 not in leaf.shape:
         return leaf
-    strides = [prod(leaf.shape[after:]) for after in range(1, leaf.ndim + 1)]
+    strides = [prod(leaf.shape[axis:]) for axis in range(1, leaf.ndim + 1)]
     return leaf.contiguous().as_strided(leaf.shape, strides)

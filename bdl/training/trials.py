@@ -1,4 +1,7 @@
-"""What a group of trials trains on: one shared table, and per trial rows, scaling and hyper-parameters."""
+"""Trials of a group, and the data that they train on.
+
+They share one table, and each has rows, a scaling and hyper-parameters of its own.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +17,12 @@ from bdl.data.splits import Rows
 from bdl.models.problem import Batch
 from bdl.training.schedule import Precision
 
-_OUTLYING = 1000.0
-"""A column whose standard deviation is so many times that of its middle half has it from a few
-rows.
-"""
-_QUARTILE = 0.6745
+_OUTLIER_RATIO = 1000.0
+"""Standard deviation, in units of that of the middle half, from which a few rows make it up."""
+_NORMAL_QUARTILE = 0.6745
 """Upper quartile of the standard normal distribution."""
-_RANKED = 100_000
-"""Rows among which quartiles are found."""
+_MAX_RANKED_ROWS = 100_000
+"""Rows of which quartiles are computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class Pool:
     """A data set on a device, shared by every trial.
 
     Inputs and targets are stored standardised by all rows, so that float32 keeps their digits; by
-    the median and the quartiles where a few rows far out would take the digits of all others. This
+    the median and the quartiles where a few outliers would take the digits of all others. This
     leaks nothing: each trial's own scaling, fitted on its training rows, is expressed relative to
     the pool and undoes it exactly. Class labels stay as they are, since rounding could turn one
     into its neighbour, and so do images, which are exact as they are and take a quarter of the
@@ -43,7 +44,10 @@ class Pool:
     @classmethod
     def load(cls, dataset: Dataset, device: str = "cpu", dtype: Precision = "float32") -> "Pool":
         """Standardise a data set and put it on a device."""
-        scaling, targets = _pooled(dataset), torch.float64 if dtype == "float64" else torch.float32
+        scaling, targets = (
+            _fit_pool_scaling(dataset),
+            torch.float64 if dtype == "float64" else torch.float32,
+        )
         y = _tensor((dataset.y - scaling.y_mean) / scaling.y_scale, device, targets)
         if dataset.images:
             images = np.ascontiguousarray(dataset.x.reshape(len(dataset.y), -1))
@@ -77,21 +81,20 @@ class View(NamedTuple):
     @classmethod
     def fit(cls, dataset: Dataset, pool: Pool, row_sets: Sequence[Rows]) -> "View":
         """Fit the scaling of R trials on their training rows and stack them."""
-        own, base = fitted_scaling(dataset, row_sets), pool.scaling
-        parts = (
-            (own.x_mean - base.x_mean) / base.x_scale,
-            own.x_scale / base.x_scale,
-            (own.y_mean - base.y_mean) / base.y_scale,
-            own.y_scale / base.y_scale,
-            [len(rows) for rows in row_sets],
+        fitted, base = fit_scaling(dataset, row_sets), pool.scaling
+
+        def to_pool(values: object) -> Tensor:
+            return _tensor(values, pool.device, pool.dtype)
+
+        return cls(
+            x_mean=to_pool((fitted.x_mean - base.x_mean) / base.x_scale),
+            x_scale=to_pool(fitted.x_scale / base.x_scale),
+            y_mean=to_pool((fitted.y_mean - base.y_mean) / base.y_scale),
+            y_scale=to_pool(fitted.y_scale / base.y_scale),
+            y_origin=_tensor(fitted.y_mean, pool.device, torch.float64),
+            y_unit=_tensor(fitted.y_scale, pool.device, torch.float64),
+            n=to_pool([len(rows) for rows in row_sets]),
         )
-        x_mean, x_scale, y_mean, y_scale, n = (
-            _tensor(part, pool.device, pool.dtype) for part in parts
-        )
-        origin, unit = (
-            _tensor(part, pool.device, torch.float64) for part in (own.y_mean, own.y_scale)
-        )
-        return cls(x_mean, x_scale, y_mean, y_scale, origin, unit, n)
 
     def inputs(self, x: Tensor) -> Tensor:
         """Standardise pool inputs (..., d) for one trial."""
@@ -125,7 +128,7 @@ class Trials:
     ) -> "Trials":
         """Fit scalings and stack hyper-parameters, one element of each sequence a trial."""
         stacked = {
-            name: _tensor([own[name] for own in hyper], pool.device, torch.float64)
+            name: _tensor([trial_hyper[name] for trial_hyper in hyper], pool.device, torch.float64)
             for name in hyper[0]
         }
         return cls(identities, rows, View.fit(dataset, pool, rows), stacked)
@@ -144,33 +147,36 @@ class Trials:
         )
 
 
-def fitted_scaling(dataset: Dataset, row_sets: Sequence[Rows]) -> Scaling:
-    """Fit on R sets of rows what the data set standardises, original units.
+def fit_scaling(dataset: Dataset, row_sets: Sequence[Rows]) -> Scaling:
+    """Fit the scaling of R sets of rows, original units, as far as the data set says.
 
-    Labels and images never are.
+    Labels and images are not standardised.
     """
     targets = dataset.standardise == "both" and dataset.task == "regression"
-    fitted = Scaling.fit_many(_numbers(dataset), dataset.y, row_sets)
+    fitted = Scaling.fit_many(_scalable_inputs(dataset), dataset.y, row_sets)
     if dataset.images:
-        return fitted.only(inputs=False, targets=targets)._replace(
+        return fitted.keep_only(inputs=False, targets=targets)._replace(
             x_scale=dataset.x_unit * fitted.x_scale
         )
-    return fitted.only(inputs=dataset.standardise != "none", targets=targets)
+    return fitted.keep_only(inputs=dataset.standardise != "none", targets=targets)
 
 
-def _pooled(dataset: Dataset) -> Scaling:
-    """Choose the scaling of the pool, original units."""
-    everything, targets = np.arange(len(dataset.y)), dataset.task == "regression"
-    inputs = _numbers(dataset)
-    fitted = Scaling.fit(inputs, dataset.y, everything)
+def _fit_pool_scaling(dataset: Dataset) -> Scaling:
+    """Fit the scaling of the pool, original units."""
+    all_rows, targets = np.arange(len(dataset.y)), dataset.task == "regression"
+    inputs = _scalable_inputs(dataset)
+    fitted = Scaling.fit(inputs, dataset.y, all_rows)
     return Scaling(
-        *_robust(fitted.x_mean, fitted.x_scale, inputs),
-        *_robust(fitted.y_mean, fitted.y_scale, dataset.y),
-    ).only(inputs=not dataset.images, targets=targets)
+        *_robust_scaling(fitted.x_mean, fitted.x_scale, inputs),
+        *_robust_scaling(fitted.y_mean, fitted.y_scale, dataset.y),
+    ).keep_only(inputs=not dataset.images, targets=targets)
 
 
-def _numbers(dataset: Dataset) -> NDArray[np.float64]:
-    """Return inputs to fit a scaling on: one column of zeros stands for images, whose scaling is not fitted."""
+def _scalable_inputs(dataset: Dataset) -> NDArray[np.float64]:
+    """Return inputs to fit a scaling on.
+
+    For images, whose scaling is not fitted, that is one column of zeros.
+    """
     return (
         np.zeros((len(dataset.y), 1))
         if dataset.images
@@ -178,14 +184,14 @@ def _numbers(dataset: Dataset) -> NDArray[np.float64]:
     )
 
 
-def _robust(
+def _robust_scaling(
     mean: NDArray[np.float64], scale: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Replace mean and scale by median and quartiles where the scale is that of a few rows."""
-    ranked = values[:: max(1, len(values) // _RANKED)]
+    ranked = values[:: max(1, len(values) // _MAX_RANKED_ROWS)]
     low, median, high = np.percentile(ranked, [25, 50, 75], axis=0)
-    middle = (high - low) / (2 * _QUARTILE)
-    outlying = (middle > 0) & (scale > _OUTLYING * middle)
+    middle = (high - low) / (2 * _NORMAL_QUARTILE)
+    outlying = (middle > 0) & (scale > _OUTLIER_RATIO * middle)
     return np.where(outlying, median, mean), np.where(outlying, middle, scale)
 
 

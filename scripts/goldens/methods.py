@@ -16,9 +16,9 @@ from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import FAMILIES
-from bdl.training.fitting import finished
-from bdl.training.program import Program
+from bdl.training.fitting import run_to_end
 from bdl.training.schedule import RATES, Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.streaming import StreamFitting, StreamTrial
 from bdl.training.trials import Pool
 from goldens import problems
@@ -157,7 +157,7 @@ def fitted(settings: Settings, dtype: Any, device: str = "cpu") -> dict[str, Ten
             settings.get("incomplete", "drop"),
         )
         schedule = Schedule(EPOCHS, problems.BATCH, rates, sampling, incomplete, dtype)
-    program = Program(dataset, Pool.load(dataset, device, dtype), problem, method, schedule)
+    program = TrainingSetup(dataset, Pool.load(dataset, device, dtype), problem, method, schedule)
     hyper = {name: problems.hyper_of(name) for name in (*method.hyper, *problem.hyper)}
     trained = [dataset.split(i).train if _made(settings) else problems.rows(i) for i in range(2)]
     faster = {
@@ -165,7 +165,7 @@ def fitted(settings: Settings, dtype: Any, device: str = "cpu") -> dict[str, Ten
     }
     trials = program.trials([("golden", i) for i in range(2)], trained, [hyper, faster])
     fitting = program.fitting(trials)
-    end = finished(fitting)
+    end = run_to_end(fitting)
     found: dict[str, Tensor] = {"updates": end.updates}
     found |= _each(
         [fitting.posterior(end, place) for place in range(2)], settings["method"]["name"]
@@ -189,7 +189,7 @@ def _streamed(settings: Settings) -> dict[str, Tensor]:
     """Learn from two streams of 12 parameters, long enough for a warm-up and more than one block."""
     method, stream = _build(METHODS, settings["method"]), Stream(12, 10.0, length=250)
     fitting = StreamFitting(method, [StreamTrial(stream, split, 7 + split) for split in range(2)])
-    end = finished(fitting)
+    end = run_to_end(fitting)
     return _each([fitting.posterior(end, place) for place in range(2)], settings["method"]["name"])
 
 

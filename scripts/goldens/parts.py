@@ -17,12 +17,12 @@ from bdl.errors import InputError
 from bdl.methods.counters import StepCounters
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.models.base import BufferedModel, LayeredModel
-from bdl.models.likelihoods import Gaussian
+from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.networks import Mlp
 from bdl.models.priors import HorseshoePrior, PrecisionPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import FAMILIES, kl_divergence
-from bdl.posteriors.base import Gaussian as GaussianFamily
+from bdl.posteriors.base import GaussianPosterior as GaussianFamily
 from bdl.posteriors.base import Posterior
 from bdl.references import REFERENCES
 from bdl.references.chains import slope
@@ -56,7 +56,10 @@ def model(settings: Settings) -> Case:
             (int(np.prod(shape)), 2) if shape else (3, 1 if settings["name"] == "unit" else 2)
         )
         problem = Problem(
-            network, Gaussian() if d_out == 1 else LIKELIHOODS.get("categorical")(), d_in, d_out
+            network,
+            GaussianLikelihood() if d_out == 1 else LIKELIHOODS.get("categorical")(),
+            d_in,
+            d_out,
         )
         noise = problems.wave(problem.dim)
         theta, x = problem.initial(noise), problems.wave(3 if shape else 5, d_in, phase=1.0)
@@ -145,7 +148,7 @@ def prior(settings: Settings) -> Case:
 
     def compute() -> Found:
         own = _build(PRIORS, settings)
-        layout = Problem(Mlp((3,)), Gaussian(), 2).layout
+        layout = Problem(Mlp((3,)), GaussianLikelihood(), 2).layout
         hyper = {
             name: torch.tensor(problems.hyper_of(name), dtype=torch.float64) for name in own.hyper
         }

@@ -12,8 +12,8 @@ from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, summarise, tensors_of
 from bdl.metrics.targets import Examples
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood, Likelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Weighted
@@ -109,7 +109,7 @@ def _tolerance(name: str) -> float:
 
 
 def _evaluation(
-    likelihood: Likelihood, classes: int, model: Linear | Mlp, weighted: bool = False
+    likelihood: Likelihood, classes: int, model: LinearModel | Mlp, weighted: bool = False
 ) -> Evaluation:
     outputs = likelihood.outputs(classes)
     problem = Problem(model, likelihood, 2, outputs, GaussianPrior(bias_precision=0.2))
@@ -158,10 +158,10 @@ def _kept(*given: object) -> Callable[[], Evaluation]:
 
 
 EVALUATIONS: dict[str, Callable[[], Evaluation]] = {
-    "numbers": _kept(Gaussian(), 0, Linear()),
-    "two classes": _kept(Bernoulli(), 2, Linear()),
-    "three classes": _kept(Categorical(), 3, Linear()),
-    "network": _kept(Gaussian(), 0, Mlp((3,))),
-    "weighted numbers": _kept(Gaussian(), 0, Linear(), True),
-    "weighted classes": _kept(Bernoulli(), 2, Linear(), True),
+    "numbers": _kept(GaussianLikelihood(), 0, LinearModel()),
+    "two classes": _kept(Bernoulli(), 2, LinearModel()),
+    "three classes": _kept(Categorical(), 3, LinearModel()),
+    "network": _kept(GaussianLikelihood(), 0, Mlp((3,))),
+    "weighted numbers": _kept(GaussianLikelihood(), 0, LinearModel(), True),
+    "weighted classes": _kept(Bernoulli(), 2, LinearModel(), True),
 }

@@ -14,23 +14,23 @@ from bdl.data import (
     folds,
     half_split,
     leading_split,
-    prepare,
+    prepare_dataset,
     recipe_split,
 )
 from bdl.data.splits import group_split, part_split, tail_split, three_way_split
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.rng import normal_slice, random_bits, random_normals, trial_keys
 from bdl.search import propose
-from bdl.search.crossval import FoldScore, best_setting, cross_validate, told
+from bdl.search.crossval import FoldScore, choose_best_setting, cross_validate, summarise_trials
 from bdl.spec import Search
 from bdl.training.direct import TrainingData
-from bdl.training.fitting import silent
-from bdl.training.program import Program
+from bdl.training.fitting import ignore_progress
 from bdl.training.schedule import Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.trials import Pool
 from goldens import methods, problems
 from goldens.case import SOLVER, Case
@@ -103,7 +103,7 @@ def prepared(settings: Settings) -> Case:
             split: SplitScheme = settings["split"]
             standardise: Standardise = settings["standardise"]
             gaps = [problems.split(source)] * 2  # in place of published ones
-            dataset = prepare(
+            dataset = prepare_dataset(
                 replace(source, gap=gaps.__getitem__), split, standardise, settings["rows"]
             )
             rows, pool = dataset.split(1), Pool.load(dataset, dtype="float64")
@@ -123,7 +123,9 @@ def prepared(settings: Settings) -> Case:
 
 def _view(word: str, dataset: Dataset, pool: Pool) -> Found:
     """Return how a trial of the engine sees the pool: the same numbers as `TrainingData`, by another way."""
-    program = Program(dataset, pool, Problem(Linear(), Gaussian(), dataset.d), None, None)  # type: ignore[arg-type]
+    program = TrainingSetup(
+        dataset, pool, Problem(LinearModel(), GaussianLikelihood(), dataset.d), None, None
+    )  # type: ignore[arg-type]
     view = program.trials([("golden",)], [dataset.split(1).train], [{"noise_precision": 1.0}]).view
     return {f"{word} view {name}": value for name, value in view._asdict().items()}
 
@@ -135,12 +137,12 @@ def search(settings: Settings) -> Case:
         chosen = Search.model_validate(settings)
         found, scores = dict[str, Any](), list[FoldScore]()
         while len(scores) < chosen.trials * chosen.folds:
-            for setting in propose(chosen, 3, told(scores, chosen.penalty)):
+            for setting in propose(chosen, 3, summarise_trials(scores, chosen.penalty)):
                 scores += _scored(len(scores) // chosen.folds, setting, chosen.folds)
         for name in chosen.names:
             found[name] = [score.hyper[name] for score in scores[:: chosen.folds]]
-        found["told"] = [score for _, score in told(scores, chosen.penalty)]
-        best = best_setting(scores)
+        found["told"] = [score for _, score in summarise_trials(scores, chosen.penalty)]
+        best = choose_best_setting(scores)
         return found | {f"best {name}": value for name, value in (best or {}).items()}
 
     name = f"{settings['sampler']} folds={settings['folds']} penalty={settings['penalty']} refit={settings['refit']}"
@@ -164,9 +166,9 @@ def crossval() -> Case:
 
     def compute() -> Found:
         dataset, found = problems.table(0), dict[str, Any]()
-        problem = Problem(Linear(), Gaussian(), dataset.d)
+        problem = Problem(LinearModel(), GaussianLikelihood(), dataset.d)
         method, schedule = METHODS.build("vifa", {}), Schedule(4, 4, dtype="float64")
-        program = Program(
+        program = TrainingSetup(
             dataset, Pool.load(dataset, dtype="float64"), problem, method, schedule, samples=8
         )
         hyper = {name: problems.hyper_of(name) for name in (*method.hyper, *problem.hyper)}
@@ -182,7 +184,7 @@ def crossval() -> Case:
                 score=METRICS.build("nmll", {}),
                 identity=("golden",),
                 compile=False,
-                progress=silent,
+                progress=ignore_progress,
             )
             found[f"folds {k}"] = [score.score for score in scores]
         return found

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from bdl.methods.guest import Guest
-from bdl.registry import shipped
+from bdl.registry import shipped_benchmarks
 from bdl.spec import Benchmark, Entry
-from bdl.spec.components import Component, resolve
+from bdl.spec.components import Component, resolve_settings
 from bdl.spec.loading import list_profiles, load_benchmark
 from goldens.case import REGISTRIES
 
@@ -82,7 +82,7 @@ def used() -> dict[str, list[Settings]]:
 
 
 def _all() -> Iterator[tuple[str, Settings]]:
-    for name in shipped():
+    for name in shipped_benchmarks():
         for profile in list_profiles(name):
             whole = load_benchmark(name, profile)
             for point in whole.points:
@@ -179,7 +179,7 @@ def default(kind: str, name: str) -> Settings | None:
     if not isinstance(component, type) or kind == "posterior":
         return {"name": name}
     try:
-        return small({"name": name, **resolve(REGISTRIES[kind], name, {})})
+        return small({"name": name, **resolve_settings(REGISTRIES[kind], name, {})})
     except ValueError:
         return None
 

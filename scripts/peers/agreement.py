@@ -10,10 +10,10 @@ from torch.utils._pytree import tree_map
 from bdl.methods.optim import DescentState
 from bdl.methods.vifa import Vifa
 from bdl.rng import random_normals, trial_keys
-from bdl.training.batches import minibatches
-from bdl.training.fitting import finished
-from bdl.training.programs import pairs, shaped
+from bdl.training.batches import iterate_minibatches
+from bdl.training.fitting import run_to_end
 from bdl.training.schedule import Schedule
+from bdl.training.updates import count_pairs, unflatten_normals
 from peers.torch_loop import LoopModel
 from peers.workload import BATCH_SIZE, Setting, Workload
 
@@ -59,14 +59,17 @@ def engine_update(work: Workload[Vifa], compile: bool) -> Update:
     """
     method, trials = work.method, work.trials
     before, after = (
-        finished(work.fitting(epochs, compile=compile)).state for epochs in (_BEFORE, _BEFORE + 1)
+        run_to_end(work.fitting(epochs, compile=compile)).state
+        for epochs in (_BEFORE, _BEFORE + 1)
     )
     keys = {stream: trial_keys(trials.identities, stream) for stream in ("noise", "shuffle")}
     shapes = method.step_noise(work.problem)
-    halves = random_normals(keys["noise"], torch.tensor(_BEFORE, dtype=torch.int32), pairs(shapes))
-    noise = torch.func.vmap(lambda own: shaped(own, shapes))(halves)
+    halves = random_normals(
+        keys["noise"], torch.tensor(_BEFORE, dtype=torch.int32), count_pairs(shapes)
+    )
+    noise = torch.func.vmap(lambda own: unflatten_normals(own, shapes))(halves)
     schedule = Schedule(_BEFORE + 1, BATCH_SIZE)
-    *_, (_, (rows,)) = minibatches(
+    *_, (_, (rows,)) = iterate_minibatches(
         trials.rows, keys["shuffle"], schedule, batches_per_step=method.batches_per_step
     )
     everything = Update(before, work.settings(), work.data(), rows, noise["h"], noise["z"], after)

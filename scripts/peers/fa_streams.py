@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from bdl.data.streams import LENGTH, Stream, draw
+from bdl.data.streams import LENGTH, Stream, draw_blocks
 from bdl.methods.base import StreamMethod
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_fa import OnlineEstimator
@@ -120,7 +120,7 @@ class _Drawn:
         streams = [Stream(dim, spread) for spread in SPREADS]
         splits = range(Stream.splits)
         self.dim, self.streams = dim, len(streams) * len(splits)
-        self._blocks = zip(*(draw(streams, split, HANDED) for split in splits), strict=True)
+        self._blocks = zip(*(draw_blocks(streams, split, HANDED) for split in splits), strict=True)
 
     def seconds(self) -> float:
         """Draw the next; seconds per observation of a stream."""

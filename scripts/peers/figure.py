@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bdl.reports.drawing import INK, METADATA, OURS, PAPER, STYLE
+from bdl.reports.drawing import INK, METADATA, OUR_MARK, PAPER_MARK, STYLE
 from peers.gradients import GradientPoint
 from peers.methods import LIMITS, REFERENCE, MethodCost
 from peers.slang_scaling import Sizes, SlangPoint
@@ -77,8 +77,10 @@ def _methods(costs: Mapping[str, MethodCost], axes: "Axes") -> None:
         [getattr(cost, field) for cost in costs.values()] for field in ("update_ratio", "ratio")
     )
     # the larger and open marker stays visible where both are the same
-    axes.plot(updates, names, **PAPER | {"markersize": 11}, linestyle="none", label="an update")
-    axes.plot(gradients, names, **OURS, linestyle="none", label="a gradient")
+    axes.plot(
+        updates, names, **PAPER_MARK | {"markersize": 11}, linestyle="none", label="an update"
+    )
+    axes.plot(gradients, names, **OUR_MARK, linestyle="none", label="a gradient")
     limits = {name: limit for name, limit in LIMITS.items() if name in costs}
     axes.plot(
         list(limits.values()),

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import torch
 
-from bdl.methods.optim import Adam, DescentState
+from bdl.methods.optim import AdamUpdate, DescentState
 from bdl.methods.vifa import Vifa
 from peers.workload import BATCH_SIZE, Setting, Workload
 
 Array = Any  # jax.Array, where JAX is installed
 Numbers = dict[str, Array]
-ADAM = Adam()
+ADAM = AdamUpdate()
 
 
 class State(NamedTuple):

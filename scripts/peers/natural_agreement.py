@@ -11,9 +11,9 @@ from torch.utils._pytree import tree_map
 
 from bdl.methods.slang import SlangState
 from bdl.rng import random_normals, trial_keys
-from bdl.training.batches import minibatches
+from bdl.training.batches import iterate_minibatches
 from bdl.training.fitting import EvaluationSchedule
-from bdl.training.programs import pairs, shaped
+from bdl.training.updates import count_pairs, unflatten_normals
 from peers.agreement import difference
 from peers.natural_loop import NaturalState
 from peers.natural_loop import SlangState as SlangLoopState
@@ -67,14 +67,16 @@ def engine_update(work: Regressions, before: int, *, compile: bool) -> Update:
     }
     keys = {stream: trial_keys(trials.identities, stream) for stream in ("noise", "shuffle")}
     count = torch.tensor(before, dtype=torch.int32)
-    halves = random_normals(keys["noise"], count, pairs(shapes), dtype=work.pool.dtype)
+    halves = random_normals(keys["noise"], count, count_pairs(shapes), dtype=work.pool.dtype)
 
     def sample(state: Any, own: Any) -> Tensor:
-        return method.posterior(state).sample(shaped(own, shapes)["theta"])
+        return method.posterior(state).sample(unflatten_normals(own, shapes)["theta"])
 
     theta = torch.func.vmap(sample)(states[before], halves)
     schedule = replace(work.schedule, epochs=epochs)
-    orders = minibatches(trials.rows, keys["shuffle"], schedule, batches_per_step=1, done=before)
+    orders = iterate_minibatches(
+        trials.rows, keys["shuffle"], schedule, batches_per_step=1, updates_done=before
+    )
     _, (rows, *_) = next(orders)
     return Update(
         states[before], states[before + 1], rows.squeeze(1), theta, work.rate(before + 1)

@@ -20,7 +20,7 @@ from bdl.models.gradients import (
     example_gradients,
 )
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.training.programs import programs
+from bdl.training.updates import cached_update_functions
 from peers import natural_agreement
 from peers.agreement import difference
 from peers.comparison import Contender, Cost, compare
@@ -119,10 +119,10 @@ def by(way: str) -> Iterator[None]:
 
     Programs that were recorded in another are forgotten.
     """
-    programs.cache_clear()
+    cached_update_functions.cache_clear()
     with patch.object(slang, "example_gradients", WAYS[way]):
         yield
-    programs.cache_clear()
+    cached_update_functions.cache_clear()
 
 
 def sharing(work: Regressions, repeats: int, *, compile: bool) -> dict[str, SharingCost]:

@@ -10,9 +10,9 @@ from bdl.methods.base import MinibatchMethod
 from bdl.methods.counters import StepCounters
 from bdl.methods.natural_gradient import NaturalGradient
 from bdl.methods.slang import Slang
-from bdl.models.networks import Linear
-from bdl.plan.planning import cells_of
-from bdl.plan.programs import program
+from bdl.models.networks import LinearModel
+from bdl.plan.fittings import build_training_setup
+from bdl.plan.planning import list_tasks
 from bdl.spec import load_benchmark
 from bdl.training.engine import MinibatchFitting
 from bdl.training.schedule import Schedule
@@ -76,7 +76,7 @@ class Regressions(Workload[MinibatchMethod]):
         )
         batch = view.batch(self.pool.x, self.pool.y)
         prior = self.problem.prior_precision(hyper).expand(self.problem.dim)
-        x = cast(Linear, self.problem.model).design(batch.x)
+        x = cast(LinearModel, self.problem.model).design(batch.x)
         return Rows(x.numpy(), batch.y.numpy(), batch.n.numpy(), prior.numpy())
 
     def training(self, model: int) -> Rows:
@@ -95,8 +95,11 @@ def make(dataset: str, entry: str, models: int) -> Regressions:
 
     A1a has one alone, whose rows all see then.
     """
-    (cell,) = cells_of(load_benchmark(BENCHMARK).select([dataset], [entry]))
-    shared, splits = program(cell), [cell.splits[i % len(cell.splits)] for i in range(models)]
+    (cell,) = list_tasks(load_benchmark(BENCHMARK).select([dataset], [entry]))
+    shared, splits = (
+        build_training_setup(cell),
+        [cell.splits[i % len(cell.splits)] for i in range(models)],
+    )
     identities = [(*cell.identity, "bench_natural_gradients", i) for i in range(models)]
     rows = [cell.data.split(split).train for split in splits]
     trials = shared.trials(identities, rows, [cell.settings.hyper] * models)

@@ -8,22 +8,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bdl.execution.scoring import evaluation
+from bdl.execution.scoring import make_evaluation
 from bdl.methods.base import Noise
 from bdl.methods.slang import Slang, SlangState
 from bdl.metrics.distances import Moments, forward_kl, sym_kl
 from bdl.metrics.elbo import NegElbo, NegElboPrinted, NllPrinted
 from bdl.models.gradients import ExampleGradients
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.plan import Cell
-from bdl.plan.planning import cells_of
-from bdl.plan.programs import program
-from bdl.plan.truths import truth
+from bdl.plan import Task
+from bdl.plan.fittings import build_training_setup
+from bdl.plan.planning import list_tasks
+from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors import FullGaussian
 from bdl.reports.papers import paper_values
 from bdl.spec import Benchmark, load_benchmark
 from bdl.spec.sections import PaperTables
-from bdl.training.fitting import finished
+from bdl.training.fitting import run_to_end
 from bdl.training.schedule import Schedule
 
 BENCHMARK = "slang-logistic"
@@ -81,7 +81,7 @@ class Divergence(NamedTuple):
 
 def divergences(dataset: str) -> dict[str, Divergence]:
     """Train SLANG with L = 1 on split 0, as corrected and as released, on the same random numbers."""
-    (cell,) = cells_of(load_benchmark(BENCHMARK).select([dataset], ["slang-1"]))
+    (cell,) = list_tasks(load_benchmark(BENCHMARK).select([dataset], ["slang-1"]))
     method = cast(Slang, cell.settings.method.build())
     released = ReleasedSlang(
         **{field.name: getattr(method, field.name) for field in fields(method)}
@@ -92,8 +92,8 @@ def divergences(dataset: str) -> dict[str, Divergence]:
     }
 
 
-def _trained(cell: Cell, method: Slang) -> Divergence:
-    shared = program(cell)
+def _trained(cell: Task, method: Slang) -> Divergence:
+    shared = build_training_setup(cell)
     schedule = cast(Schedule, shared.schedule)
     short = replace(
         shared, method=method, schedule=replace(schedule, epochs=schedule.epochs // SHARE)
@@ -102,9 +102,9 @@ def _trained(cell: Cell, method: Slang) -> Divergence:
     trials = short.trials(
         identities, [cell.data.split(0).train] * STREAMS, [cell.settings.hyper] * STREAMS
     )
-    fitting, known = short.fitting(trials), truth(cell, 0)
+    fitting, known = short.fitting(trials), compute_truth(cell, 0)
     assert known is not None, "the benchmark says so"
-    end = finished(fitting)
+    end = run_to_end(fitting)
     posteriors = [fitting.posterior(end, stream) for stream in range(STREAMS)]
     found = [
         _divergence((q.mean(), q.covariance()), (known.mean, known.covariance)) for q in posteriors
@@ -153,15 +153,15 @@ def exact_solutions() -> Iterator[tuple[str, Printed]]:
 
 
 def _solution(benchmark: Benchmark, dataset: str, printed: tuple[str, str]) -> Printed:
-    (cell,) = cells_of(benchmark.select([dataset], ["full-exact"]))
+    (cell,) = list_tasks(benchmark.select([dataset], ["full-exact"]))
     scores = [_scores(cell, split) for split in cell.splits]
     elbo, without, nll = (float(value) for value in np.mean(scores, 0))
     return Printed(len(cell.data.y), len(cell.data.split(0).train), elbo, without, nll, printed)
 
 
-def _scores(cell: Cell, split: int) -> tuple[float, ...]:
-    known = truth(cell, split)
+def _scores(cell: Task, split: int) -> tuple[float, ...]:
+    known = compute_truth(cell, split)
     assert known is not None, "the benchmark says so"
     q = FullGaussian.from_covariance(known.mean, known.covariance)
-    evaluated = evaluation(cell, split, q, {}, dict(cell.settings.hyper))
+    evaluated = make_evaluation(cell, split, q, {}, dict(cell.settings.hyper))
     return NegElbo()(evaluated)[""], NegElboPrinted()(evaluated)[""], NllPrinted()(evaluated)

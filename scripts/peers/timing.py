@@ -9,8 +9,8 @@ from torch.utils._pytree import tree_map
 
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.vifa import Vifa
-from bdl.training.fitting import finished
-from bdl.training.traced import at_once
+from bdl.training.fitting import run_to_end
+from bdl.training.traced import trace_immediately
 from peers.torch_loop import LoopModel
 from peers.workload import Workload
 
@@ -34,8 +34,8 @@ def engine_epochs(
     """
     marks = [perf_counter()]
     fitting = work.fitting(epochs, compile=compile)
-    with at_once():
-        fit = finished(fitting, progress=lambda minibatches: marks.append(perf_counter()))
+    with trace_immediately():
+        fit = run_to_end(fitting, progress=lambda minibatches: marks.append(perf_counter()))
     if diverged := int((fit.diverged > 0).sum()):
         raise ArithmeticError(
             f"{diverged} of {len(work.trials)} models of {type(work.method).__name__} diverged"

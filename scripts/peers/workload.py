@@ -10,11 +10,11 @@ from torch import Tensor
 from bdl.data import Dataset
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.vifa import Vifa
-from bdl.models.likelihoods import Categorical, Gaussian
+from bdl.models.likelihoods import Categorical, GaussianLikelihood
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.engine import MinibatchFitting
-from bdl.training.fitting import initial_state
+from bdl.training.fitting import make_initial_state
 from bdl.training.schedule import Schedule
 from bdl.training.trials import Pool, Trials
 
@@ -66,7 +66,7 @@ class Workload(Generic[Trained]):
 
     def initial_state(self) -> Any:
         """Return the states that training starts from, stacked."""
-        return initial_state(self.method, self.problem, self.trials, self.pool.device)
+        return make_initial_state(self.method, self.problem, self.trials, self.pool.device)
 
     @property
     def cost_units(self) -> int:
@@ -119,7 +119,7 @@ def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload[V
     folds = [rng.permutation(N)[:rows] for _ in range(trials)]
     return Workload(
         Vifa(),
-        Problem(Mlp((hidden,)), Gaussian(), D_IN),
+        Problem(Mlp((hidden,)), GaussianLikelihood(), D_IN),
         dataset,
         pool,
         Trials.make(dataset, pool, identities, folds, hyper),

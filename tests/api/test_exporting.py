@@ -45,7 +45,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported")
     (folder / "exported.yaml").write_text(SPEC)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bdl.publishing.outcome.draw_figures", lambda *_, pdf: [])
+        patch.setattr("bdl.publishing.published_files.draw_figures", lambda *_, pdf: [])
         return bdl.benchmark(folder / "exported.yaml").run(
             results=folder / "results", compile=False
         )
@@ -117,7 +117,9 @@ def test_a_reference_is_files_of_posteriordb(exact, tmp_path):
 def test_a_sampled_reference_brings_its_certificate(exact, tmp_path, monkeypatch):
     published = Path(__file__).parents[2] / "results/logistic-posterior/references/australian.json"
     certificate = Certificate.read(json.loads(published.read_text("utf-8"))["certificate"])
-    monkeypatch.setattr("bdl.plan.truths.recipe", lambda cell, split: "what is sampled")
+    monkeypatch.setattr(
+        "bdl.plan.reference_posteriors.find_recipe", lambda cell, split: "what is sampled"
+    )
     monkeypatch.setattr(
         "bdl.references.base.obtain", lambda recipe: Made(np.zeros((4, 100, 1)), certificate)
     )

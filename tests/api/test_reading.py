@@ -10,9 +10,9 @@ import torch
 from typer import Exit
 
 import bdl
-from bdl.api.benchmarks import asked_for
+from bdl.api.benchmarks import build_request
 from bdl.api.progress import Bar
-from bdl.data import load
+from bdl.data import load_dataset
 from bdl.errors import InputError
 from bdl.metrics import METRICS
 
@@ -143,8 +143,10 @@ def test_frames(run, folder):
     [(None, [0, 1, 2]), (1, [0]), ("0,2", [0, 2]), ([1], [1]), (range(1, 3), [1, 2])],
 )
 def test_splits_in_all_their_ways(folder, splits, numbers):
-    asked = asked_for(str(folder / "small.yaml"), "paper", "seed=1", "diabetes", ["exact"], splits)
-    assert list(asked.numbers) == numbers
+    asked = build_request(
+        str(folder / "small.yaml"), "paper", "seed=1", "diabetes", ["exact"], splits
+    )
+    assert list(asked.split_numbers) == numbers
     assert (asked.changes, asked.entries) == ({"seed": 1}, ("exact",))
 
 
@@ -165,7 +167,7 @@ def test_progress_is_shown_if_wanted_and_interruptions_are_kept(
     def interrupted(*arguments):
         raise Exit(130)
 
-    monkeypatch.setattr("bdl.api.running.run", interrupted)
+    monkeypatch.setattr("bdl.api.running.run_benchmark", interrupted)
     with pytest.raises(KeyboardInterrupt):
         small.run(**same)
 
@@ -175,7 +177,7 @@ def test_progress_is_shown_if_wanted_and_interruptions_are_kept(
 def test_predictions_give_the_stored_scores(run, entry, split):
     row = run.rows.query("entry == @entry and split == @split").iloc[0]
     fitted = run.posterior(*row[["dataset", "entry", "split"]])
-    data = load("diabetes")
+    data = load_dataset("diabetes")
     rows = data.split(split).test
     x, y = data.x[rows], torch.from_numpy(data.y[rows])
     errors = torch.from_numpy(fitted.predict(x)) - y

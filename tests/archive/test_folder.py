@@ -10,8 +10,8 @@ from bdl.archive import Failure, ResultsFolder
 from bdl.archive.frames import folder, siblings, write_frames
 from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
-from bdl.plan.planning import cells_of
-from bdl.spec import load_variant
+from bdl.plan.planning import list_tasks
+from bdl.spec import load_request
 from bdl.store import Outcome, Reading, Row
 from bdl.store.store import Store
 
@@ -20,7 +20,7 @@ ENTRIES = ["vifa-lr", "vifa-nn"]
 
 
 def asked(**part):
-    return load_variant("uci-regression", "quick", **part)
+    return load_request("uci-regression", "quick", **part)
 
 
 def final(cell, split, nmll):
@@ -43,11 +43,11 @@ def final(cell, split, nmll):
 @pytest.fixture
 def place(tmp_path):
     """Split 0 of two entries is published, and split 1 was made since."""
-    path, cells = folder(tmp_path, asked()), cells_of(asked().benchmark)[:2]
+    path, cells = folder(tmp_path, asked()), list_tasks(asked().benchmark)[:2]
     with Store(path / "store.sqlite") as store:
         store.remember(json.dumps(asked().dump()))
         store.append([final(cell, 0, nmll) for nmll, cell in enumerate(cells)])
-        write_frames(cells, store, path, store.made)
+        write_frames(cells, store, path, store.recorded_request)
         store.append([final(cell, 1, 5.0) for cell in cells])
     return path
 
@@ -64,7 +64,7 @@ def place(tmp_path):
 def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, latest, splits):
     if missing:
         (place / missing).unlink()
-    with ResultsFolder(place, asked(), latest=latest) as here:
+    with ResultsFolder(place, asked(), prefer_store=latest) as here:
         assert here.has_rows
         assert here.finals.split.tolist() == here.rows().split.tolist() == splits
         assert here.points.value.tolist() == [nmll + 1 for nmll in here.finals.nmll]
@@ -73,21 +73,21 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
         basis = (
             "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
         )
-        assert {(one.seconds, one.updates, one.basis) for one in here.timings(own=True)} == {
-            (2.0, 7, basis)
-        }
+        assert {
+            (one.seconds, one.updates, one.basis) for one in here.timings(is_requested=True)
+        } == {(2.0, 7, basis)}
 
 
 @pytest.mark.parametrize("missing", ["trials.parquet", "store.sqlite"])
 def test_a_part_is_selected_from_the_whole_which_says_what_it_was_made_with(place, missing):
     (place / missing).unlink()
     part = load_results(asked(entries=ENTRIES[1:]), place.parents[1])
-    assert (part.place, part.made.entries) == (place, ("vifa-nn",))
+    assert (part.folder, part.recorded_request.entries) == (place, ("vifa-nn",))
     assert set(part.rows.entry) == set(part.points.entry) == {"vifa-nn"}
     with pytest.raises(InputError, match=r"no results in .*splits-1"):
         open_results(asked(splits="1"), place.parents[1])
     with ResultsFolder(place) as here:
-        assert here.made.asked == "uci-regression --profile quick"
+        assert here.recorded_request.command_arguments == "uci-regression --profile quick"
 
 
 def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
@@ -95,7 +95,7 @@ def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
     (place / "store.sqlite").unlink()
     Store(place / "store.sqlite").__exit__(None, None, None)
     for latest in (False, True):
-        with open_results(asked(), tmp_path, latest=latest) as here:
+        with open_results(asked(), tmp_path, prefer_store=latest) as here:
             assert here.has_rows
     (place / "trials.parquet").unlink()
     with ResultsFolder(place) as here:
@@ -107,7 +107,7 @@ def test_a_provenance_that_is_damaged_is_told_in_one_line(place):
         assert here.provenance == {}
     (place / "provenance.json").write_text("{")
     with ResultsFolder(place) as here:
-        assert here.made.benchmark.name == "uci-regression", "tables do not need it"
+        assert here.recorded_request.benchmark.name == "uci-regression", "tables do not need it"
         with pytest.raises(
             InputError, match=r"cannot read .*provenance.json .*; remove it and run again"
         ):
@@ -135,7 +135,7 @@ def test_no_other_package_knows_which_files_there_are():
 
 
 def failures(asked, results):
-    with open_results(asked, results, latest=True) as here:
+    with open_results(asked, results, prefer_store=True) as here:
         return here.failures()
 
 
@@ -146,7 +146,7 @@ def failed(cell, stage, split, reason, **details):
 @pytest.fixture
 def failing(tmp_path):
     """A folder of results in which fits have failed."""
-    lr, nn = cells_of(asked().benchmark)[:2]
+    lr, nn = list_tasks(asked().benchmark)[:2]
     with Store(folder(tmp_path, asked()) / "store.sqlite") as store:
         store.append(
             [

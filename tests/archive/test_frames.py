@@ -6,8 +6,8 @@ import pytest
 from bdl.archive import stored_cells
 from bdl.archive.frames import final_frame, folder, points_frame, write_frames
 from bdl.archive.loading import load_results
-from bdl.plan.planning import cells_of
-from bdl.spec import Variant, load_benchmark
+from bdl.plan.planning import list_tasks
+from bdl.spec import Request, load_benchmark
 from bdl.store import Outcome, Reading, Row
 from bdl.store.store import Store
 
@@ -16,7 +16,7 @@ SWEEP = "sweep={model.hidden: [[5], [7, 7]], training.epochs: [1, 2]}"
 
 
 def cells(*overrides):
-    return cells_of(
+    return list_tasks(
         load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(
             entries=["vifa-nn"]
         )
@@ -84,7 +84,7 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
     whole = load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(
         entries=["vifa-nn"]
     )
-    asked = Variant(whole)
+    asked = Request(whole)
     place = folder(tmp_path, asked)
     with Store(place / "store.sqlite") as store:
         for cell in own[:1]:

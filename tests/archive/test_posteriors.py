@@ -69,8 +69,10 @@ def clone(original, tmp_path, monkeypatch) -> Path:
 def fits(monkeypatch) -> list[object]:
     """Every fit from now on."""
     made = list[object]()
-    real = groups.final_fitting
-    monkeypatch.setattr(groups, "final_fitting", lambda *words: made.append(words) or real(*words))
+    real = groups.build_final_fitting
+    monkeypatch.setattr(
+        groups, "build_final_fitting", lambda *words: made.append(words) or real(*words)
+    )
     return made
 
 
@@ -168,7 +170,7 @@ def test_posteriors_alone_name_the_command(clone):
 
 
 def artefact(posterior) -> bytes:
-    return artefacts.encode(posterior, {"count": torch.tensor(3)})
+    return artefacts.encode_posterior(posterior, {"count": torch.tensor(3)})
 
 
 def test_equal_posteriors_are_one_and_large_ones_stay(tmp_path, monkeypatch):

@@ -12,11 +12,11 @@ from bdl.archive.frames import empty
 from bdl.archive.loading import timings
 from bdl.archive.reuse import ORIGIN, PublishedFits, copy_fits, published_fits, reusable
 from bdl.errors import InputError
-from bdl.execution.queue import check
+from bdl.execution.scheduler import check_stored_fits
 from bdl.plan import fit_hash
-from bdl.plan.planning import cells_of
+from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
-from bdl.spec import load_variant
+from bdl.spec import load_request
 from bdl.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -90,7 +90,7 @@ def published():
 
 
 def cells(file):
-    return cells_of(load_variant(str(file), "paper").benchmark)
+    return list_tasks(load_request(str(file), "paper").benchmark)
 
 
 def left(file):
@@ -220,12 +220,12 @@ def test_a_score_that_is_not_finite_is_imported_as_one(file):
         assert copy_fits(cells(file), store, published()) == FINALS
         rows = [row for cell in cells(file) for row in store.rows("final", cell.key)]
         assert {row.metrics["rmse"] for row in rows} == {None}
-        check(cells(file), store)
+        check_stored_fits(cells(file), store)
 
 
 def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, original):
     made, known = (
-        load_variant(str(file), "paper"),
+        load_request(str(file), "paper"),
         json.loads((PLACE / "provenance.json").read_text("utf-8")),
     )
     known |= {
@@ -257,7 +257,7 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
 
 
 def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(file, original):
-    asked = load_variant(str(file), "paper")
+    asked = load_request(str(file), "paper")
     with Store(PLACE / "store.sqlite") as store:
         store.remember(json.dumps(asked.dump()))
         for cell in cells(file):

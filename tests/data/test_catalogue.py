@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bdl.data import Stream, about, fetch, load, load_stream, status
+from bdl.data import (
+    Stream,
+    describe_dataset,
+    fetch_dataset,
+    file_states,
+    load_dataset,
+    load_stream,
+)
 from bdl.errors import InputError
 from bdl.registry import Label
 
@@ -55,14 +62,14 @@ def third_party(tmp_path: Path) -> str:
 
 
 def test_about_reads_no_file(cache: Path) -> None:
-    assert about("a1a") == [
+    assert describe_dataset("a1a") == [
         "whether a person earns more than 50,000 USD a year (1) or not",
         "32561 rows, 123 inputs, 1 published split",
     ]
-    assert about("synthetic_logistic") == [
+    assert describe_dataset("synthetic_logistic") == [
         "Ten draws of a logistic regression with two parameters and 3000 rows; split i is draw i."
     ]
-    assert about(COLUMNS) == [
+    assert describe_dataset(COLUMNS) == [
         "100000 vectors of 100 parameters from a factor-analysis model of rank 10, columns scaled by 1 to 10"
     ]
 
@@ -70,9 +77,13 @@ def test_about_reads_no_file(cache: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "name", "message"),
     [
-        (load, "bostn", "unknown dataset 'bostn': did you mean boston"),
-        (about, "a2a", "unknown dataset 'a2a': did you mean a1a"),
-        (load, COLUMNS, "dataset 'mine' is a stream of parameter vectors: use a method that"),
+        (load_dataset, "bostn", "unknown dataset 'bostn': did you mean boston"),
+        (describe_dataset, "a2a", "unknown dataset 'a2a': did you mean a1a"),
+        (
+            load_dataset,
+            COLUMNS,
+            "dataset 'mine' is a stream of parameter vectors: use a method that",
+        ),
         (
             load_stream,
             "diabetes",
@@ -90,28 +101,28 @@ def test_a_stream_is_loaded_with_its_settings() -> None:
 
 
 def test_a_set_with_settings_knows_its_files_when_it_has_them(third_party: str) -> None:
-    assert status(f"{third_party}:Parts") == []
+    assert file_states(f"{third_party}:Parts") == []
     parts = Label("parts_2", f"{third_party}:Parts", {"count": 2})
-    assert status(parts) == [("parts/0", "missing"), ("parts/1", "missing")]
+    assert file_states(parts) == [("parts/0", "missing"), ("parts/1", "missing")]
 
 
 def test_files_are_got_as_they_are_read_and_mended(third_party: str, cache: Path, mirror) -> None:
     toy = f"{third_party}:toy"
     (mirror().parent / "more.txt").write_bytes(b"more")
-    dataset = load(toy)
+    dataset = load_dataset(toy)
     np.testing.assert_array_equal(dataset.x[:2], [[0.5, 1.5], [1, 2]])
     np.testing.assert_array_equal(dataset.y[:2], [2, 3])
-    assert status(toy) == [("toy/data.txt", "ok"), ("toy/more.txt", "missing")]
+    assert file_states(toy) == [("toy/data.txt", "ok"), ("toy/more.txt", "missing")]
     write(cache, CONTENT[:-1])
-    assert status(toy)[0] == ("toy/data.txt", "corrupt")
-    assert fetch(toy) == (0, 2)
-    assert fetch(toy) == (2, 0)
-    assert (status("diabetes"), fetch("diabetes")) == ([], (0, 0))
+    assert file_states(toy)[0] == ("toy/data.txt", "corrupt")
+    assert fetch_dataset(toy) == (0, 2)
+    assert fetch_dataset(toy) == (2, 0)
+    assert (file_states("diabetes"), fetch_dataset("diabetes")) == ([], (0, 0))
 
 
 def test_import_is_light() -> None:
     program = (
-        "import sys, bdl.data; bdl.data.about('csv');"
+        "import sys, bdl.data; bdl.data.describe_dataset('csv');"
         "print(sorted({'torch', 'sklearn', 'pooch', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -131,4 +142,4 @@ def test_functions_that_give_no_data_set_are_told_in_one_line(
     third_party: str, function: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=f"^.*{message}"):
-        load(f"{third_party}:{function}")
+        load_dataset(f"{third_party}:{function}")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.data import Dataset, Split, load
+from bdl.data import Dataset, Split, load_dataset
 from bdl.errors import InputError
 
 IMAGES = np.arange(48, dtype=np.uint8).reshape(3, 2, 2, 4)
@@ -153,7 +153,7 @@ def test_splits_are_published_or_without_end() -> None:
 
 
 def test_diabetes() -> None:
-    dataset = load("diabetes")
+    dataset = load_dataset("diabetes")
     assert (dataset.name, dataset.task, dataset.splits, dataset.x.shape) == (
         "diabetes",
         "regression",

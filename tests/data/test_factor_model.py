@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bdl.data import Stream, draw
-from bdl.data.teachers import factor_model, observations
+from bdl.data import Stream, draw_blocks
+from bdl.data.teachers import draw_factor_model, draw_observations
 from bdl.errors import InputError
 
 
@@ -19,7 +19,7 @@ def test_model_is_drawn_in_the_published_order():
     loc, square = torch.randn(20, generator=generator), torch.randn(20, 20, generator=generator)
     variances = 2 + 5 * torch.rand(20, generator=generator)
     diag = torch.rand(20, generator=generator) * variances.max()
-    model = factor_model(3, 20, 4, (2, 7)).check()
+    model = draw_factor_model(3, 20, 4, (2, 7)).check()
     torch.testing.assert_close(model.loc, loc, rtol=0, atol=0)
     torch.testing.assert_close(model.diag, diag)
     vectors = model.factors / variances.sqrt()[:, None]
@@ -33,7 +33,7 @@ def test_columns_have_the_variances_as_squared_lengths():
     generator = torch.Generator().manual_seed(3)
     torch.randn(20, generator=generator), torch.randn(20, 20, generator=generator)
     variances = 2 + 5 * torch.rand(4, generator=generator)
-    model = factor_model(3, 20, 4, (2, 7), "columns")
+    model = draw_factor_model(3, 20, 4, (2, 7), "columns")
     torch.testing.assert_close(
         model.factors.T @ model.factors, variances.diag(), rtol=1e-5, atol=1e-5
     )
@@ -42,23 +42,23 @@ def test_columns_have_the_variances_as_squared_lengths():
 
 def test_observations_are_drawn_in_the_published_order():
     """All h first, then all z, from a generator seeded anew."""
-    model = factor_model(3, 20, 4, (1, 10))
+    model = draw_factor_model(3, 20, 4, (1, 10))
     generator = torch.Generator().manual_seed(3)
     h, z = torch.randn(160, 4, generator=generator), torch.randn(160, 20, generator=generator)
     expected = model.loc + h @ model.factors.T + model.diag.sqrt() * z
-    (drawn,) = torch.cat(list(observations([model], 3, 160, 160)), 1)
+    (drawn,) = torch.cat(list(draw_observations([model], 3, 160, 160)), 1)
     torch.testing.assert_close(drawn, expected)
 
 
 def test_blocks_do_not_change_the_observations():
     """Nor does another model beside: it shares h and z."""
-    models = [factor_model(3, 20, 4, spectrum) for spectrum in ((1, 10), (1, 1000))]
-    (whole,) = observations(models[:1], 5, 200, 200)
-    blocks = list(observations(models, 5, 200, 48))
+    models = [draw_factor_model(3, 20, 4, spectrum) for spectrum in ((1, 10), (1, 1000))]
+    (whole,) = draw_observations(models[:1], 5, 200, 200)
+    blocks = list(draw_observations(models, 5, 200, 48))
     assert [block.shape for block in blocks] == [(2, 48, 20)] * 4 + [(2, 8, 20)]
     torch.testing.assert_close(torch.cat(blocks, 1)[:1], whole, rtol=0, atol=0)
     torch.testing.assert_close(
-        torch.cat(blocks, 1)[1:], torch.cat(list(observations(models[1:], 5, 200, 48)), 1)
+        torch.cat(blocks, 1)[1:], torch.cat(list(draw_observations(models[1:], 5, 200, 48)), 1)
     )
 
 
@@ -66,7 +66,7 @@ STREAM = Stream(20, 10, length=150, splits=2)
 
 
 def test_a_stream_has_the_model_of_its_settings_and_its_seed():
-    expected = factor_model(1, 20, 10, (1, 10))
+    expected = draw_factor_model(1, 20, 10, (1, 10))
     torch.testing.assert_close(STREAM.model(1).factors, expected.factors, rtol=0, atol=0)
     assert (STREAM(), STREAM.name, Stream(20, 2.5, "columns").name) == (
         STREAM,
@@ -83,5 +83,5 @@ def test_a_stream_ends_after_its_length():
     ours, theirs = (torch.cat(list(replace(STREAM, length=n).blocks(0, 64))) for n in (100, 150))
     torch.testing.assert_close(ours, theirs[:100], rtol=0, atol=0)
     (alone,) = STREAM.blocks(0, 160)
-    (both,) = draw([STREAM, replace(STREAM, top=1000)], 0, 160)
+    (both,) = draw_blocks([STREAM, replace(STREAM, top=1000)], 0, 160)
     torch.testing.assert_close(both[0], alone, rtol=0, atol=0)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.data import DATASETS, Dataset, about, status
+from bdl.data import DATASETS, Dataset, describe_dataset, file_states
 from bdl.errors import InputError
 from bdl.registry import Label
 from bdl.spec.labels import DatasetName
@@ -562,10 +562,13 @@ def test_what_it_is_called(tmp_path: Path) -> None:
         "wave",
         "wave_flat",
     ]
-    again = DatasetName.read(json.loads(json.dumps(DatasetName.read(mine).plain)))
+    again = DatasetName.read(json.loads(json.dumps(DatasetName.read(mine).file_form)))
     assert (again, again.name, again.settings["path"]) == ("mine", "csv", "data/mine.csv")
     name = Label("mine", "csv", {"path": "none.csv", "target": "y"})
-    assert (status(name), about(name)) == ([], ["A file of text with a line a row."])
+    assert (file_states(name), describe_dataset(name)) == (
+        [],
+        ["A file of text with a line a row."],
+    )
 
 
 MINE = """name: mine

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from bdl.data.fundus import Aptos2019, RetinaMnist, parts_dataset
-from bdl.data.images import features, same_pictures
+from bdl.data.fundus import Aptos2019, RetinaMnist, medmnist_dataset
+from bdl.data.images import compute_features, number_distinct_pictures
 from bdl.errors import InputError
 from bdl.models import efficientnet
 
@@ -108,7 +108,7 @@ def test_images_are_decoded_once_until_one_changes(folder, monkeypatch):
 
 def test_the_same_picture_is_found_and_kept_together(folder):
     shutil.copy(_image(folder, 1), _image(folder, 50))
-    numbers = same_pictures(Aptos2019(size=8)().x)
+    numbers = number_distinct_pictures(Aptos2019(size=8)().x)
     assert numbers[50] == numbers[1] == 1
     assert len(set(numbers.tolist())) == 59
     for index in range(5):
@@ -121,7 +121,7 @@ def test_the_same_picture_is_found_and_kept_together(folder):
 def test_the_download_has_123_pictures_more_than_once():
     data = Aptos2019(size=64, target="grade")()
     assert np.bincount(data.y.astype(int)).tolist() == [1805, 370, 999, 193, 295]
-    numbers = same_pictures(data.x)
+    numbers = number_distinct_pictures(data.x)
     groups = [
         np.flatnonzero(numbers == number) for number in np.flatnonzero(np.bincount(numbers) > 1)
     ]
@@ -141,7 +141,7 @@ def _archive() -> bytes:
 
 
 def test_parts_are_the_split():
-    data = parts_dataset("retinamnist", _archive(), "referable")
+    data = medmnist_dataset("retinamnist", _archive(), "referable")
     split = data.split(0)
     assert (len(split.train), len(split.validation), len(split.test)) == (10, 4, 6)
     assert data.x.shape == (20, 3, 5, 5)
@@ -181,8 +181,8 @@ def test_features_are_means_over_the_last_map_or_what_enters_the_last_stage(pack
     with torch.no_grad():
         net(torch.tensor(images) / 255)
     (means, digest), (maps, other) = (
-        features("eyes", images, NETWORK),
-        features("eyes", images, f"{NETWORK}-maps"),
+        compute_features("eyes", images, NETWORK),
+        compute_features("eyes", images, f"{NETWORK}-maps"),
     )
     assert (means.shape, maps.shape) == ((20, 1280), (20, 192))
     assert means.std() > 0.1
@@ -194,18 +194,20 @@ def test_features_are_means_over_the_last_map_or_what_enters_the_last_stage(pack
 def test_features_are_computed_once_for_the_same_pictures_and_weights(
     package, images, monkeypatch
 ):
-    first = features("eyes", images, NETWORK)
+    first = compute_features("eyes", images, NETWORK)
     with monkeypatch.context() as patched:
-        patched.setattr("bdl.data.images._computed", lambda *given: pytest.fail("computed again"))
-        again = features("eyes", images.copy(), NETWORK)
+        patched.setattr(
+            "bdl.data.images._run_network", lambda *given: pytest.fail("computed again")
+        )
+        again = compute_features("eyes", images.copy(), NETWORK)
     assert np.array_equal(again[0], first[0])
     assert again[1] == first[1]
     package(1)
-    others = features("eyes", images, NETWORK)
+    others = compute_features("eyes", images, NETWORK)
     assert others[1] != first[1]
     assert not np.allclose(others[0], first[0])
     images[3, 0, 0, 0] ^= 128
-    changed = features("eyes", images, NETWORK)
+    changed = compute_features("eyes", images, NETWORK)
     assert changed[1] != others[1]
     assert np.flatnonzero((changed[0] != others[0]).any(1)).tolist() == [3]
 
@@ -219,9 +221,9 @@ def test_what_is_interrupted_leaves_nothing_and_starts_anew(
     with monkeypatch.context() as patched:
         patched.setattr(efficientnet.EfficientNetLite0, "features", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            features("eyes", images, NETWORK)
+            compute_features("eyes", images, NETWORK)
     assert not list((tmp_path / "data" / "features").iterdir())
-    assert features("eyes", images, NETWORK)[0].shape == (20, 1280)
+    assert compute_features("eyes", images, NETWORK)[0].shape == (20, 1280)
 
 
 def test_photographs_become_features_with_the_splits_they_had(

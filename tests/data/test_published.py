@@ -8,11 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bdl.data import Dataset, fetch, load, prepare, recipe_split, status
+from bdl.data import (
+    Dataset,
+    fetch_dataset,
+    file_states,
+    load_dataset,
+    prepare_dataset,
+    recipe_split,
+)
 from bdl.errors import InputError
 
 pytestmark = [pytest.mark.data, pytest.mark.usefixtures("files")]
-loaded = cache(load)
+loaded = cache(load_dataset)
 
 # name: (rows, inputs, published splits, first input and target of row 0, test rows of a gap split,
 # first of split 0)
@@ -104,7 +111,7 @@ def test_files_are_got_when_needed(
 ) -> None:
     monkeypatch.setenv("BDL_DATA_MIRROR", source)
     folder = cache / "uci/yacht"
-    dataset = load("yacht")
+    dataset = load_dataset("yacht")
     tables = {"data.txt", "index_features.txt", "index_target.txt"}
     assert {path.name for path in folder.iterdir()} == tables
     dataset.split(7)
@@ -112,15 +119,15 @@ def test_files_are_got_when_needed(
         "index_train_7.txt",
         "index_test_7.txt",
     }
-    assert fetch("yacht") == (5, 44)
-    assert [state for _, state in status("yacht")] == ["ok"] * 49
-    assert [path for path, _ in status("yacht", gaps=False)] == [
-        path for path, _ in status("yacht")
+    assert fetch_dataset("yacht") == (5, 44)
+    assert [state for _, state in file_states("yacht")] == ["ok"] * 49
+    assert [path for path, _ in file_states("yacht", gaps=False)] == [
+        path for path, _ in file_states("yacht")
     ][:43]
     (folder / "index_test_7.txt").write_text("0\n")
     with pytest.raises(InputError, match=r"corrupt data file .*index_test_7.txt: expected sha256"):
         dataset.split(7)
-    assert fetch("yacht") == (48, 1)
+    assert fetch_dataset("yacht") == (48, 1)
     copy = pickle.loads(pickle.dumps(dataset))  # as it goes to processes that work
     assert copy.checksum == dataset.checksum
     np.testing.assert_array_equal(copy.split(4).test, dataset.split(4).test)
@@ -130,7 +137,7 @@ def test_files_are_got_when_needed(
 def test_gap_splits_test_the_middle_third(name: str) -> None:
     """One split for each input, by which half of the training rows lie below all test rows and half above, or equal."""
     n, d, *_, size, first = UCI[name]
-    dataset = prepare(loaded(name), "gap", "both")
+    dataset = prepare_dataset(loaded(name), "gap", "both")
     assert (dataset.splits, dataset.split(0).test[0]) == (d, first)
     for index in range(d):
         split, x = dataset.split(index), dataset.x[:, index]
@@ -151,7 +158,7 @@ def test_changed_gap_files_are_refused(
     cache: Path, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BDL_DATA_MIRROR", source)
-    dataset = prepare(load("yacht"), "gap", "both")
+    dataset = prepare_dataset(load_dataset("yacht"), "gap", "both")
     assert dataset.split(1).test[0] != dataset.split(0).test[0]
     file = cache / "uci_gap/yacht/index_test_1.txt"
     rows = file.read_text().split()
@@ -195,7 +202,7 @@ def test_rows_of_a1a() -> None:
 
 def test_smoothed_usps() -> None:
     """A pixel's weights are those of a normal density at whole numbers up to four standard deviations."""
-    plain, smooth = loaded("usps_3v5"), load("usps_3v5_smoothed")
+    plain, smooth = loaded("usps_3v5"), load_dataset("usps_3v5_smoothed")
     assert (plain.x.min(), plain.x.max()) == (-1, 1)
     assert plain.y[:1214].sum() == 556, "those of zip.train first"
     np.testing.assert_array_equal(smooth.y, plain.y)
@@ -208,7 +215,7 @@ def test_smoothed_usps() -> None:
 
 
 def test_mnist(shared_cache: Path) -> None:
-    mnist: Dataset = load("mnist")
+    mnist: Dataset = load_dataset("mnist")
     assert (mnist.x.dtype, mnist.images, mnist.d) == (np.uint8, True, 784)
     assert (mnist.x.shape, mnist.task, mnist.classes, mnist.splits) == (
         (70_000, 28, 28),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from bdl.data import DATASETS, load, prepare
-from bdl.data.simulations import UnitTeacher, logistic_draw
+from bdl.data import DATASETS, load_dataset, prepare_dataset
+from bdl.data.simulations import UnitTeacher, draw_logistic_problem
 from bdl.data.teachers import PriorDraws, SparseLinear, SparseNetwork
 from bdl.registry import Label
 
@@ -34,7 +34,7 @@ def five_errors(variance: float, count: int):
     ],
 )
 def test_each_split_is_a_draw_of_its_own(name, task, shape, splits, train, test):
-    data = load(name)
+    data = load_dataset(name)
     assert (data.name, data.task, data.x.shape, data.splits, data.simulated) == (
         name,
         task,
@@ -63,7 +63,7 @@ def test_synthetic_draws_follow_the_declared_model_and_are_those_of_the_thesis()
     The table prints a relative distance of 0.0666 for the noisy averages; other draws differ by
     its standard error over draws, 0.0078.
     """
-    data, distances = load("synthetic"), []
+    data, distances = load_dataset("synthetic"), []
     assert_declared_covariance(data.x)
     for index in range(10):
         rows = data.split(index).train
@@ -82,13 +82,13 @@ def test_logistic_draws_follow_the_declared_model_and_the_first_is_that_of_the_p
 
     The mean that it found for the parameters is (10.5188, 4.0477).
     """
-    _, labels, theta = logistic_draw(1)
+    _, labels, theta = draw_logistic_problem(1)
     np.testing.assert_array_equal(np.round(theta, 4), [10.7279, 3.9858])
     assert labels.sum() == 1524
-    data = load("synthetic_logistic")
+    data = load_dataset("synthetic_logistic")
     assert_declared_covariance(data.x)
     for index in range(10):
-        rows, (x, y, theta) = data.split(index).train, logistic_draw(index + 1)
+        rows, (x, y, theta) = data.split(index).train, draw_logistic_problem(index + 1)
         np.testing.assert_array_equal(data.x[rows], x)
         np.testing.assert_array_equal(data.y[rows], y)
         # the score of the true parameters has mean zero and the Fisher information as its
@@ -105,7 +105,10 @@ def test_the_cubic_follows_its_recipe():
 
     The outlier is the last row.
     """
-    data, outlier = load("cubic"), load(Label("cubic_outlier", "cubic", {"variant": "outlier"}))
+    data, outlier = (
+        load_dataset("cubic"),
+        load_dataset(Label("cubic_outlier", "cubic", {"variant": "outlier"})),
+    )
     generator = np.random.RandomState(1)
     x = generator.uniform(-4, 4, size=30)
     noise = 3 * generator.standard_normal(30)
@@ -120,7 +123,7 @@ def test_the_cubic_follows_its_recipe():
 
 def test_the_linear_teacher():
     """Counts of Table 4.4 (2018)."""
-    data, draw = load("sparse_linear"), SparseLinear()
+    data, draw = load_dataset("sparse_linear"), SparseLinear()
     for index in range(5):
         weights, split = draw.weights(index), data.split(index)
         sizes = np.abs(weights)
@@ -134,7 +137,7 @@ def test_the_linear_teacher():
 
 def test_the_network_teacher():
     """Counts of Table 4.5 (2018)."""
-    data = load("sparse_network")
+    data = load_dataset("sparse_network")
     first, second, last = SparseNetwork().weights(3)
     assert ((np.abs(first) < 1e-4).sum(), (np.abs(first) >= 1).sum()) == (39_800, 200)
     assert ((first[-1] >= 4) & (first[-1] <= 6)).all()
@@ -189,7 +192,7 @@ def test_signal_and_noise_have_the_ratio(activation, snr):
 
 
 def test_a_network_as_teacher():
-    data = load("teacher_network")
+    data = load_dataset("teacher_network")
     test = data.split(9).test
     generator = np.random.default_rng(9)
     hidden, last = generator.normal(size=(200, 200)), generator.normal(size=200)
@@ -213,7 +216,7 @@ def test_waves_come_from_the_same_noise_in_all_places(variance):
 
 
 def test_classes_overlap_in_the_middle():
-    data = load("overlapping_classes")
+    data = load_dataset("overlapping_classes")
     for label, ends in ((0, (0, 0.6)), (1, (0.4, 1))):
         own = data.x[data.y == label, 0]
         assert (own.min(), own.max()) == pytest.approx(ends, abs=1e-3)
@@ -252,4 +255,6 @@ def test_labels_of_prior_draws_have_the_probabilities_of_a_network():
     [("published", "none", True), ("first", "none", False), ("published", "both", False)],
 )
 def test_parameters_are_known_for_rows_as_they_were_drawn(split, standardise, known):
-    assert (prepare(PriorDraws(draws=2)(), split, standardise).generating is not None) is known
+    assert (
+        prepare_dataset(PriorDraws(draws=2)(), split, standardise).generating is not None
+    ) is known

@@ -11,10 +11,19 @@ import pytest
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
-from bdl.data import Dataset, Scaling, Split, folds, half_split, load, prepare, recipe_split
+from bdl.data import (
+    Dataset,
+    Scaling,
+    Split,
+    folds,
+    half_split,
+    load_dataset,
+    prepare_dataset,
+    recipe_split,
+)
 from bdl.data.splits import tail_split, three_way_split
 from bdl.errors import InputError
-from bdl.training.trials import fitted_scaling
+from bdl.training.trials import fit_scaling
 
 
 def test_the_recipe_is_one_stream_of_permutations() -> None:
@@ -167,9 +176,9 @@ def test_what_cannot_be_scaled() -> None:
     ("standardise", "inputs", "targets"), [("both", 1, 1), ("inputs", 1, 0), ("none", 0, 0)]
 )
 def test_only_what_is_named_is_standardised(standardise, inputs, targets) -> None:
-    dataset = prepare(load("diabetes"), "published", standardise)
+    dataset = prepare_dataset(load_dataset("diabetes"), "published", standardise)
     rows = dataset.split(0).train
-    scaling = fitted_scaling(dataset, [rows])
+    scaling = fit_scaling(dataset, [rows])
     for part, fitted, values in (("x", inputs, dataset.x[rows]), ("y", targets, dataset.y[rows])):
         mean, scale = getattr(scaling, f"{part}_mean")[0], getattr(scaling, f"{part}_scale")[0]
         np.testing.assert_allclose(
@@ -203,7 +212,10 @@ FIVE = Dataset(
     ],
 )
 def test_schemes_of_splits_and_their_first_training_rows(scheme, index, train, test) -> None:
-    whole, short = prepare(FIVE, scheme, "none"), prepare(FIVE, scheme, "none", rows=2)
+    whole, short = (
+        prepare_dataset(FIVE, scheme, "none"),
+        prepare_dataset(FIVE, scheme, "none", rows=2),
+    )
     assert [rows.tolist() for rows in whole.split(index)] == [train, test, []]
     for one in (short, pickle.loads(pickle.dumps(short))):
         assert [rows.tolist() for rows in one.split(index)] == [train[:2], test, []]
@@ -211,7 +223,7 @@ def test_schemes_of_splits_and_their_first_training_rows(scheme, index, train, t
 
 
 def test_no_more_rows_than_there_are() -> None:
-    dataset = prepare(FIVE, "published", "none", rows=3)
+    dataset = prepare_dataset(FIVE, "published", "none", rows=3)
     assert dataset.split(0).train.tolist() == [3, 1, 4]
     with pytest.raises(
         InputError,
@@ -224,7 +236,7 @@ def test_half_is_what_pandas_sample_leaves() -> None:
     """The thesis shuffles with ``DataFrame.sample(frac=1, random_state=1)`` and keeps the second half."""
     order = pd.Series(range(442)).sample(frac=1, random_state=1).to_numpy()
     for scheme, rows in (("half", order[221:]), ("other-half", order[:221])):
-        dataset = prepare(load("diabetes"), scheme, "inputs")
+        dataset = prepare_dataset(load_dataset("diabetes"), scheme, "inputs")
         assert [part.tolist() for part in dataset.split(7)] == [rows.tolist(), [], []]
 
 
@@ -232,8 +244,8 @@ def test_which_sets_have_gaps_and_tails() -> None:
     with pytest.raises(
         InputError, match="'diabetes' has no gap splits, which the UCI regressions have; choose"
     ):
-        prepare(load("diabetes"), "gap", "both")
-    tails = prepare(load("diabetes"), "tail", "both")
+        prepare_dataset(load_dataset("diabetes"), "gap", "both")
+    tails = prepare_dataset(load_dataset("diabetes"), "tail", "both")
     assert (tails.splits, len(tails.split(9).test), len(tails.split(9).train)) == (
         10,
         2 * 147,
@@ -243,4 +255,4 @@ def test_which_sets_have_gaps_and_tails() -> None:
     with pytest.raises(
         InputError, match="'images' has no tail splits, which tables have; choose published"
     ):
-        prepare(images, "tail", "both")
+        prepare_dataset(images, "tail", "both")

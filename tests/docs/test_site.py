@@ -15,7 +15,7 @@ import pytest
 from bdl.archive.loading import load_results
 from bdl.methods import METHODS
 from bdl.reports.paired import paired_differences
-from bdl.spec import list_benchmarks, load_variant
+from bdl.spec import list_benchmarks, load_request
 
 ROOT = Path(__file__).parents[2]
 
@@ -271,7 +271,7 @@ def test_the_leaderboard_in_a_narrow_browser(site):
     Columns sort, filters narrow, and the page does not scroll.
     """
     found = opened(site / "leaderboard/uci/index.html", COMPARED, 400)
-    published = load_results(load_variant("uci-regression"), ROOT / "results")
+    published = load_results(load_request("uci-regression"), ROOT / "results")
     shared = json.loads((ROOT / "results/uci-regression/provenance.json").read_text("utf-8"))[
         "overlap"
     ]

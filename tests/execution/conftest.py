@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bdl.plan.planning import plan
+from bdl.plan.planning import plan_tasks
 from bdl.spec import load_benchmark
 from bdl.store.store import Store
 
@@ -89,7 +89,7 @@ def tiny(tmp_path, line):
         path = tmp_path / "tiny.yaml"
         path.write_text(TINY.replace("OWN", f"'{line}'"))
         benchmark = load_benchmark(str(path), overrides=list(overrides)).select(entries=entries)
-        return plan(
+        return plan_tasks(
             benchmark,
             splits=[split for split in splits if split < benchmark.splits],
             compile=False,

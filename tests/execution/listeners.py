@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from bdl.execution import worker_pool
-from bdl.execution.queue import run
-from bdl.plan import Cell
+from bdl.execution import open_local_pool
+from bdl.execution.scheduler import run_tasks
+from bdl.plan import Task
 from bdl.store import Row
 from bdl.store.store import Store
 
@@ -22,7 +22,7 @@ class Ear:
     def advance(self, work: int) -> None:
         self.done += work
 
-    def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
+    def note_stored(self, cell: Task, rows: Sequence[Row]) -> None:
         self.stored_rows += [list(rows)] if rows else []
 
     @property
@@ -42,11 +42,11 @@ class Ear:
         ]
 
 
-def run_here(cells: Sequence[Cell], store: Store) -> Ear:
+def run_here(cells: Sequence[Task], store: Store) -> Ear:
     """Do what the store lacks, in this process."""
     ear = Ear()
-    with worker_pool(1) as here:
-        run(cells, store, here, ear)
+    with open_local_pool(1) as here:
+        run_tasks(cells, store, here, ear)
     return ear
 
 
@@ -72,7 +72,7 @@ def outcome(row: Row) -> dict[str, object]:
     }
 
 
-def outcomes(store: Store, cells: Sequence[Cell]) -> list[dict[str, object]]:
+def outcomes(store: Store, cells: Sequence[Task]) -> list[dict[str, object]]:
     """Every row of the cells, search folds first."""
     return [
         outcome(row)

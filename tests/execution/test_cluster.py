@@ -13,8 +13,8 @@ import pytest
 
 import bdl
 from bdl.errors import InputError
-from bdl.execution import cluster, queue
-from bdl.execution.cluster import DaskCrew, worker_pool_for
+from bdl.execution import cluster, scheduler
+from bdl.execution.cluster import DaskWorkers, open_worker_pool
 from bdl.store.store import Store
 
 from .listeners import Ear, outcomes, run_here
@@ -89,8 +89,8 @@ class Killing(Ear):
         super().__init__()
         self.after, self.processes = after, processes
 
-    def stored(self, cell, rows):
-        super().stored(cell, rows)
+    def note_stored(self, cell, rows):
+        super().note_stored(cell, rows)
         if len(self.stored_rows) == self.after:
             for one in self.processes:
                 one.kill()
@@ -133,7 +133,7 @@ def test_a_cluster_gives_the_rows_of_one_process_and_is_refused_or_lost_in_one_l
             assert killing.done >= killing.total > 0
 
             store.forget([cell.key for cell in cells])
-            monkeypatch.setattr(cluster, "_PATIENCE", 3.0)
+            monkeypatch.setattr(cluster, "_NO_WORKER_SECONDS", 3.0)
             check_lost(cells, store, address, "has had no worker for 3 seconds", second)
         with workers(address, 1):
             check_lost(cells, store, address, "is gone", own)
@@ -146,9 +146,9 @@ def test_a_cluster_gives_the_rows_of_one_process_and_is_refused_or_lost_in_one_l
 
 
 def run(cells, store, address, ear=None):
-    with worker_pool_for(cells, 1, f"dask:{address}") as worker_pool:
+    with open_worker_pool(cells, 1, f"dask:{address}") as worker_pool:
         assert worker_pool.size in (2, 4)
-        queue.run(cells, store, worker_pool, ear or Ear())
+        scheduler.run_tasks(cells, store, worker_pool, ear or Ear())
 
 
 def check_lost(cells, store, address, reason, process):
@@ -169,7 +169,7 @@ def test_workers_may_be_away_for_a_minute_and_come_back(monkeypatch):
         def nthreads(self):
             return threads
 
-    worker_pool = DaskCrew(Client())
+    worker_pool = DaskWorkers(Client())
     assert worker_pool.size == 4
     for seconds, there in ((30, {}), (29, {}), (10, {"two": 1}), (60, {})):
         threads = there
@@ -191,10 +191,10 @@ def test_workers_may_be_away_for_a_minute_and_come_back(monkeypatch):
     ],
 )
 def test_executors_that_are_not_there_are_told(executor, message, monkeypatch):
-    monkeypatch.setattr(cluster, "_WAIT", 1.0)
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1.0)
     with (
         pytest.raises(InputError, match=re.escape(message)) as caught,
-        worker_pool_for([], 1, executor),
+        open_worker_pool([], 1, executor),
     ):
         pass
     assert "\n" not in str(caught.value)
@@ -204,7 +204,7 @@ def test_a_missing_package_is_told_with_the_extra_that_has_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
         pytest.raises(InputError, match=r"pip install 'bdl-bench\[dask\]'"),
-        worker_pool_for([], 1, "dask:tcp://x:9"),
+        open_worker_pool([], 1, "dask:tcp://x:9"),
     ):
         pass
 
@@ -212,9 +212,9 @@ def test_a_missing_package_is_told_with_the_extra_that_has_it(monkeypatch):
 def test_settings_of_slurm_are_read_from_yaml(tmp_path):
     path = tmp_path / "cluster.yaml"
     with pytest.raises(InputError, match=r"cannot read .*cluster.yaml: No such file"):
-        cluster._settings(path)
+        cluster._load_settings(path)
     path.write_text("[1]", "utf-8")
     with pytest.raises(InputError, match=r"give settings of dask_jobqueue.SLURMCluster"):
-        cluster._settings(path)
+        cluster._load_settings(path)
     path.write_text("queue: long\nmemory: 4GB\njobs: 8\n", "utf-8")
-    assert cluster._settings(path) == {"queue": "long", "memory": "4GB", "jobs": 8}
+    assert cluster._load_settings(path) == {"queue": "long", "memory": "4GB", "jobs": 8}

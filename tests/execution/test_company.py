@@ -2,8 +2,8 @@
 
 import pytest
 
-from bdl.execution.groups import Chosen, final_groups
-from bdl.plan.planning import plan
+from bdl.execution.groups import FinalFit, group_final_fits
+from bdl.plan.planning import plan_tasks
 from bdl.spec import load_benchmark
 from bdl.store.store import Store
 
@@ -69,11 +69,11 @@ def test_long_fits_have_the_same_bits_alone_in_pairs_and_in_twenties(name, entry
     """On yacht, on which rounding errors grow: any difference of bits is one at 30 epochs."""
     changes = [f"entries.{entry}.training.epochs={epochs}"]
     benchmark = load_benchmark(name, overrides=changes).select(["yacht"], [entry])
-    (cell,) = plan(benchmark, splits=range(20), compile=False)
+    (cell,) = plan_tasks(benchmark, splits=range(20), compile=False)
     setting = YACHT | {"learning_rate": RATES.get(entry, 0.01)}
 
     def fitted(*splits):
-        groups = final_groups([Chosen(cell, split, setting) for split in splits])
+        groups = group_final_fits([FinalFit(cell, split, setting) for split in splits])
         done = [own for group in groups for own in group.run(lambda work: None)]
         assert [own.row.status for own in done] == ["ok"] * len(splits)
         return {own.row.split: (outcome(own.row), own.posterior) for own in done}

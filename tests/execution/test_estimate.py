@@ -8,15 +8,15 @@ import pytest
 import yaml
 
 from bdl.archive.frames import empty
-from bdl.execution import rehearsal
-from bdl.execution.estimate import Measured, estimate, left_of
-from bdl.execution.rehearsal import time_updates
-from bdl.plan import initial_check
-from bdl.plan.planning import cells_of, plan
-from bdl.plan.programs import scoring_seconds, updates_of
+from bdl.execution import timing
+from bdl.execution.estimate import MeasuredFit, count_remaining, estimate_remaining
+from bdl.execution.timing import time_updates
+from bdl.plan import sizes
+from bdl.plan.planning import list_tasks, plan_tasks
+from bdl.plan.workload import count_stage_updates, estimate_scoring_seconds
 from bdl.spec import load_benchmark
 from bdl.store import Outcome, Row
-from bdl.training.programs import COMPILATION
+from bdl.training.updates import COMPILATION_SECONDS
 
 MODEL = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}}
 LINEAR = MODEL | {
@@ -50,7 +50,7 @@ def load(tmp_path):
 
 @pytest.fixture
 def cells(load):
-    return cells_of(load())
+    return list_tasks(load())
 
 
 def row(cell, stage, split, trial=0, fold=0):
@@ -59,15 +59,22 @@ def row(cell, stage, split, trial=0, fold=0):
 
 
 def measured(cell, stage, seconds, width, updates=None, basis=SAME, compiled=False):
-    return Measured(
-        cell.key, stage, seconds, updates or updates_of(cell, stage), width, "cpu", compiled, basis
+    return MeasuredFit(
+        cell.key,
+        stage,
+        seconds,
+        updates or count_stage_updates(cell, stage),
+        width,
+        "cpu",
+        compiled,
+        basis,
     )
 
 
 def left(cells, rows=(), elsewhere=()):
     with empty() as store:
         store.append(rows)
-        return [left_of(cell, store, elsewhere) for cell in cells]
+        return [count_remaining(cell, store, elsewhere) for cell in cells]
 
 
 def test_fits_are_those_counted_by_hand(cells):
@@ -78,7 +85,7 @@ def test_fits_are_those_counted_by_hand(cells):
     In an interrupted run split 0 is done, and the search of split 1 has 7 of its 12 fits: 5 + 3 x
     12 are left.
     """
-    found = estimate(left(cells), 1, [])
+    found = estimate_remaining(left(cells), 1, [])
     assert (found.count("search"), found.count("final")) == (60, 10)
     assert (found.done("search"), found.done("final")) == (0, 0)
 
@@ -92,7 +99,7 @@ def test_fits_are_those_counted_by_hand(cells):
     assert (found.splits, found.search) == (3, 36)
 
     done = left(cells[1:], [row(cells[1], "final", split) for split in range(5)])
-    found = estimate(done, 1, [])
+    found = estimate_remaining(done, 1, [])
     assert (found.seconds, found.disk, found.count("final")) == (0, 0, 0)
 
 
@@ -104,19 +111,21 @@ def test_seconds_of_stored_fits_are_those_of_the_same_fits(cells):
         measured(searched, "final", 3, 5),
         measured(fixed, "final", 1, 5),
     ]
-    found = estimate(left(cells), 1, rows)
-    scoring = 5 * (scoring_seconds(searched, "final") + scoring_seconds(fixed, "final"))
+    found = estimate_remaining(left(cells), 1, rows)
+    scoring = 5 * (
+        estimate_scoring_seconds(searched, "final") + estimate_scoring_seconds(fixed, "final")
+    )
     assert found.seconds == pytest.approx(60 * 2 + 5 * 3 + 5 * 1 + scoring)
     assert found.basis == {SAME: 70}
 
 
 def test_twice_the_updates_take_twice_the_time_and_own_rows_come_first(cells):
-    (_, fixed), n = cells, updates_of(cells[1], "final")
+    (_, fixed), n = cells, count_stage_updates(cells[1], "final")
     half = measured(fixed, "final", 1, 5, updates=n / 2, basis=OTHERS)
-    found = estimate(left([fixed]), 1, [half])
+    found = estimate_remaining(left([fixed]), 1, [half])
     assert (found.seconds, found.basis) == (pytest.approx(5 * 2, rel=1e-3), {OTHERS: 5})
     rows = [measured(fixed, "final", 1, 5), measured(fixed, "final", 100, 5, basis=OTHERS)]
-    assert estimate(left([fixed]), 1, rows).seconds == pytest.approx(5, rel=1e-3)
+    assert estimate_remaining(left([fixed]), 1, rows).seconds == pytest.approx(5, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +133,10 @@ def test_twice_the_updates_take_twice_the_time_and_own_rows_come_first(cells):
     [
         pytest.param("fixed", {}, {SAME: 5, "nothing": 65}, id="one cell of two"),
         pytest.param(
-            "fixed", {"cell": ("diabetes", "gone", "{}")}, {"nothing": 70}, id="an unknown entry"
+            "fixed",
+            {"task_key": ("diabetes", "gone", "{}")},
+            {"nothing": 70},
+            id="an unknown entry",
         ),
         pytest.param("searched", {"device": "cuda"}, {"nothing": 70}, id="another device"),
     ],
@@ -132,7 +144,9 @@ def test_twice_the_updates_take_twice_the_time_and_own_rows_come_first(cells):
 def test_what_rows_are_taken_for(cells, entry, changes, basis):
     (cell,) = (cell for cell in cells if cell.entry == entry)
     assert (
-        estimate(left(cells), 1, [measured(cell, "final", 1, 5)._replace(**changes)]).basis
+        estimate_remaining(
+            left(cells), 1, [measured(cell, "final", 1, 5)._replace(**changes)]
+        ).basis
         == basis
     )
 
@@ -142,40 +156,44 @@ def test_a_timed_update_stands_for_all_updates_of_its_cell(cells):
 
     Compiled ones are faster, after a compilation.
     """
-    (_, fixed), n = cells, updates_of(cells[1], "final")
+    (_, fixed), n = cells, count_stage_updates(cells[1], "final")
     timed, scores = (
         measured(fixed, "final", 0.02, 5, updates=1, basis="timed updates"),
-        scoring_seconds(fixed, "final"),
+        estimate_scoring_seconds(fixed, "final"),
     )
-    found = estimate(left([fixed]), 1, [timed])
+    found = estimate_remaining(left([fixed]), 1, [timed])
     assert (found.basis, found.seconds) == (
         {"timed updates": 5},
         pytest.approx(5 * (0.02 * n + scores)),
     )
-    assert estimate(left([fixed]), 1, [timed, measured(fixed, "final", 1, 5)]).basis == {SAME: 5}
-    found = estimate(left([replace(fixed, compile=True)]), 1, [timed])
-    assert found.seconds == pytest.approx(5 * (0.02 * n / 3 + scores) + COMPILATION)
+    assert estimate_remaining(left([fixed]), 1, [timed, measured(fixed, "final", 1, 5)]).basis == {
+        SAME: 5
+    }
+    found = estimate_remaining(left([replace(fixed, compile=True)]), 1, [timed])
+    assert found.seconds == pytest.approx(5 * (0.02 * n / 3 + scores) + COMPILATION_SECONDS)
 
 
 def test_jobs_share_the_work_of_cells_but_not_the_rounds_of_one(cells, monkeypatch):
     """Two cells of 5 s each: two jobs need 5 s, and one cell alone needs them with any number of jobs."""
     monkeypatch.setattr("bdl.runtime.available_cores", lambda: 2)
-    one, other = cells[1], cells_of(cells[1].benchmark.model_copy(update={"name": "other"}))[1]
+    one, other = cells[1], list_tasks(cells[1].benchmark.model_copy(update={"name": "other"}))[1]
     rows = [measured(one, "final", 1, 5)]
     for own, jobs, seconds in (([one], 2, 5), ([one, other], 1, 10), ([one, other], 2, 5)):
-        assert estimate(left(own), jobs, rows).seconds == pytest.approx(seconds, rel=1e-3)
+        assert estimate_remaining(left(own), jobs, rows).seconds == pytest.approx(
+            seconds, rel=1e-3
+        )
 
 
 def test_memory_is_that_of_the_states_grows_with_the_jobs_and_is_refused_where_there_is_none(
     cells, load, monkeypatch
 ):
     """VIFA with one factor keeps a few vectors of its 11 parameters, 4 bytes a number."""
-    assert 3 * 11 * 4 <= initial_check.posterior_size(cells[0].with_splits((0,))) <= 40 * 11 * 4
-    one, two = (estimate(left(cells), jobs, []).memory for jobs in (1, 2))
+    assert 3 * 11 * 4 <= sizes.count_state_bytes(cells[0].with_splits((0,))) <= 40 * 11 * 4
+    one, two = (estimate_remaining(left(cells), jobs, []).memory for jobs in (1, 2))
     assert two > 2 * one
     monkeypatch.setattr("bdl.runtime.available_memory", lambda: 10**6)
     with pytest.raises(Exception, match=r"need about 6.. MB of memory, and 1\.0 MB are available"):
-        plan(load(), splits=range(5))
+        plan_tasks(load(), splits=range(5))
 
 
 ENTRIES = {
@@ -187,7 +205,7 @@ ENTRIES = {
 
 
 def timed(left, known=(), seconds=60.0):
-    return {one.cell[1]: one for one in time_updates(left, known, seconds)}
+    return {one.task_key[1]: one for one in time_updates(left, known, seconds)}
 
 
 def test_updates_are_timed_of_cells_without_earlier_fits_those_with_most_work_first(
@@ -197,9 +215,9 @@ def test_updates_are_timed_of_cells_without_earlier_fits_those_with_most_work_fi
 
     What takes long is timed from its trace.
     """
-    cells, asked = left(cells_of(load(entries=ENTRIES))), []
-    monkeypatch.setattr(rehearsal, "at_once", lambda: asked.append(True) or nullcontext())
-    monkeypatch.setattr(rehearsal, "_LONG", float("inf"))
+    cells, asked = left(list_tasks(load(entries=ENTRIES))), []
+    monkeypatch.setattr(timing, "trace_immediately", lambda: asked.append(True) or nullcontext())
+    monkeypatch.setattr(timing, "_TRACE_FROM_SECONDS", float("inf"))
     start = time.perf_counter()
     found = timed(cells)
     passed = time.perf_counter() - start
@@ -210,7 +228,7 @@ def test_updates_are_timed_of_cells_without_earlier_fits_those_with_most_work_fi
     assert set(timed(cells, [found["long"]], 0)) == {"short", "again"}
     assert set(timed(cells, [found["long"]._replace(device="cuda")], 0)) == {"long"}
     assert asked == []
-    monkeypatch.setattr(rehearsal, "_LONG", 0.0)
+    monkeypatch.setattr(timing, "_TRACE_FROM_SECONDS", 0.0)
     assert set(timed(cells)) == {"short", "long", "again"}
     assert len(asked) == 2
 
@@ -221,6 +239,6 @@ def test_an_observation_of_a_stream_is_timed(load):
         {"method": {"name": "online-em", "latent_dim": 2}},
     )
     stream = load(datasets=[data], entries={"em": em}, metrics=["rel_cov_dist"])
-    (one,) = time_updates(left(cells_of(stream)), [], 60)
+    (one,) = time_updates(left(list_tasks(stream)), [], 60)
     assert (one.width, one.updates) == (1, 1)
     assert 0 < one.seconds < 0.1

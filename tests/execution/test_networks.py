@@ -18,9 +18,9 @@ from bdl.models.modules import Module
 from bdl.models.problem import Problem
 from bdl.store import artefacts
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, finished
-from bdl.training.program import Program
+from bdl.training.fitting import EvaluationSchedule, run_to_end
 from bdl.training.schedule import Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.trials import Pool
 
 NET = '''
@@ -87,7 +87,7 @@ def test_a_convolutional_network_with_batch_norm_learns_and_keeps_its_statistics
     assert curve[4] < curve[1]
 
     file, _ = (results / "posteriors").iterdir()
-    posterior, buffers = artefacts.read(file.parent, file.stem)
+    posterior, buffers = artefacts.read_artefact(file.parent, file.stem)
     assert set(buffers) == {
         f"{layer}.running_{part}" for layer in (1, 5) for part in ("mean", "var")
     }
@@ -146,11 +146,13 @@ def test_a_fit_that_is_cut_off_within_an_epoch_ends_with_the_same_bits(eyes, tmp
     module = Module("bdl.models.resnet:narrow_resnet18", {}, (3, 16, 16))
     problem = Problem(module, Categorical(), 3 * 16 * 16, 2)
     method = TwoStageVifa(gradients_per_update=3, mean_epochs=1)
-    program = Program(data, Pool.load(data), problem, method, Schedule(3, 8, incomplete="keep"))
+    program = TrainingSetup(
+        data, Pool.load(data), problem, method, Schedule(3, 8, incomplete="keep")
+    )
     hyper = {"learning_rate": 1e-3, "prior_precision": 1.0}
     trials = program.trials([("a",)], [data.split(0).train], [hyper])
 
-    whole = finished(program.fitting(trials))
+    whole = run_to_end(program.fitting(trials))
     often = Checkpoint(tmp_path / "kept", "fit", 0.0)
     cut = program.fitting(trials).run(EvaluationSchedule("updates", 1), checkpoint=often)
     next(snapshot for snapshot in cut if snapshot.counters.updates == 7)  # of 4 an epoch
@@ -158,7 +160,7 @@ def test_a_fit_that_is_cut_off_within_an_epoch_ends_with_the_same_bits(eyes, tmp
     kept = Checkpoint(tmp_path / "kept", "fit").load(0)
     assert kept is not None
     assert kept[1] == {"updates": 6, "epochs": 1}
-    again = finished(program.fitting(trials), checkpoint=Checkpoint(tmp_path / "kept", "fit"))
+    again = run_to_end(program.fitting(trials), checkpoint=Checkpoint(tmp_path / "kept", "fit"))
     pairs = zip(
         tree_leaves((again.state, again.buffers)),
         tree_leaves((whole.state, whole.buffers)),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.execution import details, queue, worker_pool
-from bdl.execution.groups import attempt
+from bdl.execution import limits, open_local_pool, scheduler
+from bdl.execution.groups import run_group
 from bdl.spec.sections import Limits
 from bdl.store.store import Store
 
@@ -40,9 +40,9 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
         expected = outcomes(calm, cells)
         curves = [calm.readings(cell.key) for cell in cells]
     ear = Ear()
-    with worker_pool(2) as workers:
+    with open_local_pool(2) as workers:
         assert workers.size == 2
-        queue.run(cells, store, workers, ear)
+        scheduler.run_tasks(cells, store, workers, ear)
     assert outcomes(store, cells) == expected
     assert [store.readings(cell.key) for cell in cells] == curves
     assert sum(map(len, curves)) > 0
@@ -73,7 +73,7 @@ def about(argument, report):
 @pytest.mark.slow  # processes, each of which imports everything
 def test_workers_share_cores_and_devices_and_their_reports_arrive(tmp_path):
     told = []
-    with worker_pool(2, ["3", "7"]) as workers:
+    with open_local_pool(2, ["3", "7"]) as workers:
         found = [
             workers.result(future)
             for future in [workers.submit(about, tmp_path, told.append) for _ in "ab"]
@@ -98,7 +98,7 @@ def die_once(group, report):
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return attempt(group, report)
+    return run_group(group, report)
 
 
 def die(group, report):
@@ -114,17 +114,17 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
     tiny, store, monkeypatch, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(queue, "_GRACE", 0.1)
+    monkeypatch.setattr(scheduler, "_GRACE", 0.1)
 
     def ran(workers, task, *changes):
         cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])
         store.forget([cells[0].key])
         with monkeypatch.context() as patch:
-            patch.setattr(queue, "attempt", task)
-            queue.run(cells, store, workers, Ear())
+            patch.setattr(scheduler, "run_group", task)
+            scheduler.run_tasks(cells, store, workers, Ear())
         return [row.reason or row.status for row in store.rows("final", cells[0].key)]
 
-    with worker_pool(1, apart=True) as workers:
+    with open_local_pool(1, separate_process=True) as workers:
         assert ran(workers, die_once) == ["ok", "ok"]
         assert Path("diabetes.died").exists()
         assert {*ran(workers, die)} == {
@@ -132,7 +132,7 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
         }
         late = ran(workers, hang, "limits.minutes=0.01")
         assert {*late} == {"over the limit of 0.01 minutes (limits.minutes), and hung"}
-        assert ran(workers, attempt) == ["ok", "ok"]
+        assert ran(workers, run_group) == ["ok", "ok"]
 
 
 def test_a_group_beyond_its_limits_is_failed_rows_with_the_reason(tiny, store):
@@ -150,6 +150,6 @@ def test_a_group_beyond_its_limits_is_failed_rows_with_the_reason(tiny, store):
 
 def test_memory_beyond_the_limit_is_refused_to_the_group_and_given_back():
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    with pytest.raises(RuntimeError, match="alloc"), details.limited(Limits(gigabytes=7)):
+    with pytest.raises(RuntimeError, match="alloc"), limits.enforce_limits(Limits(gigabytes=7)):
         torch.zeros(2**31)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before

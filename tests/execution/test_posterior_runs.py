@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution.scoring import evaluation, scores
-from bdl.plan.planning import plan
-from bdl.plan.programs import final_fitting
-from bdl.plan.truths import truth
+from bdl.execution.scoring import compute_scores, make_evaluation
+from bdl.plan.fittings import build_final_fitting
+from bdl.plan.planning import plan_tasks
+from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors import FullGaussian
 from bdl.publishing.pictures import posteriors
 from bdl.spec import load_benchmark
@@ -21,7 +21,7 @@ K1 = "vifa-synthetic", "entries.vifa-k1.training.epochs=20"
 
 def ran(store, benchmark, splits=(0,)):
     """Run; the cell with its final rows."""
-    (cell,) = plan(benchmark, splits=splits, compile=False)
+    (cell,) = plan_tasks(benchmark, splits=splits, compile=False)
     run_here([cell], store)
     return cell, store.rows("final", cell.key)
 
@@ -89,7 +89,7 @@ def test_a_reference_gives_its_precisions_to_the_method(store, load):
         "datasets=[diabetes]",
         "entries.vifa.training.epochs=20",
     )
-    found = truth(cell, 0)
+    found = compute_truth(cell, 0)
     assert row.hyper == {"learning_rate": 0.01, **found.hyper}
     assert (found.mean.shape, found.covariance.shape) == ((11,), (10, 10))
 
@@ -105,7 +105,7 @@ def test_a_reference_gives_its_precisions_to_the_method(store, load):
         54**-2, rel=0.1
     )  # residual standard deviation 54
     assert row.metrics["rmse"] < 70  # the targets have standard deviation 77
-    assert artefacts.read(store.posteriors, row.artefact)[0].dim == 11
+    assert artefacts.read_artefact(store.posteriors, row.artefact)[0].dim == 11
 
 
 def test_scores_of_predictions_and_distances_mix(store, load, line):
@@ -130,7 +130,7 @@ def test_scores_of_predictions_and_distances_mix(store, load, line):
             (x[test] @ mean - y[test]).square().mean().sqrt().item(), rel=1e-3
         )
         assert row.metrics["rel_cov_dist"] < 1e-5
-        assert isinstance(artefacts.read(store.posteriors, row.artefact)[0], FullGaussian)
+        assert isinstance(artefacts.read_artefact(store.posteriors, row.artefact)[0], FullGaussian)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_scores_of_predictions_and_distances_mix(store, load, line):
 )
 def test_bad_input(name, override, message):
     with pytest.raises(InputError, match=message):
-        plan(load_benchmark(name, "quick", [override]), splits=(0,))
+        plan_tasks(load_benchmark(name, "quick", [override]), splits=(0,))
 
 
 def test_a_score_that_refuses_a_posterior_empties_its_column_alone(store, load):
@@ -184,10 +184,10 @@ def test_a_score_that_refuses_a_posterior_empties_its_column_alone(store, load):
     assert row.artefact
     assert row.metrics.get("neg_elbo") is None
     assert list(row.refused) == ["neg_elbo"]
-    work = final_fitting([(cell, 0)], [dict(cell.settings.hyper)], compile=False)
+    work = build_final_fitting([(cell, 0)], [dict(cell.settings.hyper)], compile=False)
     (end,) = work.run()
-    found = scores(
-        evaluation(cell, 0, work.posterior(end, 0), {}, cell.settings.hyper),
+    found = compute_scores(
+        make_evaluation(cell, 0, work.posterior(end, 0), {}, cell.settings.hyper),
         cell.benchmark.metrics,
     )
     assert found.values["nmll"] == row.metrics["nmll"]

@@ -25,7 +25,7 @@ def test_a_split_counts_as_searched_after_its_last_round_also_where_an_earlier_r
     for trial in range(3):
         assert shown(display) == [0, 0]
         store.append([Outcome(row(cell, "search", 1, trial))])
-        display.stored(cell, [row(cell, "search", 1, trial)])
+        display.note_stored(cell, [row(cell, "search", 1, trial)])
     assert shown(display) == [1, 0]
     store.append([Outcome(row(cell, "final", split, 0)) for split in (1, 2)])
     assert shown(Display(Console(), [cell], store)) == [1, 1], "split 2 is not of this run"
@@ -37,5 +37,5 @@ def test_a_dumb_terminal_gets_plain_lines(tiny, store, monkeypatch):
     console = Console(record=True, force_terminal=True, width=120)
     with console.capture() as text, Display(console, [cell], store) as display:
         display.begin(1)
-        display.stored(cell, [row(cell, "search", 0, 0)])
+        display.note_stored(cell, [row(cell, "search", 0, 0)])
     assert "search, split 0: 1 trials in 1.0 s" in text.get()

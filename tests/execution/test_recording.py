@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from bdl.execution import groups
-from bdl.execution.details import Log
-from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
-from bdl.plan import programs
+from bdl.execution.fit_records import CurveLog
+from bdl.execution.groups import FinalFit, FinalGroup, SearchGroup
+from bdl.plan import workload
 from bdl.store.store import Store
 from bdl.training import engine
 from bdl.training.checkpoint import Checkpoint
@@ -72,7 +72,7 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
         run_here([cell], calm)
         expected, curve = outcomes(calm, [cell]), calm.readings(cell.key)
     monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))
-    score, scored = groups.scores, []
+    score, scored = groups.compute_scores, []
 
     def dying(*seen):
         scored.append(seen)
@@ -80,7 +80,7 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
             raise KeyboardInterrupt
         return score(*seen)
 
-    monkeypatch.setattr(groups, "scores", dying)
+    monkeypatch.setattr(groups, "compute_scores", dying)
     with pytest.raises(KeyboardInterrupt):
         run_here([cell], store)
     assert store.rows("final", cell.key) == []
@@ -102,7 +102,7 @@ def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(
         "datasets=[diabetes]", "entries.rounds.training.epochs=6", entries=["rounds"], splits=(0,)
     )
     calm = SearchGroup(cell, {0: []}).run(lambda work: None)
-    train = engine.Together._train
+    train = engine.BatchedRun._train
 
     def cut(self, current, block):
         _, counters = block[-1]
@@ -111,7 +111,7 @@ def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(
         return train(self, current, block)
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine.Together, "_train", cut)
+        patch.setattr(engine.BatchedRun, "_train", cut)
         with pytest.raises(KeyboardInterrupt):
             SearchGroup(cell, {0: []}, tmp_path / "kept").run(lambda work: None)
     assert list((tmp_path / "kept").iterdir()), "nothing to go on from"
@@ -127,7 +127,7 @@ def test_scores_are_written_only_where_a_checkpoint_is_saved(recorded, store, mo
     After every evaluation, writing all scores again would take quadratic time.
     """
     written = []
-    monkeypatch.setattr(Log, "text", property(lambda own: written.append(own) or "[0.0, {}]"))
+    monkeypatch.setattr(CurveLog, "text", property(lambda own: written.append(own) or "[0.0, {}]"))
     cell = recorded("{unit: updates, every: 1}", 3)
     run_here([cell], store)
     assert len(store.readings(cell.key)) > 10
@@ -137,15 +137,15 @@ def test_scores_are_written_only_where_a_checkpoint_is_saved(recorded, store, mo
 def test_a_checkpoint_of_other_settings_is_not_gone_on_from(recorded, tmp_path):
     two, three = recorded("null", 2), recorded("null", 3)
     fits = [
-        Chosen(two, 0, {}),
-        Chosen(three, 0, {}),
-        Chosen(two, 1, {}),
-        Chosen(two, 0, {"learning_rate": 0.1}),
+        FinalFit(two, 0, {}),
+        FinalFit(three, 0, {}),
+        FinalFit(two, 1, {}),
+        FinalFit(two, 0, {"learning_rate": 0.1}),
     ]
     paths = [FinalGroup((fit,), tmp_path).checkpoint()._path(0) for fit in fits]
     assert len(set(paths)) == 4
     assert (
-        FinalGroup((Chosen(recorded("null", 2), 0, {}, 1.0),), tmp_path).checkpoint()._path(0)
+        FinalGroup((FinalFit(recorded("null", 2), 0, {}, 1.0),), tmp_path).checkpoint()._path(0)
         == paths[0]
     )
     assert FinalGroup((fits[0],)).checkpoint() is None
@@ -160,13 +160,13 @@ def test_a_checkpoint_of_another_slot_batch_is_not_gone_on_from(
     def path(splits=4, **changes):
         (cell,) = tiny("datasets=[diabetes]", f"splits={splits}", entries=["rounds"])
         cell = replace(cell, **changes)
-        what = ((Chosen(cell, 0, {}),),) if group is FinalGroup else (cell, {0: []})
+        what = ((FinalFit(cell, 0, {}),),) if group is FinalGroup else (cell, {0: []})
         return group(*what, tmp_path).checkpoint()._path(0)
 
     first = path()
     assert path() == path(compile=False) == first
     others = {path(splits=3), path(compile=True), path(device="cuda")}
-    monkeypatch.setitem(programs.NUMBERS, "cpu", 1)
+    monkeypatch.setitem(workload.NUMBERS_PER_UPDATE, "cpu", 1)
     assert len({first, *others, path()}) == 5
 
 
@@ -208,7 +208,9 @@ def test_fits_do_not_pay_for_the_compilation_of_their_program(tiny, slow_compile
     cell = replace(tiny(entries=["random"], splits=(0,))[0], compile=True)
     hyper = {"learning_rate": 0.001, "prior_precision": 1.0, "noise_precision": 0.001}
     group = (
-        SearchGroup(cell, {0: ()}) if stage == "search" else FinalGroup((Chosen(cell, 0, hyper),))
+        SearchGroup(cell, {0: ()})
+        if stage == "search"
+        else FinalGroup((FinalFit(cell, 0, hyper),))
     )
     wall = time.perf_counter()
     rows = [outcome.row for outcome in group.run(lambda _: None)]

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import torch
 
-from bdl.execution import queue, scoring
-from bdl.execution.details import OverLimit
+from bdl.execution import scheduler, scoring
 from bdl.execution.groups import FinalGroup
 from bdl.execution.scoring import rescore
 from bdl.metrics.regression import Rmse
 from bdl.plan import score_hash
-from bdl.plan.planning import plan
+from bdl.plan.planning import plan_tasks
 from bdl.posteriors import DiagonalGaussian
+from bdl.runtime import OverLimit
 from bdl.spec import load_benchmark
 from bdl.store import Outcome, Row, artefacts
 from bdl.store.store import Store
@@ -35,7 +35,7 @@ def cells(metrics, splits=(0, 1), *overrides):
     benchmark = load_benchmark(
         "uci-regression", "quick", [*SMALL, f"metrics={json.dumps(metrics)}", *overrides]
     )
-    return plan(benchmark.select(entries=["vifa-lr"]), splits=splits, compile=False)
+    return plan_tasks(benchmark.select(entries=["vifa-lr"]), splits=splits, compile=False)
 
 
 def go(store, metrics, splits=(0, 1), *overrides):
@@ -115,7 +115,9 @@ def row(split=0, **changes):
 def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none(store):
     """Rows without a posterior are left alone."""
     (cell,) = cells(["rmse", "nmll"])
-    content = artefacts.encode(DiagonalGaussian(torch.full((11,), 1e38), torch.ones(11)), {})
+    content = artefacts.encode_posterior(
+        DiagonalGaussian(torch.full((11,), 1e38), torch.ones(11)), {}
+    )
     known = {"rmse": score_hash(cell, cell.benchmark.metrics[0])}
     failed, bare = row(2, status="failed", reason="diverged", metrics={}), row(3)
     store.append([Outcome(row(0, codes=known), (), content), Outcome(row(1), (), content)])
@@ -138,7 +140,7 @@ def test_the_time_of_a_group_that_is_over_is_no_fault_of_a_score(store, monkeypa
     assert [(row.status, row.reason) for row in rows] == [
         ("failed", "OverLimit: over the limit")
     ] * 2
-    assert queue.forget_failed(cells(["rmse", "nmll"], splits=(0,)), store) == 1
+    assert scheduler.forget_failed(cells(["rmse", "nmll"], splits=(0,)), store) == 1
     assert [row.split for row in store.rows("final", CELL)] == [1], "the others are not asked for"
 
 
@@ -152,7 +154,7 @@ def test_a_search_of_which_every_setting_failed_is_forgotten_with_its_fit(store)
     ]
     finals = [row(split, status="failed", reason="bad", metrics={}) for split in (0, 1)]
     store.append([Outcome(own) for own in [*bad, *finals]])
-    assert queue.forget_failed(cells(["rmse"]), store) == 2
+    assert scheduler.forget_failed(cells(["rmse"]), store) == 2
     assert store.rows("final", CELL) == []
     assert [(own.split, own.status) for own in store.rows("search", CELL)] == [
         (1, "ok"),

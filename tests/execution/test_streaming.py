@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution.groups import Chosen, FinalGroup
+from bdl.execution.groups import FinalFit, FinalGroup
 from bdl.methods.online_em import OnlineEm
 from bdl.metrics.distances import relative, wasserstein2
-from bdl.plan import Cell, fit_hash
-from bdl.plan.planning import check, plan, together
-from bdl.plan.programs import unit, updates_of
+from bdl.plan import Task, fit_hash
+from bdl.plan.planning import check_task, group_tasks, plan_tasks
+from bdl.plan.workload import count_stage_updates, estimate_batch_work
 from bdl.posteriors import FactorAnalysis
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
@@ -25,16 +25,20 @@ def silent(work):
 
 
 def group(members):
-    return FinalGroup(tuple(Chosen(cell, split, {}) for cell, split in members))
+    return FinalGroup(tuple(FinalFit(cell, split, {}) for cell, split in members))
 
 
 def learnt(*overrides, entry="online-em", splits=(0, 1)):
     """Outcomes of some streams of one cell."""
     benchmark = load_benchmark("online-fa", overrides=[*QUICK, *overrides]).select([], [entry])
-    (cell,) = plan(benchmark, splits=splits)
+    (cell,) = plan_tasks(benchmark, splits=splits)
     done: list[int] = []
     found = group([(cell, split) for split in splits]).run(done.append)
-    assert sum(done) == updates_of(cell, "final") * len(splits) * unit(cell, "final") > 0
+    assert (
+        sum(done)
+        == count_stage_updates(cell, "final") * len(splits) * estimate_batch_work(cell, "final")
+        > 0
+    )
     return found
 
 
@@ -44,7 +48,7 @@ def curve(outcome, metric):
 
 def test_is_the_estimator_fed_with_the_stream(tmp_path):
     """One stream after the other, in one piece, from the published seeds."""
-    (cell,) = plan(
+    (cell,) = plan_tasks(
         load_benchmark("online-fa", overrides=QUICK).select([], ["online-em"]), splits=(0,)
     )
     for split, outcome in enumerate(learnt()):
@@ -68,7 +72,9 @@ def test_is_the_estimator_fed_with_the_stream(tmp_path):
                         outcome.row.metrics[name] if seen == 1100 else curve(outcome, name)[seen]
                     )
                     assert found == pytest.approx(float(distance), rel=2e-4)
-        kept, _ = artefacts.read(tmp_path, artefacts.write(tmp_path, outcome.posterior))
+        kept, _ = artefacts.read_artefact(
+            tmp_path, artefacts.write_artefact(tmp_path, outcome.posterior)
+        )
         assert isinstance(kept, FactorAnalysis)
         torch.testing.assert_close(kept.mean().double(), q[0], rtol=1e-4, atol=1e-6)
 
@@ -107,7 +113,7 @@ SETTINGS = {
 def cells_of(lengths, splits):
     datasets = ", ".join(SETTINGS[name] for name in lengths)
     overrides = [f"datasets=[{datasets}]", f"preparation.rows={lengths}".replace("'", "")]
-    return plan(
+    return plan_tasks(
         load_benchmark("online-fa", overrides=overrides).select([], ["online-px-em"]),
         splits=splits,
     )
@@ -117,7 +123,7 @@ def test_streams_that_differ_in_their_spectrum_alone_run_as_one():
     cells = cells_of(
         {"fa_100_10": 200, "fa_100_1000": 200, "fa_100_10_columns": 200, "fa_100_100": 300}, (0,)
     )
-    assert [[cell.dataset for cell in batch] for batch in together(cells)] == [
+    assert [[cell.dataset for cell in batch] for batch in group_tasks(cells)] == [
         ["fa_100_10", "fa_100_1000"],
         ["fa_100_10_columns"],
         ["fa_100_100"],
@@ -137,7 +143,7 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
         store.claim(first.key, fit_hash(first))
         store.append(done)
         ear = run_here([first, second], store)
-        assert ear.done == ear.total == 3 * 200 * unit(first, "final")
+        assert ear.done == ear.total == 3 * 200 * estimate_batch_work(first, "final")
         assert [rows[0].cell[0] for rows in ear.stored_rows] == ["fa_100_10", "fa_100_1000"]
         among = [row for cell in (first, second) for row in store.rows("final", cell.key)]
         assert [len(store.readings(cell.key)) for cell in (first, second)] == [2 * 2 * 2] * 2
@@ -173,7 +179,7 @@ BAD = {
 @pytest.mark.parametrize("override", BAD)
 def test_bad_input(override):
     with pytest.raises(InputError, match=BAD[override]) as caught:
-        plan(
+        plan_tasks(
             load_benchmark("online-fa", overrides=[*QUICK, override]).select([], ["online-em"]),
             splits=(0,),
         )
@@ -194,8 +200,8 @@ def test_what_is_no_stream_of_theirs_is_refused():
         ),
     ):
         with pytest.raises(InputError, match=message):
-            plan(benchmark, splits=(split,))
+            plan_tasks(benchmark, splits=(split,))
     with pytest.raises(
         InputError, match="--device cuda: methods that learn from a stream run on the CPU"
     ):
-        check(Cell(streams, streams.dataset("fa_100_100"), "online-em", (0,), device="cuda"))
+        check_task(Task(streams, streams.dataset("fa_100_100"), "online-em", (0,), device="cuda"))

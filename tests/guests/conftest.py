@@ -3,8 +3,8 @@
 import pytest
 from execution.listeners import Ear
 
-from bdl.execution import WorkerPool, queue
-from bdl.plan.planning import plan
+from bdl.execution import WorkerPool, scheduler
+from bdl.plan.planning import plan_tasks
 from bdl.spec import load_benchmark
 from bdl.store.store import Store
 
@@ -156,7 +156,7 @@ def cells(tmp_path):
     def made(entries, *overrides, splits=(0, 1)):
         path = tmp_path / "guests.yaml"
         path.write_text(BENCHMARK.replace("ENTRIES", entries))
-        return plan(
+        return plan_tasks(
             load_benchmark(str(path), overrides=list(overrides)),
             splits=list(splits),
             compile=False,
@@ -171,7 +171,7 @@ def rows(cells, store):
 
     def ran(entries, *overrides, splits=(0, 1), stage="final"):
         planned = cells(entries, *overrides, splits=splits)
-        queue.run(planned, store, WorkerPool(), Ear())
+        scheduler.run_tasks(planned, store, WorkerPool(), Ear())
         return store.rows(stage, planned[0].key)
 
     return ran

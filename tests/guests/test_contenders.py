@@ -15,7 +15,7 @@ from bdl.errors import InputError
 from bdl.guests.bayesian_ridge import BayesianRidge
 from bdl.guests.blackjax import Mclmc
 from bdl.guests.gaussian_process import GaussianProcess
-from bdl.guests.jax_density import Network, density
+from bdl.guests.jax_density import Network, build_density
 from bdl.guests.laplace_torch import LaplaceTorch
 from bdl.guests.ngboost import NgBoost
 from bdl.guests.numpyro import AutoLowRank, Nuts
@@ -25,11 +25,11 @@ from bdl.methods.conjugate import Conjugate
 from bdl.methods.guest import Train
 from bdl.methods.laplace import Laplace
 from bdl.models.base import NoModel
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.networks import Linear, Mlp, Unit
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp, Unit
 from bdl.models.priors import GaussianPrior
-from bdl.models.problem import Problem, whole
-from bdl.posteriors.predictive import ask, is_predictive
+from bdl.models.problem import Problem, full_batch
+from bdl.posteriors.predictive import is_predictive, query_predictive
 
 HYPER = {
     "prior_precision": 2.0,
@@ -44,7 +44,7 @@ X = torch.from_numpy(rng.normal(size=(60, 3)))
 CURVE = torch.sin(2 * X[:, 0]) + 0.1 * torch.from_numpy(rng.normal(size=60))
 LINE = X @ torch.tensor([1.0, -0.5, 0.2]).double() + 0.3 * torch.from_numpy(rng.normal(size=60))
 LABELS = (CURVE > 0).double()
-NETWORK = Problem(Mlp((8,), "tanh"), Gaussian(), 3)
+NETWORK = Problem(Mlp((8,), "tanh"), GaussianLikelihood(), 3)
 NUMBERS = [
     BayesianRidge(),
     GaussianProcess(restarts=0),
@@ -114,7 +114,7 @@ def test_numbers_are_predicted(guest):
     """Better than by the mean of all targets; the ridge, which is linear, by a little."""
     found = fitted(guest, NETWORK, CURVE)
     if is_predictive(found):
-        answer = ask(found, X, None, 1, 0)
+        answer = query_predictive(found, X, None, 1, 0)
         mean, deviation = answer.mean.mean(0), answer.variance.mean(0).sqrt()
     else:
         f = outputs(NETWORK, found)[..., 0]
@@ -129,13 +129,13 @@ def test_labels_are_predicted(guest):
     problem = Problem(Mlp((8,), "tanh"), Categorical(), 3, 2)
     found = fitted(guest, problem, LABELS)
     if is_predictive(found):
-        probabilities = ask(found, X, None, 2, 2).probabilities.mean(0)
+        probabilities = query_predictive(found, X, None, 2, 2).probabilities.mean(0)
     else:
         probabilities = outputs(problem, found).softmax(-1).mean(0)
     assert (probabilities.argmax(1) == LABELS).double().mean() > 0.8
 
 
-LINEAR = Problem(Linear(), Gaussian(), 3)
+LINEAR = Problem(LinearModel(), GaussianLikelihood(), 3)
 EXACT = Conjugate().fit(
     LINEAR, X, LINE, {name: torch.tensor(value).double() for name, value in HYPER.items()}
 )
@@ -175,7 +175,7 @@ def test_variational_inference_has_the_optimum_of_a_linear_model():
 
 def test_laplace_torch_is_our_laplace_on_a_logistic_regression():
     """Of a linear model with softmax the Hessian is the Gauss-Newton matrix."""
-    problem = Problem(Linear(), Categorical(), 3, 2)
+    problem = Problem(LinearModel(), Categorical(), 3, 2)
     found = fitted(
         LaplaceTorch("full", prediction="samples", steps=500), problem, LABELS, learning_rate=0.1
     )
@@ -191,7 +191,9 @@ def test_laplace_torch_has_the_gauss_newton_matrix_of_a_network_and_predicts_by_
     prior = HYPER["prior_precision"] * torch.eye(NETWORK.dim).double()
     expected = torch.linalg.inv(prior + HYPER["noise_precision"] * jacobian.T @ jacobian)
     torch.testing.assert_close(sampled.covariance(), expected, atol=1e-4, rtol=1e-4)
-    answer = ask(fitted(LaplaceTorch("full", steps=300), NETWORK, CURVE), X, None, 1, 0)
+    answer = query_predictive(
+        fitted(LaplaceTorch("full", steps=300), NETWORK, CURVE), X, None, 1, 0
+    )
     variance = ((jacobian @ sampled.covariance()) * jacobian).sum(1) + 1 / HYPER["noise_precision"]
     torch.testing.assert_close(answer.variance[0], variance, rtol=1e-5, atol=0)
     torch.testing.assert_close(
@@ -203,17 +205,17 @@ def test_laplace_torch_has_the_gauss_newton_matrix_of_a_network_and_predicts_by_
 @pytest.mark.parametrize(
     ("model", "likelihood"),
     [
-        *((Mlp((4, 3), activation), Gaussian()) for activation in ACTIVATIONS),
+        *((Mlp((4, 3), activation), GaussianLikelihood()) for activation in ACTIVATIONS),
         (Mlp((4,)), Categorical()),
-        (Linear(), Bernoulli()),
-        (Linear(bias=False), Gaussian()),
+        (LinearModel(), Bernoulli()),
+        (LinearModel(bias=False), GaussianLikelihood()),
     ],
     ids=str,
 )
 def test_densities_of_jax_are_those_of_torch(model, likelihood):
     import jax
 
-    y = CURVE if likelihood == Gaussian() else LABELS
+    y = CURVE if likelihood == GaussianLikelihood() else LABELS
     problem = Problem(
         model, likelihood, 3, 3 if likelihood == Categorical() else 1, GaussianPrior(0.5)
     )
@@ -221,13 +223,13 @@ def test_densities_of_jax_are_those_of_torch(model, likelihood):
     values = {name: torch.tensor(value).double() for name, value in HYPER.items()}
     train = Train(X.numpy(), y.numpy(), problem)
     with jax.enable_x64(True):
-        target = density(train, HYPER, 5)
+        target = build_density(train, HYPER, 5)
         points = theta.numpy(), 0 * theta.numpy()
         log_likelihood, joint, other = map(
             float, (target.log_likelihood(points[0]), *map(target.log_joint, points))
         )
     assert log_likelihood == pytest.approx(
-        float(problem.log_likelihoods(theta, whole(X, y), values).sum()), rel=1e-10
+        float(problem.log_likelihoods(theta, full_batch(X, y), values).sum()), rel=1e-10
     )
     difference = train.log_joint(theta, HYPER) - train.log_joint(0 * theta, HYPER)
     assert joint - other == pytest.approx(float(difference), rel=1e-10)
@@ -256,7 +258,7 @@ def test_a_program_of_jax_is_compiled_once_for_all_fits_of_the_same_shapes(guest
     )
     assert torch.equal(first.mean(), again.mean())
     assert not torch.allclose(first.mean(), other.mean(), atol=1e-3)
-    assert program(Network(((3, 8), (8, 1)), "tanh", True, Gaussian))._cache_size() == 1
+    assert program(Network(((3, 8), (8, 1)), "tanh", True, GaussianLikelihood))._cache_size() == 1
 
 
 @pytest.mark.parametrize(
@@ -267,18 +269,22 @@ def test_a_program_of_jax_is_compiled_once_for_all_fits_of_the_same_shapes(guest
             Problem(NoModel(), Categorical(), 3, 2),
             "is for targets that are numbers",
         ),
-        (Vbll(), Problem(NoModel(), Gaussian(), 3), "Vbll fits the model of the entry: give one"),
+        (
+            Vbll(),
+            Problem(NoModel(), GaussianLikelihood(), 3),
+            "Vbll fits the model of the entry: give one",
+        ),
         (Vbll(), LINEAR, "vbll needs hidden layers"),
         (
             Mclmc(),
-            Problem(Unit(), Gaussian(), 3),
+            Problem(Unit(), GaussianLikelihood(), 3),
             "model Unit is not made of dense layers: use linear or mlp",
         ),
         (Mclmc(steps=1000, draws=300), NETWORK, "steps 1000 is no multiple of draws 300"),
-        (LaplaceTorch(), Problem(Linear(), Bernoulli(), 3), "use the likelihood categorical"),
+        (LaplaceTorch(), Problem(LinearModel(), Bernoulli(), 3), "use the likelihood categorical"),
         (
             LaplaceTorch("full", prediction="samples"),
-            Problem(Mlp((600,)), Gaussian(), 3),
+            Problem(Mlp((600,)), GaussianLikelihood(), 3),
             "of 2000 parameters at most",
         ),
     ],

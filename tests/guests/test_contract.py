@@ -7,12 +7,18 @@ from torch import nn
 
 from bdl.errors import InputError
 from bdl.models.base import NoModel
-from bdl.models.likelihoods import Categorical, Gaussian
+from bdl.models.likelihoods import Categorical, GaussianLikelihood
 from bdl.models.modules import Module, torch_module
-from bdl.models.networks import Linear, Mlp, Unit
+from bdl.models.networks import LinearModel, Mlp, Unit
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, Point
-from bdl.posteriors.predictive import MeanVariance, Outputs, Probabilities, ask, check_fit
+from bdl.posteriors.predictive import (
+    MeanVariance,
+    Outputs,
+    Probabilities,
+    check_fit,
+    query_predictive,
+)
 
 X = torch.randn(7, 4, generator=torch.Generator().manual_seed(0)).double()
 ONES = np.ones(7)
@@ -22,8 +28,8 @@ ONES = np.ones(7)
     "model",
     [
         *(Mlp((5, 3), name) for name in ("relu", "tanh", "sigmoid", "softplus")),
-        Linear(),
-        Linear(bias=False),
+        LinearModel(),
+        LinearModel(bias=False),
     ],
     ids=str,
 )
@@ -51,7 +57,7 @@ def test_a_network_of_a_factory_has_its_shape_and_its_start():
 @pytest.mark.parametrize("model", [Unit(), NoModel()])
 def test_what_is_no_module_is_refused(model):
     with pytest.raises(InputError, match="is no torch module: use linear, mlp or module"):
-        torch_module(Problem(model, Gaussian(), 4), 0)
+        torch_module(Problem(model, GaussianLikelihood(), 4), 0)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +71,12 @@ def test_what_is_no_module_is_refused(model):
     ],
 )
 def test_answers_get_the_axis_of_samples(answer, outputs, classes, shape):
-    tensors = answer.checked(7, outputs, classes).tensors.values()
+    tensors = answer.validate(7, outputs, classes).tensors.values()
     assert {tensor.shape for tensor in tensors} == {shape}
 
 
 def test_probabilities_of_low_precision_are_made_to_sum_to_one():
-    rough = Probabilities(np.full((7, 3), 1 / 3, np.float16)).checked(7, 3, 3).probabilities
+    rough = Probabilities(np.full((7, 3), 1 / 3, np.float16)).validate(7, 3, 3).probabilities
     torch.testing.assert_close(rough.sum(-1), torch.ones(1, 7).double(), rtol=1e-15, atol=0)
 
 
@@ -111,7 +117,7 @@ def test_probabilities_of_low_precision_are_made_to_sum_to_one():
 )
 def test_an_answer_of_another_shape_or_value_is_refused(answer, classes, message):
     with pytest.raises(InputError, match=message):
-        ask(lambda x: answer, X, None, 1, classes)
+        query_predictive(lambda x: answer, X, None, 1, classes)
 
 
 @pytest.mark.parametrize(
@@ -137,12 +143,14 @@ def test_what_cannot_be_a_fit_is_refused(found, message):
 
 def test_a_stored_answer_knows_its_rows_alone():
     kept = (
-        Outputs(np.arange(14.0).reshape(2, 7)).checked(7, 1, 0)._replace(rows=torch.arange(10, 17))
+        Outputs(np.arange(14.0).reshape(2, 7))
+        .validate(7, 1, 0)
+        ._replace(rows=torch.arange(10, 17))
     )
-    some = ask(kept, X[:2], torch.tensor([16, 11]), 1, 0)
+    some = query_predictive(kept, X[:2], torch.tensor([16, 11]), 1, 0)
     assert some.outputs[..., 0].tolist() == [[6, 1], [13, 8]]
     for rows in (None, torch.tensor([9])):
         with pytest.raises(
             InputError, match="kept as its predictions at the test rows, and cannot predict others"
         ):
-            ask(kept, X[:1], rows, 1, 0)
+            query_predictive(kept, X[:1], rows, 1, 0)

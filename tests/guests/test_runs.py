@@ -8,11 +8,11 @@ import pytest
 from execution.listeners import Ear
 
 from bdl.archive.frames import final_frame
-from bdl.data import load
-from bdl.execution import Processes, WorkerPool, groups, queue, worker_pool
-from bdl.execution.cluster import worker_pool_for
+from bdl.data import load_dataset
+from bdl.execution import ProcessWorkers, WorkerPool, groups, open_local_pool, scheduler
+from bdl.execution.cluster import open_worker_pool
 from bdl.posteriors.predictive import MeanVariance
-from bdl.reports import compare
+from bdl.reports import compare_with_papers
 from bdl.store import KEPT, artefacts
 
 from .conftest import CONJUGATE, GUESTS, line
@@ -71,7 +71,7 @@ def test_linear_regression_of_a_guest_is_the_conjugate_entry(rows, guest, store,
 )
 def test_predictions_are_scored_as_they_are(rows, guest, name, kept):
     for row in rows(line(guest(name))):
-        nmll, rmse = closed_form(load("diabetes"), row.split)
+        nmll, rmse = closed_form(load_dataset("diabetes"), row.split)
         assert row.metrics["nmll"] == pytest.approx(nmll, abs=1e-10)
         assert row.metrics["rmse"] == pytest.approx(rmse, abs=1e-10)
         assert (row.details[KEPT], row.metrics["log_evidence"], row.refused) == (kept, None, {})
@@ -91,7 +91,7 @@ def test_outputs_are_predicted_from_by_the_likelihood_and_drawn_from_the_seed_of
     assert first[0].artefact != first[1].artefact
     # 2000 draws: the error of a mean is a fiftieth of the spread of the outputs, some 10 of a
     # target that varies by 77
-    nmll, rmse = closed_form(load("diabetes"), first[0].split)
+    nmll, rmse = closed_form(load_dataset("diabetes"), first[0].split)
     assert first[0].metrics["nmll"] == pytest.approx(nmll, abs=2e-3)
     assert first[0].metrics["rmse"] == pytest.approx(rmse, abs=0.2)
 
@@ -99,11 +99,11 @@ def test_outputs_are_predicted_from_by_the_likelihood_and_drawn_from_the_seed_of
 def test_a_score_is_added_to_what_is_kept_of_a_function(rows, guest, store):
     rows(line(guest("Closure")), "metrics=[nmll]")
     found = rows(line(guest("Closure")))
-    posterior, _ = artefacts.read(store.posteriors, found[0].artefact)
+    posterior, _ = artefacts.read_artefact(store.posteriors, found[0].artefact)
     assert isinstance(posterior, MeanVariance)
-    assert posterior.rows.tolist() == load("diabetes").split(0).test.tolist()
+    assert posterior.rows.tolist() == load_dataset("diabetes").split(0).test.tolist()
     assert [row.metrics["rmse"] for row in found] == pytest.approx(
-        [closed_form(load("diabetes"), i)[1] for i in (0, 1)]
+        [closed_form(load_dataset("diabetes"), i)[1] for i in (0, 1)]
     )
 
 
@@ -157,7 +157,7 @@ def test_labels_are_predicted_without_a_model_and_a_fold_is_scored_on_the_rows_t
         f"line: {{method: {{{guest('Shares')}}}, {search}}}", *labels, splits=(0,), stage="search"
     )
     (final,) = store.rows("final", folds[0].cell)
-    data = load("overlapping_classes")
+    data = load_dataset("overlapping_classes")
     train, test, _ = data.split(0)
     seen, new = data.y[train].astype(int), data.y[test].astype(int)
     first, second = np.array_split(seen, 2)
@@ -200,20 +200,20 @@ def test_what_goes_wrong_in_a_guest_is_a_failed_row(rows, guest, kind, reason):
 def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(
     cells, guest, store, monkeypatch
 ):
-    monkeypatch.setattr(queue, "_GRACE", 1.0)
+    monkeypatch.setattr(scheduler, "_GRACE", 1.0)
     planned = cells(
         f"{wrong(guest, 'hung', 0.2)}, {line(guest('Weights'), name='good')}", splits=(0,)
     )
-    with worker_pool(1, apart=True) as workers:
-        queue.run(planned, store, workers, Ear())
+    with open_local_pool(1, separate_process=True) as workers:
+        scheduler.run_tasks(planned, store, workers, Ear())
     (hung,), (well,) = (store.rows("final", cell.key) for cell in planned)
     assert hung.reason == "over the limit of 0.2 seconds (method.seconds), and hung"
     assert well.status == "ok"
 
 
 def test_a_command_gives_guests_a_process_of_their_own(cells, guest):
-    for method, kind in ((guest("Weights"), Processes), (CONJUGATE, WorkerPool)):
-        with worker_pool_for(cells(line(method)), 1, "") as workers:
+    for method, kind in ((guest("Weights"), ProcessWorkers), (CONJUGATE, WorkerPool)):
+        with open_worker_pool(cells(line(method)), 1, "") as workers:
             assert type(workers) is kind
 
 
@@ -221,7 +221,8 @@ def test_a_score_of_parameters_is_empty_and_no_failure(rows, cells, guest, store
     rows(line(guest("Closure")))
     planned = cells(line(guest("Closure")))
     by_metric = {
-        cell.metric: cell for cell in compare(planned[0].benchmark, final_frame(planned, store))
+        cell.metric: cell
+        for cell in compare_with_papers(planned[0].benchmark, final_frame(planned, store))
     }
     empty, full = by_metric["log_evidence"], by_metric["rmse"]
     assert (empty.ours, empty.n_failed, empty.verdict) == (None, 0, "no parameters")

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from bdl.methods.counters import StepCounters
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import FullGaussian, Posterior
-from bdl.training.programs import occasion
-from bdl.training.traced import Repeated
+from bdl.training.traced import TracedFunction
+from bdl.training.updates import update_kind
 
 BETA = 0.4 * 1.3**2
 """Noise precision of the targets in the unit of their data."""
@@ -69,7 +69,7 @@ def linear_gaussian(
         return torch.as_tensor(value, dtype=dtype)
 
     return Target(
-        Problem(Linear(), Gaussian(), d_in, prior=GaussianPrior(bias_precision)),
+        Problem(LinearModel(), GaussianLikelihood(), d_in, prior=GaussianPrior(bias_precision)),
         Batch(cast(x), cast(y), cast(n), cast(unit)),
         {"prior_precision": cast(alpha), "noise_precision": cast(beta)},
         FullGaussian.from_covariance(loc, 0.5 * (covariance + covariance.T)),
@@ -78,7 +78,7 @@ def linear_gaussian(
 
 def occasions(method: Any, update: int, per_epoch: int) -> tuple[str, ...]:
     """Name what an update, counted from 1, of a fit with so many an epoch is made of."""
-    return occasion(
+    return update_kind(
         method,
         StepCounters(update, update // per_epoch, update % per_epoch == 0, float(per_epoch)),
     )
@@ -123,7 +123,7 @@ def settled(
     count: int,
 ) -> Any:
     """The state after many updates with the same noise, by a trace of the step, which gives the same bits sooner."""
-    step = Repeated(lambda *given: method.step(*given, problem))
+    step = TracedFunction(lambda *given: method.step(*given, problem))
     state = method.init(
         problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0))
     )

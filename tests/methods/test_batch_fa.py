@@ -6,7 +6,7 @@ import torch
 from sklearn.decomposition import PCA
 from sklearn.decomposition import FactorAnalysis as Estimator
 
-from bdl.data.teachers import factor_model, observations
+from bdl.data.teachers import draw_factor_model, draw_observations
 from bdl.errors import InputError
 from bdl.methods.batch_fa import BatchFa, BatchState
 from bdl.posteriors import FactorAnalysis
@@ -55,7 +55,7 @@ def test_moments_do_not_depend_on_the_blocks():
     torch.testing.assert_close(
         state.scatter / 400, torch.cov(x.T, correction=0), rtol=1e-9, atol=1e-9
     )
-    assert int(state.seen) == 400
+    assert int(state.n_observations) == 400
 
 
 def test_streams_are_the_leading_dimension():
@@ -97,7 +97,9 @@ def test_randomised_is_scikit_learn_at_its_defaults(count):
 
 def test_randomised_stops_early_where_the_spectrum_has_no_gap():
     """Published model, factors below the noise: the sketch ends the climb 100 nats and more under the optimum."""
-    (x,) = next(observations([factor_model(0, 100, 10, (1, 10))], 0, 20_000, 20_000)).double()
+    (x,) = next(
+        draw_observations([draw_factor_model(0, 100, 10, (1, 10))], 0, 20_000, 20_000)
+    ).double()
     sketched, exact = (
         float(fit(solver, x, 10, seed=1).log_prob(x).sum()) for solver in ("sklearn", "exact")
     )
@@ -136,7 +138,7 @@ def test_exact_is_not_trapped():
 
     The optimum is above it.
     """
-    model = factor_model(5, 100, 10, (1, 100))
-    (x,) = next(observations([model], 5, 10_000, 10_000)).double()
+    model = draw_factor_model(5, 100, 10, (1, 100))
+    (x,) = next(draw_observations([model], 5, 10_000, 10_000)).double()
     truth = FactorAnalysis(*(part.double() for part in model))
     assert float(fit("exact", x, 10).log_prob(x).sum()) > float(truth.log_prob(x).sum())

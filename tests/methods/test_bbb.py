@@ -15,8 +15,8 @@ from bdl.methods import bbb, vifa
 from bdl.methods.bbb import BayesByBackprop
 from bdl.methods.cholesky_vi import CholeskyVi
 from bdl.methods.optim import DescentState
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior, HorseshoePrior, SpikeSlabPrior, StudentTPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import (
@@ -27,13 +27,13 @@ from bdl.posteriors import (
     StudentT,
     kl_divergence,
 )
-from bdl.training.traced import Repeated
+from bdl.training.traced import TracedFunction
 
 from .targets import batch_of, doubles, linear_gaussian, normals, sigma_points
 
 SEED = 5
 LIKELIHOODS = {
-    "gaussian": (Gaussian(), 1, lambda y: y),
+    "gaussian": (GaussianLikelihood(), 1, lambda y: y),
     "bernoulli": (Bernoulli(), 1, lambda y: (y > 0).double()),
     "categorical": (Categorical(), 3, lambda y: (y > -0.5).long() + (y > 0.5).long()),
 }
@@ -70,7 +70,7 @@ def test_gradients_equal_autograd_of_the_negative_elbo(
     if "vifa" in name:
         rank = 1 if "one" in name else dim
         params, h = {"c": draw(dim), "F": draw(dim, rank), "gamma": draw(dim)}, draw(samples, rank)
-        actual = vifa.elbo_gradients(params, batch, hyper, {"h": h, "z": z}, problem)
+        actual = vifa.factor_elbo_gradients(params, batch, hyper, {"h": h, "z": z}, problem)
         noise, x, y = torch.cat([h, z], 1), batch.x, batch.y
     else:
         params = (
@@ -115,7 +115,7 @@ def test_converges_to_the_best_gaussian_for_a_linear_regression(method, bias_pre
         target.problem,
         normals(method.init_noise(target.problem), torch.Generator().manual_seed(0)),
     )
-    gradients = Repeated(partial(method.gradients, problem=target.problem))
+    gradients = TracedFunction(partial(method.gradients, problem=target.problem))
     for _ in range(1000):  # plain descent, which unlike Adam comes to rest
         grads = gradients(state, target.data, target.hyper, points)
         state = state._replace(
@@ -136,7 +136,7 @@ def test_converges_to_the_best_gaussian_for_a_linear_regression(method, bias_pre
 def test_steps_are_those_of_torch_adam(draw):
     """Published code descends J / N: with eps times N that is the same path, step for step."""
     problem, method = (
-        Problem(Mlp(hidden=(3,)), Gaussian(), 2),
+        Problem(Mlp(hidden=(3,)), GaussianLikelihood(), 2),
         BayesByBackprop(samples=3, betas=(0.8, 0.999)),
     )
     batch = batch_of(draw(5, 2), draw(5), 40.0, 2.5)
@@ -171,7 +171,7 @@ def test_steps_are_those_of_torch_adam(draw):
 def test_initial_state(method, scale, deviation):
     """A rho of -1 is a deviation of log(1 + 1 / e)."""
     noise = {"theta": torch.tensor([1.0, -2.0, 3.0])}
-    q = method.posterior(method.init(Problem(Linear(), Gaussian(), 2), noise))
+    q = method.posterior(method.init(Problem(LinearModel(), GaussianLikelihood(), 2), noise))
     torch.testing.assert_close(q.mean(), scale * noise["theta"])
     torch.testing.assert_close(q.covariance(), deviation**2 * torch.eye(3))
 
@@ -202,10 +202,10 @@ class Expected(HorseshoePrior):
 @pytest.mark.parametrize("prior", [Sampled(), Expected()], ids=["sampled", "expected"])
 def test_the_general_gradients_are_the_closed_ones(draw, prior):
     """By symmetric samples of covariance I, over which quadratic functions have their mean."""
-    net = Problem(Mlp(hidden=(3,)), Gaussian(), 2, prior=GaussianPrior())
+    net = Problem(Mlp(hidden=(3,)), GaussianLikelihood(), 2, prior=GaussianPrior())
     params, z = {"mu": draw(net.dim), "rho": draw(net.dim)}, sigma_points(0, net.dim)["z"]
     batch = batch_of(draw(5, 2), draw(5), 40.0, 1.5)
-    expected = bbb.elbo_gradients(params, batch, HYPER, z, net)
+    expected = bbb.mean_field_elbo_gradients(params, batch, HYPER, z, net)
     other = Problem(net.model, net.likelihood, 2, prior=prior)
     actual = BayesByBackprop().gradients(DescentState(params, None), batch, HYPER, {"z": z}, other)
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
@@ -213,7 +213,7 @@ def test_the_general_gradients_are_the_closed_ones(draw, prior):
 
 def test_families_of_priors_and_degrees(draw):
     scaled, plain = (
-        Problem(Mlp((3,)), Gaussian(), 2, prior=prior)
+        Problem(Mlp((3,)), GaussianLikelihood(), 2, prior=prior)
         for prior in (HorseshoePrior(), StudentTPrior())
     )
     noise, method = {"theta": draw(scaled.dim)}, BayesByBackprop(initial_scale=1.0)
@@ -238,12 +238,12 @@ def test_a_sparse_prior_shrinks_what_does_not_count_and_leaves_the_rest(draw, pr
     """Thirty rows, twelve inputs of which two count."""
     x, count = draw(30, 12), torch.tensor([0, 5])
     batch = batch_of(x, 2 * x[:, 0] - 3 * x[:, 5] + 0.5 * draw(30), 30.0)
-    problem = Problem(Linear(bias=False), Gaussian(), 12, prior=prior)
+    problem = Problem(LinearModel(bias=False), GaussianLikelihood(), 12, prior=prior)
     method = BayesByBackprop(samples=4, initial_rho=-2)
     hyper = HYPER | doubles(learning_rate=0.01, slab_share=0.5, slab_scale=1.0, spike_scale=0.01)
     state, step = (
         method.init(problem, {"theta": draw(problem.dim)}),
-        Repeated(partial(method.step, problem=problem)),
+        TracedFunction(partial(method.step, problem=problem)),
     )
     for _ in range(1500):
         state = step(state, batch, hyper, {"z": draw(*method.step_noise(problem)["z"])})

@@ -15,13 +15,13 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from bdl.errors import InputError
 from bdl.methods import METHODS, base
 from bdl.methods.base import ExternalMethod, MinibatchMethod, StreamMethod
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.modules import GivenModule, Module
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
+from bdl.models.modules import Module, NetworkModule
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior, HorseshoePrior, StudentTPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, LastLayer, Point
-from bdl.training.traced import Repeated
+from bdl.training.traced import TracedFunction
 
 from .targets import advance, assert_same, fit, linear_gaussian, normals, occasions, repeat
 
@@ -50,13 +50,19 @@ class Doubled(StudentTPrior):
 
 
 LINEAR, BIASED = (
-    Problem(Linear(), Gaussian(), 2),
-    Problem(Linear(), Gaussian(), 2, prior=GaussianPrior(0.1)),
+    Problem(LinearModel(), GaussianLikelihood(), 2),
+    Problem(LinearModel(), GaussianLikelihood(), 2, prior=GaussianPrior(0.1)),
 )
-NETWORK, ODD = Problem(Mlp((2,)), Gaussian(), 2), Problem(Cubic(), Gaussian(), 2)
-LABELS, CLASSES = Problem(Linear(), Bernoulli(), 2), Problem(Linear(), Categorical(), 2, 3)
-GIVEN = Problem(GivenModule(network=nn.Linear(2, 1)), Gaussian(), 2)
-NORMALISED = Problem(Module("torch.nn:Linear", batch_norm="recompute"), Gaussian(), 2)
+NETWORK, ODD = (
+    Problem(Mlp((2,)), GaussianLikelihood(), 2),
+    Problem(Cubic(), GaussianLikelihood(), 2),
+)
+LABELS, CLASSES = (
+    Problem(LinearModel(), Bernoulli(), 2),
+    Problem(LinearModel(), Categorical(), 2, 3),
+)
+GIVEN = Problem(NetworkModule(network=nn.Linear(2, 1)), GaussianLikelihood(), 2)
+NORMALISED = Problem(Module("torch.nn:Linear", batch_norm="recompute"), GaussianLikelihood(), 2)
 UNFIT = [
     ("vifa", {"latent_dim": 4}, LINEAR, "latent_dim 4 exceeds the 3 parameters"),
     ("vifa-two-stage", {"latent_dim": 4}, LINEAR, "latent_dim 4 exceeds the 3 parameters"),
@@ -80,7 +86,7 @@ UNFIT = [
     (
         "sgd-iterates",
         {},
-        Problem(Linear(), Gaussian(), 2000),
+        Problem(LinearModel(), GaussianLikelihood(), 2000),
         "2001 parameters are too many .* use swag",
     ),
     ("conjugate", {}, NETWORK, "no closed form"),
@@ -106,7 +112,7 @@ UNFIT = [
     (
         "laplace",
         {},
-        Problem(Linear(), Gaussian(), 2, prior=Doubled()),
+        Problem(LinearModel(), GaussianLikelihood(), 2, prior=Doubled()),
         "^laplace needs a prior on the parameters them",
     ),
     (
@@ -125,13 +131,13 @@ UNFIT = [
     (
         "bbb",
         {"degrees": 3},
-        Problem(Linear(), Gaussian(), 2, prior=HorseshoePrior()),
+        Problem(LinearModel(), GaussianLikelihood(), 2, prior=HorseshoePrior()),
         "are latent, bbb needs a Gaus",
     ),
     (
         "bbb",
         {},
-        Problem(Linear(), Gaussian(), 2, prior=Doubled()),
+        Problem(LinearModel(), GaussianLikelihood(), 2, prior=Doubled()),
         "does not know the latent variables of Doubled",
     ),
     ("noisy-kfac", {}, ODD, "model Cubic is not made of dense layers: use linear or mlp"),
@@ -149,18 +155,23 @@ UNFIT = [
     ),
     ("hierarchical-vadam", {}, BIASED, "leave the prior out"),
     ("mc-dropout", {}, ODD, "model Cubic is not made of dense layers: use linear or mlp"),
-    ("last-layer-laplace", {}, Problem(Linear(), Categorical(), 1001, 10), "10020 parameters"),
+    (
+        "last-layer-laplace",
+        {},
+        Problem(LinearModel(), Categorical(), 1001, 10),
+        "10020 parameters",
+    ),
     ("last-layer-laplace", {}, ODD, "Cubic is not made of dense layers"),
     (
         "teacher",
         {"data": "sparse_network"},
-        Problem(Linear(), Gaussian(), 200),
+        Problem(LinearModel(), GaussianLikelihood(), 200),
         "has the layers 200-200-200-1: give",
     ),
     (
         "teacher",
         {"data": "sparse_network"},
-        Problem(Mlp((200, 9)), Gaussian(), 200),
+        Problem(Mlp((200, 9)), GaussianLikelihood(), 200),
         "has the layers 200-200-200-1: ",
     ),
 ]
@@ -168,7 +179,7 @@ UNFIT = [
 FIT = [
     ("vifa", {"latent_dim": 3}, LINEAR),
     ("iterates-fa", {"latent_dim": 2}, LINEAR),
-    ("sgd-iterates", {}, Problem(Linear(), Gaussian(), 1999)),
+    ("sgd-iterates", {}, Problem(LinearModel(), GaussianLikelihood(), 1999)),
     ("noisy-kfac", {}, NETWORK),
     ("natural-gradient", {}, NETWORK),
     ("importance-sampling", {"proposal": "laplace"}, NETWORK),
@@ -197,7 +208,7 @@ def test_what_just_fits_is_taken(name, settings, problem):
 @pytest.mark.parametrize("name", METHODS.names())
 def test_every_method_is_of_one_kind_and_documented(name):
     kind = METHODS.get(name)
-    assert METHODS.lacking(kind) is None
+    assert METHODS.missing_members(kind) is None
     kinds = {"minibatches": MinibatchMethod, "observations": StreamMethod, "rows": ExternalMethod}
     assert [issubclass(kind, one) for one in kinds.values()].count(True) == 1
     assert issubclass(kind, kinds[kind.source])
@@ -215,7 +226,10 @@ def test_what_a_method_lacks_is_named(tmp_path):
         def init(self, problem, noise):
             return noise["theta"]
 
-    assert METHODS.lacking(Unfinished) == "posterior, step; see bdl.methods.base:MinibatchMethod"
+    assert (
+        METHODS.missing_members(Unfinished)
+        == "posterior, step; see bdl.methods.base:MinibatchMethod"
+    )
     own = tmp_path / "own.py"
     own.write_text(
         "from dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Own:\n    size: int = 1\n"
@@ -336,7 +350,9 @@ class Case:
                 occasions(self.method, update, 1),
             )
             if names not in steps:
-                steps[names] = Repeated(torch.func.vmap(partial(self.step_one, update=update)))
+                steps[names] = TracedFunction(
+                    torch.func.vmap(partial(self.step_one, update=update))
+                )
             state = steps[names](state, self.batches, hyper, noise)
             path.append(state)
         return path

@@ -16,14 +16,14 @@ from bdl.methods.last_layer_laplace import LastLayerLaplace
 from bdl.methods.mc_dropout import McDropout
 from bdl.methods.optim import OPTIMIZERS
 from bdl.methods.point_estimate import Adam
-from bdl.models.likelihoods import Categorical, Gaussian
+from bdl.models.likelihoods import Categorical, GaussianLikelihood
 from bdl.models.modules import Module
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
-from bdl.training.fitting import finished
-from bdl.training.program import Program
+from bdl.training.fitting import run_to_end
 from bdl.training.schedule import Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.trials import Pool
 
 from .targets import BETA, batch_of, doubles, linear_gaussian, normals, repeat
@@ -67,8 +67,8 @@ def test_the_last_layer_has_the_gauss_newton_matrix_at_the_point(labels, model):
     state = method.step(method.init(problem, theta), labels, HYPER, {}, problem)
     point = state.point.params["theta"]
     for update in (5, 6):
-        assert method.phase(StepCounters(update, 1, False, 4.0)) == "look"
-        state = method.look(state, labels, HYPER, {}, problem)
+        assert method.phase(StepCounters(update, 1, False, 4.0)) == "add_curvature"
+        state = method.add_curvature(state, labels, HYPER, {}, problem)
     posterior = method.posterior(state)
     assert torch.equal(posterior.mean(), point)
     J = torch.autograd.functional.jacobian(lambda own: problem.model(own, labels.x, 3), point)[
@@ -84,7 +84,7 @@ def test_the_last_layer_has_the_gauss_newton_matrix_at_the_point(labels, model):
 
 
 def test_adam_averages_minibatches_and_clips_the_gradient_of_all_data(labels):
-    problem = Problem(Linear(), Categorical(), 2, 3)
+    problem = Problem(LinearModel(), Categorical(), 2, 3)
     method = Adam(gradients_per_update=2, max_grad_norm=0.5)
     batches = labels._replace(x=labels.x.view(2, 5, 2), y=labels.y.view(2, 5))
     start = method.init(problem, {"theta": torch.ones(problem.dim)})
@@ -127,12 +127,12 @@ def test_the_engine_trains_them_on_a_normalised_network(method, settings):
     x = np.random.default_rng(0).standard_normal((90, 2))
     data = Dataset("toy", x, (x @ [1, 2] > 0).astype(float), "classification")
     problem = Problem(Module(NET, batch_norm="recompute"), Categorical(), 2, 2)
-    program = Program(data, Pool.load(data), problem, method, Schedule(3, 10))
+    program = TrainingSetup(data, Pool.load(data), problem, method, Schedule(3, 10))
     hyper = {"learning_rate": 0.05, "prior_precision": 0.1, **settings}
     fitting = program.fitting(
         program.trials([("a",), ("b",)], [np.arange(80), np.arange(10, 90)], [hyper, hyper])
     )
-    end = finished(fitting)
+    end = run_to_end(fitting)
     assert end.diverged.tolist() == [0, 0]
     assert bool(fitting.posterior(end, 1).mean().isfinite().all())
 
@@ -164,7 +164,7 @@ def test_steps_of_dropout_are_those_of_dropout_layers(draw, decay):
     )
     tau, scale = 0.6, n * 0.6 * unit**2 / 2
     method = McDropout(gradients_per_update=batches, decay=decay)
-    problem = Problem(Mlp(hidden=(4, 3)), Gaussian(), 2, prior=GaussianPrior(0.7))
+    problem = Problem(Mlp(hidden=(4, 3)), GaussianLikelihood(), 2, prior=GaussianPrior(0.7))
     torch.manual_seed(0)
     net = Dropped()
     state = method.init(

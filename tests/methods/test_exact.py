@@ -14,10 +14,14 @@ from bdl.errors import InputError
 from bdl.methods import exact_gaussian, fa_optimum
 from bdl.methods.conjugate import Conjugate
 from bdl.methods.exact_gaussian import ExactGaussian
-from bdl.methods.fa_optimum import FactorAnalysisElbo, FactorAnalysisOptimum, closest
-from bdl.models.likelihoods import Bernoulli, Gaussian
+from bdl.methods.fa_optimum import (
+    FactorAnalysisElbo,
+    FactorAnalysisOptimum,
+    closest_factor_analysis,
+)
+from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
 from bdl.models.linear import expected_log_likelihood, prior_precision
-from bdl.models.networks import Linear
+from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, kl_divergence
@@ -34,7 +38,7 @@ WEAK, MIDDLE, STRONG = (doubles(prior_precision=alpha) for alpha in (1e-5, 0.5, 
 
 
 def logistic(x, bias_precision=1e-5):
-    return Problem(Linear(), Bernoulli(), x.shape[1], prior=GaussianPrior(bias_precision))
+    return Problem(LinearModel(), Bernoulli(), x.shape[1], prior=GaussianPrior(bias_precision))
 
 
 def separable(rows=60):
@@ -96,8 +100,8 @@ def test_a_wide_posterior_is_found_where_full_steps_diverge(monkeypatch):
     problem = logistic(x)
     q, design = ExactGaussian().fit(problem, x, y, WEAK), problem.model.design(x)
     assert float(torch.einsum("ni,ij,nj->n", design, q.covariance(), design).max().sqrt()) > 10
-    full_steps = exact_gaussian._ahead
-    monkeypatch.setattr(exact_gaussian, "_ahead", lambda now, share: full_steps(now, 1.0))
+    full_steps = exact_gaussian._step_towards
+    monkeypatch.setattr(exact_gaussian, "_step_towards", lambda now, share: full_steps(now, 1.0))
     with pytest.raises(InputError, match="exact-gaussian has not converged"):
         ExactGaussian().fit(problem, x, y, WEAK)
 
@@ -117,7 +121,7 @@ def test_a_precision_that_cannot_be_is_refused(prior, noise, name):
         doubles(prior_precision=prior, noise_precision=noise),
     )
     with pytest.raises(InputError, match=f"{name}_precision is .*: give a positive number"):
-        Conjugate().fit(Problem(Linear(), Gaussian(), 1), ones, ones[:, 0], given)
+        Conjugate().fit(Problem(LinearModel(), GaussianLikelihood(), 1), ones, ones[:, 0], given)
 
 
 def test_the_closest_of_few_factors_recovers_a_member_of_the_family():
@@ -125,7 +129,7 @@ def test_the_closest_of_few_factors_recovers_a_member_of_the_family():
     factors = torch.randn(8, 2, generator=generator, dtype=torch.float64)
     diag = torch.rand(8, generator=generator, dtype=torch.float64) + 0.1
     exact = FactorAnalysis(torch.arange(8, dtype=torch.float64), factors, diag)
-    found = closest(exact.mean(), torch.linalg.inv(exact.covariance()), 2)
+    found = closest_factor_analysis(exact.mean(), torch.linalg.inv(exact.covariance()), 2)
     assert_same(found, exact, rtol=1e-4, atol=1e-5)
     assert float(kl_divergence(found, exact)) < 1e-8
 
@@ -144,7 +148,7 @@ def test_the_closest_of_few_factors_is_not_beaten_nearby(latent_dim, slack):
         torch.from_numpy(rotation * values @ rotation.T),
     )
     exact = FullGaussian.from_covariance(mean, 0.5 * (covariance + covariance.T))
-    found = closest(mean, torch.linalg.inv(covariance), latent_dim)
+    found = closest_factor_analysis(mean, torch.linalg.inv(covariance), latent_dim)
 
     def divergence(factors, diag):
         dense = FactorAnalysis(mean, factors, diag).covariance()
@@ -162,7 +166,7 @@ def test_the_closest_of_few_factors_is_not_beaten_nearby(latent_dim, slack):
 def test_the_best_elbo_of_a_linear_regression_is_closest_to_its_posterior(rank):
     y = X @ torch.tensor([1.0, 0.3, -1.0, 2.0, 0.0, 0.5], dtype=torch.float64) + 0.2
     problem, given = (
-        Problem(Linear(bias=False), Gaussian(), DIM),
+        Problem(LinearModel(bias=False), GaussianLikelihood(), DIM),
         MIDDLE | doubles(noise_precision=2.0),
     )
     found, expected = (
@@ -199,17 +203,17 @@ def test_a_failed_line_search_is_taken_up_again_where_it_ended(monkeypatch, stee
     """
     begun = []
 
-    def descend(cost, start, options, bounds):
+    def minimise(cost, start, options, bounds):
         begun.append(start[0])
         return OptimizeResult(
             x=start - 1, fun=start[0], jac=np.array([1.0 if len(begun) < 2 + steep else 1e-4])
         )
 
-    monkeypatch.setattr(fa_optimum, "descend", descend)
+    monkeypatch.setattr(fa_optimum, "minimise", minimise)
     starts = [torch.tensor([value], dtype=torch.float64) for value in (7.0, 5.0)]
     if steep <= 5:
-        assert fa_optimum.lowest(lambda x: x, starts, []) == 4 - steep
+        assert fa_optimum.minimise_from_starts(lambda x: x, starts, []) == 4 - steep
     else:
         with pytest.raises(InputError, match="fa-elbo has not converged"):
-            fa_optimum.lowest(lambda x: x, starts, [])
+            fa_optimum.minimise_from_starts(lambda x: x, starts, [])
     assert begun == [7, *range(5, 4 - min(steep, 5), -1)]

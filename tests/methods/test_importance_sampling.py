@@ -7,16 +7,16 @@ from scipy import stats
 
 from bdl.errors import InputError
 from bdl.methods.exact_gaussian import ExactGaussian
-from bdl.methods.importance_sampling import ImportanceSampling, MomentMatching, student
-from bdl.models.likelihoods import Bernoulli, Gaussian
-from bdl.models.networks import Linear
+from bdl.methods.importance_sampling import ImportanceSampling, MomentMatching, draw_student_t
+from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import FullGaussian
 from bdl.references.exact import GridReference
 
 from .targets import doubles, fit, linear_gaussian, model_units
 
-LOGISTIC = Problem(Linear(bias=False), Bernoulli(), 2)
+LOGISTIC = Problem(LinearModel(bias=False), Bernoulli(), 2)
 METHODS = {
     "prior": ImportanceSampling(200_000, "prior"),
     "laplace": ImportanceSampling(20_000, "laplace", 5),
@@ -55,7 +55,7 @@ def test_one_draw_counts_if_the_data_say_much_more_than_the_prior():
     """
     x, problem = (
         torch.ones(1000, 2, dtype=torch.float64),
-        Problem(Linear(bias=False), Gaussian(), 2),
+        Problem(LinearModel(bias=False), GaussianLikelihood(), 2),
     )
     given = doubles(prior_precision=1.0, noise_precision=1e4)
     q = ImportanceSampling(20, "prior").fit(problem, x, 9 * x[:, 0], given, 0).check()
@@ -69,7 +69,7 @@ def test_student_has_its_density_and_its_law(degrees):
     """The density by scipy's formula, and the law of a direction by Kolmogorov and Smirnov's test."""
     tril = torch.tensor([[2.0, 0.0], [-1.0, 0.5]], dtype=torch.float64)
     shape = FullGaussian(torch.tensor([3.0, -4.0], dtype=torch.float64), tril)
-    theta, log_density = student(shape, degrees, 5000, torch.Generator().manual_seed(0))
+    theta, log_density = draw_student_t(shape, degrees, 5000, torch.Generator().manual_seed(0))
     scipy = stats.multivariate_t(shape.loc.numpy(), shape.covariance().numpy(), df=degrees)
     np.testing.assert_allclose(log_density, scipy.logpdf(theta.numpy()), rtol=1e-10)
     direction = torch.tensor([0.3, 1.7], dtype=torch.float64)

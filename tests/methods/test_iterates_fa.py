@@ -10,10 +10,10 @@ from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
 from bdl.methods.sgd_iterates import VARIANCE_FLOOR
-from bdl.models.likelihoods import Gaussian
+from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
-from bdl.training.fitting import initial_state
+from bdl.training.fitting import make_initial_state
 from bdl.training.schedule import Schedule
 
 from .targets import advance, linear_gaussian, normals
@@ -42,7 +42,7 @@ def test_is_the_estimator_fed_with_the_iterates(name):
     target, method = linear_gaussian(), IteratesFa(estimator=name, latent_dim=2, warmup_epochs=2)
     _, states = descent(method, target, hyper_of(target), 400)
     state, mean, covariance = by_hand(name, iterates(states)[6:], states[0].estimate)
-    assert states[-1].estimate.seen == 294
+    assert states[-1].estimate.n_observations == 294
     torch.testing.assert_close(
         tree_leaves(states[-1].estimate), tree_leaves(state), rtol=1e-9, atol=1e-11
     )
@@ -69,11 +69,14 @@ def test_before_the_end_of_the_warm_ups_it_is_a_narrow_gaussian_at_the_iterate(n
 def test_the_engine_feeds_each_trial_with_its_own_iterates():
     """Five steps an epoch, or four; the third epoch of each trial begins its units."""
     data, trials = toy_trials([40, 43, 33, 47])
-    problem, schedule = Problem(Mlp((2,)), Gaussian(), 3), Schedule(epochs=70, batch_size=8)
+    problem, schedule = (
+        Problem(Mlp((2,)), GaussianLikelihood(), 3),
+        Schedule(epochs=70, batch_size=8),
+    )
     method = IteratesFa(estimator="em", latent_dim=3, warmup_epochs=2, initial_scale=0.5)
     fit = trained(method, problem, data, trials, schedule)
-    assert fit.state.estimate.seen.tolist() == [240, 240, 172, 240]
-    start = initial_state(method, problem, trials, torch.device("cpu")).estimate
+    assert fit.state.estimate.n_observations.tolist() == [240, 240, 172, 240]
+    start = make_initial_state(method, problem, trials, torch.device("cpu")).estimate
     for i in (1, 2):
         kept = replay(method, problem, data, trials, schedule, i)[2:].reshape(-1, problem.dim)
         own = tree_map(

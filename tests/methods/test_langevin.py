@@ -5,18 +5,22 @@ import pytest
 import torch
 
 from bdl.methods.counters import StepCounters
-from bdl.methods.langevin import CyclicalSgmcmc, Sghmc, Sgld
-from bdl.models.likelihoods import Gaussian
+from bdl.methods.langevin import CyclicalSgmcmc, Sgld, StochasticGradientHmc
+from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
-from bdl.training.programs import occasion
+from bdl.training.updates import update_kind
 
 from .targets import advance, doubles, linear_gaussian, normals, steps
 
 
 @pytest.mark.parametrize(
     ("method", "rate", "updates"),
-    [(Sgld(), 0.5, 60), (Sghmc(friction=0.4), 0.8, 60), (Sghmc(), 0.2, 150)],
+    [
+        (Sgld(), 0.5, 60),
+        (StochasticGradientHmc(friction=0.4), 0.8, 60),
+        (StochasticGradientHmc(), 0.2, 150),
+    ],
 )
 def test_full_gradients_have_the_stationary_law_of_the_docstring(method, rate, updates):
     """4,000 chains; variances and covariances within 4.5 standard errors, and far from the target's at large steps."""
@@ -48,12 +52,12 @@ def test_updates_of_minibatches_are_those_of_the_papers():
 
     With a friction of 1 it is Welling and Teh's (2011, eq. 4).
     """
-    problem, target = Problem(Mlp((2,), "tanh"), Gaussian(), 2), linear_gaussian()
+    problem, target = Problem(Mlp((2,), "tanh"), GaussianLikelihood(), 2), linear_gaussian()
     batch, hyper = (
         target.data._replace(x=target.data.x[:4], y=target.data.y[:4]),
         doubles(learning_rate=0.2),
     )
-    for method, friction in ((Sgld(), 1.0), (Sghmc(friction=0.3), 0.3)):
+    for method, friction in ((Sgld(), 1.0), (StochasticGradientHmc(friction=0.3), 0.3)):
         v, eta = torch.zeros(9).double(), 0.2 / 12
         for before, after, noise in steps(method, problem, batch, target.hyper | hyper, 3):
             theta = before.theta.requires_grad_()
@@ -105,8 +109,8 @@ def test_a_cycle_explores_without_noise_and_then_samples_with_falling_steps():
         noise = normals({"z": (3,)}, generator)
         counters = StepCounters(update, update // 5, update % 5 == 0, 5.0)
         explores, kept = epoch % 3 < 2, epoch % 3 == 2 and within == 4
-        ends = (*("turn",) * (within == 4), *("keep",) * kept)
-        assert occasion(method, counters) == ("explore" if explores else "step", *ends)
+        ends = (*("end_epoch",) * (within == 4), *("keep_draw",) * kept)
+        assert update_kind(method, counters) == ("explore" if explores else "step", *ends)
         still = noise if not explores else {"z": torch.zeros(3).double()}
         expected = (
             Sgld()
@@ -124,5 +128,5 @@ def test_a_cycle_explores_without_noise_and_then_samples_with_falling_steps():
             problem,
         )
         torch.testing.assert_close(state.theta, expected, rtol=1e-10, atol=1e-12)
-    assert state.seen == 2
+    assert state.n_draws == 2
     assert state.epochs == 6

@@ -10,11 +10,11 @@ from torch import nn
 
 from bdl.errors import InputError
 from bdl.methods.laplace import Laplace
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.modules import GivenModule
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
+from bdl.models.modules import NetworkModule
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior
-from bdl.models.problem import Problem, log_joint, whole
+from bdl.models.problem import Problem, full_batch, log_joint
 
 from .targets import doubles
 
@@ -30,15 +30,15 @@ HYPER = doubles(prior_precision=0.3)
 @pytest.mark.parametrize(
     ("problem", "y"),
     [
-        (Problem(Linear(), Bernoulli(), DIM, prior=GaussianPrior(1e-5)), Y),
-        (Problem(Linear(), Categorical(), DIM, 3), Y + (X[:, 0] > 1)),
+        (Problem(LinearModel(), Bernoulli(), DIM, prior=GaussianPrior(1e-5)), Y),
+        (Problem(LinearModel(), Categorical(), DIM, 3), Y + (X[:, 0] > 1)),
         (Problem(Mlp((2,), "tanh"), Bernoulli(), DIM), Y),
     ],
     ids=["logistic", "softmax", "network"],
 )
 def test_it_is_the_mode_and_the_curvature_there(problem, y):
     found = Laplace().fit(problem, X, y, HYPER, seed=3)
-    density = partial(log_joint, problem=problem, batch=whole(X, y), hyper=HYPER)
+    density = partial(log_joint, problem=problem, batch=full_batch(X, y), hyper=HYPER)
 
     def height(theta):
         return density(theta.unsqueeze(0)).squeeze(0)
@@ -64,10 +64,10 @@ def test_a_network_starts_where_its_seed_says():
 NOISY = HYPER | doubles(noise_precision=1.7)
 CLASSES = Y + (X[:, 0] > 1)
 NETWORKS = [
-    (Mlp((3,), "tanh"), Gaussian(), 1, X[:, 0].sin()),
+    (Mlp((3,), "tanh"), GaussianLikelihood(), 1, X[:, 0].sin()),
     (Mlp((3, 2), "relu"), Categorical(), 3, CLASSES),
-    (Linear(bias=False), Categorical(), 3, CLASSES),
-    (Linear(), Bernoulli(), 1, Y),
+    (LinearModel(bias=False), Categorical(), 3, CLASSES),
+    (LinearModel(), Bernoulli(), 1, Y),
 ]
 
 
@@ -78,7 +78,7 @@ def gauss_newton(problem, theta, y):
         one, target = row.unsqueeze(0), target.unsqueeze(0)
         J = torch.autograd.functional.jacobian(
             lambda own: problem.model(own, one, problem.d_out)[0], theta
-        )  # noqa: B023
+        )
         unit = torch.ones(()).double()
 
         def value(f):
@@ -146,7 +146,7 @@ def test_a_trained_network_has_the_approximation_of_the_same_mlp_at_its_weights(
         Problem(model, likelihood, DIM, d_out), X, y, NOISY
     )
     given = Problem(
-        GivenModule(network=sequential(model, expected.mean(), d_out)), likelihood, DIM, d_out
+        NetworkModule(network=sequential(model, expected.mean(), d_out)), likelihood, DIM, d_out
     )
     found = Laplace(curvature=curvature, climb=False).fit(given, X, y, NOISY)
     assert torch.equal(found.mean(), expected.mean().float().double())
@@ -157,7 +157,7 @@ def test_the_climb_from_a_trained_network_stays_there_and_has_the_gauss_newton_m
     model, likelihood, d_out, y = NETWORKS[0]
     mlp = Problem(model, likelihood, DIM, d_out)
     mode = Laplace().fit(mlp, X, y, NOISY, seed=1).mean()
-    given = Problem(GivenModule(network=sequential(model, mode, d_out)), likelihood, DIM, d_out)
+    given = Problem(NetworkModule(network=sequential(model, mode, d_out)), likelihood, DIM, d_out)
     found = Laplace().fit(given, X, y, NOISY, seed=2)
     torch.testing.assert_close(found.mean(), mode, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(
@@ -167,14 +167,14 @@ def test_the_climb_from_a_trained_network_stays_there_and_has_the_gauss_newton_m
     torch.testing.assert_close(hessian.mean(), mode, rtol=1e-8, atol=1e-8)
 
 
-PRELU = GivenModule(network=nn.Sequential(nn.Linear(DIM, 2), nn.PReLU(), nn.Linear(2, 1)))
-DENSE = GivenModule(network=nn.Linear(DIM, 1))
+PRELU = NetworkModule(network=nn.Sequential(nn.Linear(DIM, 2), nn.PReLU(), nn.Linear(2, 1)))
+DENSE = NetworkModule(network=nn.Linear(DIM, 1))
 
 
 @pytest.mark.parametrize(
     ("settings", "model", "x", "prior", "message"),
     [
-        ({}, Linear(), X / 0, 0.3, "is not finite"),
+        ({}, LinearModel(), X / 0, 0.3, "is not finite"),
         (
             {"curvature": "kronecker"},
             PRELU,
@@ -194,7 +194,7 @@ DENSE = GivenModule(network=nn.Linear(DIM, 1))
 def test_what_has_no_approximation_is_refused(settings, model, x, prior, message):
     with pytest.raises(InputError, match=message) as caught:
         Laplace(**settings).fit(
-            Problem(model, Gaussian(), DIM), x, Y, NOISY | doubles(prior_precision=prior)
+            Problem(model, GaussianLikelihood(), DIM), x, Y, NOISY | doubles(prior_precision=prior)
         )
     assert "\n" not in str(caught.value)
 

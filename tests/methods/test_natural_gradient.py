@@ -6,7 +6,7 @@ import torch
 from bdl.methods.exact_gaussian import ExactGaussian
 from bdl.methods.natural_gradient import NaturalGradient
 from bdl.models.likelihoods import Bernoulli
-from bdl.models.networks import Linear
+from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import kl_divergence
@@ -59,7 +59,7 @@ def test_the_hessian_leads_to_the_exact_solution(structure):
     x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
     y = (x.sum(1) + torch.randn(40, generator=generator, dtype=torch.float64) > 0.3).double()
     problem, hyper = (
-        Problem(Linear(), Bernoulli(), 3, prior=GaussianPrior(0.1)),
+        Problem(LinearModel(), Bernoulli(), 3, prior=GaussianPrior(0.1)),
         doubles(prior_precision=0.7),
     )
     exact, data = ExactGaussian(structure).fit(problem, x, y, hyper), batch_of(x, y, 40)

@@ -5,10 +5,10 @@ import torch
 from torch.utils._pytree import tree_map
 
 from bdl.methods.counters import StepCounters
-from bdl.methods.noisy_kfac import NoisyKfac, axes_of, split
+from bdl.methods.noisy_kfac import NoisyKfac, find_axes, split_damping
 from bdl.models.gradients import gradient_matrix
-from bdl.models.likelihoods import Categorical, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Categorical, GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors.kronecker import from_blocks, to_blocks
 
@@ -57,7 +57,9 @@ def test_phases():
     ]
 
 
-@pytest.mark.parametrize("problem", [NETWORK, Problem(Linear(bias=False), Categorical(), 2, 3)])
+@pytest.mark.parametrize(
+    "problem", [NETWORK, Problem(LinearModel(bias=False), Categorical(), 2, 3)]
+)
 def test_factors_are_those_of_explicit_gradients(batch, problem):
     """An example's gradient of a layer is e a^T, by autograd of that example alone."""
     hyper = doubles(prior_precision=1.0, kl_weight=1.0, learning_rate=0.0)
@@ -178,11 +180,11 @@ def test_a_dead_layer_leaves_finite_numbers():
     Damping alone makes the product of both what it should be.
     """
     assert (
-        torch.stack(split(torch.eye(3) * 0.5, torch.zeros(2, 2), torch.tensor(1e-4)))
+        torch.stack(split_damping(torch.eye(3) * 0.5, torch.zeros(2, 2), torch.tensor(1e-4)))
         .isfinite()
         .all()
     )
-    problem = Problem(Mlp(hidden=(2,)), Gaussian(), 2)
+    problem = Problem(Mlp(hidden=(2,)), GaussianLikelihood(), 2)
     x, y = torch.ones(4, 2), torch.randn(4, generator=torch.Generator().manual_seed(0))
     theta = torch.cat(
         [torch.zeros(4), -torch.ones(2), torch.ones(3)]
@@ -204,6 +206,6 @@ def test_eigenvalues_are_those_of_double_precision():
     x = torch.rand(30, 60, generator=torch.Generator().manual_seed(5))
     x[:, 40:] = 0
     A, S = x.T @ x / 30, torch.eye(2)
-    found = axes_of(A, S, *torch.tensor([1e-30, 1e-30, 1.0]))
+    found = find_axes(A, S, *torch.tensor([1e-30, 1e-30, 1.0]))
     exact = torch.linalg.eigvalsh(A.double()).clamp(min=0).float()
     torch.testing.assert_close(1 / found.inner_step, exact, rtol=1e-6, atol=1e-10)

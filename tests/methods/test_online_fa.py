@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from bdl.data.teachers import factor_model, observations
+from bdl.data.teachers import draw_factor_model, draw_observations
 from bdl.methods import online_fa
 from bdl.methods.batch_fa import exact_fa
 from bdl.methods.online_em import OnlineEm
@@ -85,7 +85,7 @@ def test_pieces_of_a_stream_are_the_stream(estimator):
     for piece in x.split([5, 10, 45] if isinstance(estimator, OnlinePxEm) else 1):
         state = estimator.update_block(state, piece)
     same(whole, state, rtol=0)
-    assert int(state.seen) == 60
+    assert int(state.n_observations) == 60
     torch.testing.assert_close(state.mean, x.mean(0), rtol=1e-13, atol=0)
 
 
@@ -203,13 +203,13 @@ def test_published_distance(entry, estimator):
 
     Trial i has algorithm seed i + 1.
     """
-    models = [factor_model(seed, 100, 10, (1, 10)) for seed in range(STREAMS)]
+    models = [draw_factor_model(seed, 100, 10, (1, 10)) for seed in range(STREAMS)]
     noise = [
         torch.randn(100, 10, generator=torch.Generator().manual_seed(seed + 1))
         for seed in range(STREAMS)
     ]
     state = estimator.init({"F": torch.stack(noise)})
-    blocks = [observations([model], seed, 100_000, 2000) for seed, model in enumerate(models)]
+    blocks = [draw_observations([model], seed, 100_000, 2000) for seed, model in enumerate(models)]
     for parts in islice(zip(*blocks, strict=True), SEEN // 2000):
         state = estimator.update_block(state, torch.cat(parts))
     where = {"dataset": "fa_100_10", "entry": entry, "at": SEEN, "metric": "rel_cov_dist"}
@@ -342,8 +342,13 @@ def test_the_batch_fit_is_a_fixed_point_of_px_em():
     best = FactorAnalysis(x.mean(0), *exact_fa(torch.cov(x.T, correction=0), 2))
     estimator = OnlinePxEm(2, block=300)
     rows, square = best.factors.T.contiguous(), x.var(0, correction=0)
-    seen = {"seen": torch.tensor(300), "mean": best.loc, "square": square, "diag": best.diag}
-    state = begin(estimator, 8)._replace(**seen, loadings=rows)
+    fields = {
+        "n_observations": torch.tensor(300),
+        "mean": best.loc,
+        "square": square,
+        "diag": best.diag,
+    }
+    state = begin(estimator, 8)._replace(**fields, loadings=rows)
     after = estimator.update_block(state, x)
     torch.testing.assert_close(after.mean, best.loc)
     torch.testing.assert_close(after.loadings, rows, rtol=1e-6, atol=1e-6)
@@ -361,9 +366,9 @@ def test_px_em_is_within_half_again_of_the_batch_fit():
     for spectrum in ((1, 10), (1, 1000)):
         errors = []
         for seed in range(6):
-            model = factor_model(seed, 40, 4, spectrum)
+            model = draw_factor_model(seed, 40, 4, spectrum)
             x, truth = (
-                next(observations([model], seed, 30_000, 30_000))[0],
+                next(draw_observations([model], seed, 30_000, 30_000))[0],
                 model.covariance().double(),
             )
             start = begin(estimator, 40, dtype=torch.float32, seed=100 + seed)

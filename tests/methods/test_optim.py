@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from bdl.methods import METHODS
-from bdl.methods.optim import OPTIMIZERS, Adam, clip_by_norm
+from bdl.methods.optim import OPTIMIZERS, AdamUpdate, clip_by_norm
 from bdl.methods.point_estimate import Adam as AdamEstimate
 from bdl.methods.point_estimate import Sgd
-from bdl.models.likelihoods import Gaussian
+from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
@@ -23,7 +23,7 @@ TORCH = {
     "sgd": (OPTIMIZERS["sgd"], torch.optim.SGD),
     "adam": (OPTIMIZERS["adam"], torch.optim.Adam),
     "adam with settings": (
-        Adam(0.5, 0.7, 0.1),
+        AdamUpdate(0.5, 0.7, 0.1),
         partial(torch.optim.Adam, betas=(0.5, 0.7), eps=0.1),
     ),
 }
@@ -100,7 +100,7 @@ def test_a_non_finite_gradient_stays_non_finite(bad):
 def test_steps_of_point_estimates_are_those_of_torch(name, kind, prior_share):
     """Which descend the same E, its gradient by autograd of the whole."""
     generator = torch.Generator().manual_seed(0)
-    problem = Problem(Mlp(hidden=(3,)), Gaussian(), 2, prior=GaussianPrior(0.2))
+    problem = Problem(Mlp(hidden=(3,)), GaussianLikelihood(), 2, prior=GaussianPrior(0.2))
     batch = batch_of(*normals({"x": (5, 2), "y": (5,)}, generator).values(), 40.0, 2.5)
     hyper = doubles(prior_precision=1.5, noise_precision=0.4, learning_rate=0.05)
     method = METHODS.get(name)(prior_share=prior_share)

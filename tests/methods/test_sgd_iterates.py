@@ -9,15 +9,15 @@ from bdl.data import Dataset
 from bdl.methods.deep_ensemble import MultiSwag
 from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
 from bdl.methods.swag import Swag
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import Traced
 from bdl.rng import trial_keys
-from bdl.training.batches import minibatches
-from bdl.training.fitting import Snapshot, finished, initial_state
-from bdl.training.program import Program
+from bdl.training.batches import iterate_minibatches
+from bdl.training.fitting import Snapshot, make_initial_state, run_to_end
 from bdl.training.schedule import Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.trials import Pool, Trials
 
 from .targets import BETA, Target, advance, linear_gaussian, normals
@@ -73,7 +73,9 @@ def trained(
     method, problem: Problem, data: Dataset, trials: Trials, schedule: Schedule
 ) -> Snapshot:
     """What the engine makes of the trials."""
-    return finished(Program(data, Pool.load(data), problem, method, schedule).fitting(trials))
+    return run_to_end(
+        TrainingSetup(data, Pool.load(data), problem, method, schedule).fitting(trials)
+    )
 
 
 def replay(
@@ -85,8 +87,8 @@ def replay(
         type(one.view)(*(value[0] for value in one.view)),
         {k: v[0] for k, v in one.hyper.items()},
     )
-    theta = initial_state(method, problem, one, pool.device).theta[0]
-    stream = minibatches(
+    theta = make_initial_state(method, problem, one, pool.device).theta[0]
+    stream = iterate_minibatches(
         one.rows, trial_keys(one.identities, "shuffle"), schedule, batches_per_step=1
     )
     path = []
@@ -218,7 +220,8 @@ def test_iterates_of_a_subspace_have_a_posterior_in_float32():
     target = linear_gaussian(dtype=torch.float32)
     copies = torch.cat([target.data.x.repeat(1, 10), torch.zeros(12, 1)], dim=1)
     target = target._replace(
-        problem=Problem(Linear(), Gaussian(), 21), data=target.data._replace(x=copies)
+        problem=Problem(LinearModel(), GaussianLikelihood(), 21),
+        data=target.data._replace(x=copies),
     )
     method = SgdIterates(warmup_epochs=1)
     _, states = descent(method, target, hyper_of(target, learning_rate=0.02), 300)
@@ -313,7 +316,11 @@ def test_the_engine_collects_once_in_an_epoch_of_each_member():
     data, trials = toy_trials([40, 43])
     method = MultiSwag(0.5, members=2, rank=3, warmup_epochs=2)
     fit = trained(
-        method, Problem(Mlp((2,)), Gaussian(), 3), data, trials, Schedule(epochs=9, batch_size=8)
+        method,
+        Problem(Mlp((2,)), GaussianLikelihood(), 3),
+        data,
+        trials,
+        Schedule(epochs=9, batch_size=8),
     )
     assert fit.state.collected.tolist() == [[3, 3], [3, 3]]
 
@@ -322,7 +329,10 @@ def test_the_engine_collects_once_in_an_epoch_of_each_member():
 def test_the_engine_gives_each_trial_the_moments_of_its_own_iterates(swag):
     """Five steps an epoch, or four; phase 2 starts with the third epoch of each trial."""
     data, trials = toy_trials([40, 43, 33, 47])
-    problem, schedule = Problem(Mlp((2,)), Gaussian(), 3), Schedule(epochs=9, batch_size=8)
+    problem, schedule = (
+        Problem(Mlp((2,)), GaussianLikelihood(), 3),
+        Schedule(epochs=9, batch_size=8),
+    )
     method = Swag(0.5, 2, 3) if swag else SgdIterates(0.5, 2, window=2)
     fit = trained(method, problem, data, trials, schedule)
     assert fit.state.collected.tolist() == ([7] * 4 if swag else [17, 17, 14, 17])

@@ -7,19 +7,19 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.slang import Slang, SlangOnlineEig, matched, top_eigenvectors
+from bdl.methods.slang import Slang, SlangOnlineEig, match_columns, top_eigenvectors
 from bdl.models.gradients import DenseGradients, gradient_matrix
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
-from bdl.training.programs import compiler_found
-from bdl.training.traced import Repeated
+from bdl.training.traced import TracedFunction
+from bdl.training.updates import is_compiler_installed
 
 from .targets import batch_of, normals
 
 PROBLEMS = {
-    "linear-gaussian": (Problem(Linear(), Gaussian(), 3), lambda y: y),
+    "linear-gaussian": (Problem(LinearModel(), GaussianLikelihood(), 3), lambda y: y),
     "mlp-bernoulli": (
         Problem(Mlp(hidden=(2,)), Bernoulli(), 2, prior=GaussianPrior(0.3)),
         lambda y: (y > 0).to(y.dtype),
@@ -163,7 +163,7 @@ def test_compiled_steps_of_several_models_equal_eager_ones(caplog):
 
     Float64, so that the order of sums does not matter.
     """
-    if not compiler_found():
+    if not is_compiler_installed():
         pytest.skip("needs a C++ compiler")
     method = Slang(rank=2)
     runs = [Run(method, "mlp-bernoulli") for _ in range(3)]
@@ -175,7 +175,7 @@ def test_compiled_steps_of_several_models_equal_eager_ones(caplog):
         return method.step(state, Batch(x, y, N * one, one), hyper, noise, problem)
 
     eager = torch.func.vmap(step)
-    fast = Repeated(eager, compile=True)
+    fast = TracedFunction(eager, compile=True)
     start = normals({"theta": (3, problem.dim)}, generator)
     state = torch.func.vmap(lambda noise: method.init(problem, noise))(start)
     for update in range(5):
@@ -208,7 +208,7 @@ def test_columns_are_matched_with_their_sign():
     reference = torch.tensor([[3.0, 0.1, 0.0], [0.0, 2.0, 0.2], [0.1, 0.0, 1.0], [0.0, 0.1, 0.1]])
     for order, signs in product(permutations(range(3)), product((-1.0, 1.0), repeat=3)):
         assert torch.equal(
-            matched(reference[:, order] * torch.tensor(signs), reference), reference
+            match_columns(reference[:, order] * torch.tensor(signs), reference), reference
         )
 
 
@@ -220,8 +220,8 @@ def test_the_largest_product_is_matched_first_and_equal_ones_in_their_order():
     At the start U = 0: the columns then keep their order and sign.
     """
     columns = torch.tensor([[2.0, -3.0], [1.0, 0.5]])
-    assert matched(columns, torch.eye(2)).tolist() == [[3.0, 2.0], [-0.5, 1.0]]
-    assert torch.equal(matched(columns, torch.zeros(2, 2)), columns)
+    assert match_columns(columns, torch.eye(2)).tolist() == [[3.0, 2.0], [-0.5, 1.0]]
+    assert torch.equal(match_columns(columns, torch.zeros(2, 2)), columns)
 
 
 @pytest.mark.parametrize("rank", [1, 2])
@@ -238,7 +238,7 @@ def test_online_eig_is_that_of_the_paper(rank):
         values, vectors = torch.linalg.eigh(fisher)
         leading = vectors[:, -rank:] * values[-rank:].sqrt()
         # the start, where U = 0, has no sign to go by
-        fresh = matched(leading, U if U.any() else run.state.U)
+        fresh = match_columns(leading, U if U.any() else run.state.U)
         U = 0.8 * U + 0.2 * fresh
         rest = fisher.diagonal() - fresh.square().sum(1)
         d = 0.8 * d + 0.2 * (rest + run.prior)

@@ -7,12 +7,12 @@ import torch
 from bdl.data.teachers import SparseLinear, SparseNetwork
 from bdl.errors import InputError
 from bdl.methods.teacher import Teacher
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Problem
 
-LINEAR = Problem(Linear(bias=False), Gaussian(), 1000)
-NETWORK = Problem(Mlp((200, 200)), Gaussian(), 200)
+LINEAR = Problem(LinearModel(bias=False), GaussianLikelihood(), 1000)
+NETWORK = Problem(Mlp((200, 200)), GaussianLikelihood(), 200)
 
 
 def draw(source, index):

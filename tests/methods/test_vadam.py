@@ -9,10 +9,10 @@ from bdl.methods.counters import StepCounters
 from bdl.methods.hierarchical_vadam import HierarchicalVadam
 from bdl.methods.ivon import Ivon
 from bdl.methods.noisy_adam import NoisyAdam
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Problem
-from bdl.training.traced import Repeated
+from bdl.training.traced import TracedFunction
 
 from .targets import BETA, batch_of, doubles, linear_gaussian, settled, sigma_points, steps
 
@@ -102,7 +102,7 @@ def test_two_updates_of_noisy_adam():
 
 def test_three_updates_of_ivon():
     """Of a network by autograd and numpy, line by line as printed, with two samples."""
-    problem, target = Problem(Mlp((2,), "tanh"), Gaussian(), 2), linear_gaussian()
+    problem, target = Problem(Mlp((2,), "tanh"), GaussianLikelihood(), 2), linear_gaussian()
     b1, b2, rate, delta = 0.9, 0.95, 0.1, 1.5 / N
     method = Ivon(betas=(b1, b2), samples=2, initial_curvature=0.4)
     h, g = np.full(problem.dim, 0.4), np.zeros(problem.dim)
@@ -151,18 +151,20 @@ HYPER = doubles(learning_rate=0.05, prior_precision=1.0, noise_precision=4.0)
 
 def test_one_round_of_learnt_scales(draw):
     """Scales are learnt when epochs end."""
-    problem = Problem(Mlp((2,)), Gaussian(), 2)
+    problem = Problem(Mlp((2,)), GaussianLikelihood(), 2)
     kappa, method = 0.3, HierarchicalVadam(global_scale=0.3)
     state = method.init(problem, {"theta": draw(9)})
     state = state._replace(
-        local=draw(9).exp(), whole=draw().exp(), weights=state.weights._replace(var=draw(9).exp())
+        local_precision=draw(9).exp(),
+        global_precision=draw().exp(),
+        weights=state.weights._replace(var=draw(9).exp()),
     )
     new = method.learn(state, None, HYPER, {}, problem)
     E = state.weights.mu.square() + state.weights.var
-    local = 2 / (2 / (1 + state.local) + state.whole * E)
-    whole = 10 / (2 / (1 / kappa**2 + state.whole) + (local * E).sum())
-    torch.testing.assert_close(new.local, local, rtol=1e-12, atol=0)
-    torch.testing.assert_close(new.whole, whole, rtol=1e-12, atol=0)
+    local = 2 / (2 / (1 + state.local_precision) + state.global_precision * E)
+    whole = 10 / (2 / (1 / kappa**2 + state.global_precision) + (local * E).sum())
+    torch.testing.assert_close(new.local_precision, local, rtol=1e-12, atol=0)
+    torch.testing.assert_close(new.global_precision, whole, rtol=1e-12, atol=0)
     torch.testing.assert_close(new.alpha, local * whole, rtol=1e-12, atol=0)
     ard = HierarchicalVadam(scales="ard").learn(state, None, HYPER, {}, problem)
     torch.testing.assert_close(ard.alpha, 1 / E, rtol=1e-12, atol=0)
@@ -191,7 +193,7 @@ def test_learnt_scales_shrink_what_does_not_count_and_leave_the_rest(
     Sixty rows, twelve inputs of which two count, noise of standard deviation 0.5; each update is
     an epoch. The first takes the precision that is given.
     """
-    x, problem = draw(60, 12), Problem(Linear(bias=False), Gaussian(), 12)
+    x, problem = draw(60, 12), Problem(LinearModel(bias=False), GaussianLikelihood(), 12)
     batch = batch_of(x, 2 * x[:, 0] - 3 * x[:, 5] + 0.5 * draw(60), 60)
     method = HierarchicalVadam(scales=scales, optimizer=optimizer, samples=4)
     state = method.init(problem, {"theta": draw(12)})
@@ -199,7 +201,9 @@ def test_learnt_scales_shrink_what_does_not_count_and_leave_the_rest(
     plain = METHODS.get(optimizer)(samples=4).step(state.weights, batch, HYPER, noise, problem)
     assert torch.equal(method.step(state, batch, HYPER, noise, problem).weights.mu, plain.mu)
 
-    step = Repeated(lambda *given: method.learn(method.step(*given, problem), *given[1:], problem))
+    step = TracedFunction(
+        lambda *given: method.learn(method.step(*given, problem), *given[1:], problem)
+    )
     for _ in range(700):
         state = step(state, batch, HYPER, {"theta": draw(4, 12)})
     mean, count = method.posterior(state).loc, torch.tensor([0, 5])

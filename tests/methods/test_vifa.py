@@ -6,12 +6,12 @@ from itertools import pairwise
 import pytest
 import torch
 
-from bdl.methods.fa_optimum import closest
+from bdl.methods.fa_optimum import closest_factor_analysis
 from bdl.methods.optim import OPTIMIZERS, clip_by_norm
-from bdl.methods.vifa import Vifa, elbo_gradients
+from bdl.methods.vifa import Vifa, factor_elbo_gradients
 from bdl.methods.vifa_two_stage import TwoStageVifa
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import kl_divergence
 
@@ -32,7 +32,10 @@ GROUPS = ("c", "F", "gamma")
 @pytest.mark.parametrize(("rank", "std"), [(1, 1.0), (5, 3.0)])
 def test_initial_state(rank, std):
     """c = 0, psi = std^2, and the F of noise = F R with F^T F = I and R upper triangular."""
-    problem, method = Problem(Linear(), Gaussian(), d_in=4), Vifa(latent_dim=rank, initial_std=std)
+    problem, method = (
+        Problem(LinearModel(), GaussianLikelihood(), d_in=4),
+        Vifa(latent_dim=rank, initial_std=std),
+    )
     noise = normals(method.init_noise(problem), torch.Generator().manual_seed(4))
     loc, factors, diag = method.posterior(method.init(problem, noise))
     assert torch.equal(loc, torch.zeros(5, dtype=torch.float64))
@@ -53,7 +56,7 @@ def moved(method, rate: float):
         method, *target[:2], target.hyper | doubles(learning_rate=rate), 1
     )
     batches = repeat(target.data, method.batches_per_step)
-    grads = elbo_gradients(before.params, batches, target.hyper, noise, target.problem)
+    grads = factor_elbo_gradients(before.params, batches, target.hyper, noise, target.problem)
     return grads, {name: after.params[name] - before.params[name] for name in GROUPS}
 
 
@@ -109,7 +112,7 @@ def test_it_converges_to_the_closest_factor_analysis(rank):
     state = settled(method, *TARGET[:2], TARGET.hyper | doubles(learning_rate=0.05), noise, 500)
     q, best = method.posterior(state), exact
     if rank == 1:
-        best = closest(exact.mean(), torch.cholesky_inverse(exact.scale_tril), 1)
+        best = closest_factor_analysis(exact.mean(), torch.cholesky_inverse(exact.scale_tril), 1)
         assert kl_divergence(best, exact) > 0.05
         assert abs(kl_divergence(q, exact) - kl_divergence(best, exact)) < 1e-11
     torch.testing.assert_close(q.loc, exact.loc, rtol=0, atol=1e-12)
@@ -160,7 +163,7 @@ def test_a_move_of_the_second_stage_is_that_of_vifa_with_the_rates_of_the_epoch(
     states, noises = two_stages(TwoStageVifa(gradients_per_update=4, ramp=ramp, **settings), 4, 4)
     before, after, target = states[12], states[16], linear_gaussian()
     noise = {name: torch.stack([own[name] for own in noises[12:16]]) for name in ("h", "z")}
-    grads = elbo_gradients(
+    grads = factor_elbo_gradients(
         before.params, repeat(target.data, 4), target.hyper, noise, target.problem
     )
     grads = {name: clip_by_norm(grad, 2.0) for name, grad in grads.items()}

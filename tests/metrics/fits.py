@@ -10,8 +10,8 @@ from torch.distributions import Normal
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import summarise, tensors_of
 from bdl.metrics.targets import Examples
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood, Likelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian
 from bdl.posteriors.predictive import MeanVariance
@@ -44,7 +44,7 @@ def predicted(
     f: Tensor, y: Tensor, likelihood: Likelihood, hyper: Mapping[str, float] | None = None
 ) -> Evaluation:
     """Evaluate given outputs (S, n, d_out) at targets (n,)."""
-    problem = Problem(Linear(), likelihood, 1, f.shape[-1])
+    problem = Problem(LinearModel(), likelihood, 1, f.shape[-1])
     predictions = summarise(problem, f, y, tensors_of(hyper or {}))
     return fit(
         problem=problem, predicted=predictions, test=lambda: examples(torch.zeros(len(y), 1), y)
@@ -53,7 +53,7 @@ def predicted(
 
 def regression(f: Tensor, y: Tensor, beta: float = 1.0) -> Evaluation:
     """Evaluate outputs (S, n) under a Gaussian likelihood of precision beta."""
-    return predicted(f.unsqueeze(-1), y, Gaussian(), {"noise_precision": beta})
+    return predicted(f.unsqueeze(-1), y, GaussianLikelihood(), {"noise_precision": beta})
 
 
 def labelled(probabilities: Tensor, y: Tensor) -> Evaluation:
@@ -72,5 +72,5 @@ def answered(answer: Any, y: Tensor, likelihood: Likelihood | None = None) -> Ev
     if isinstance(answer, Normal):
         answer = MeanVariance(answer.mean.T, answer.variance.T)
     outputs = answer[0].shape[-1] if isinstance(likelihood, Categorical) else 1
-    problem = Problem(Linear(), likelihood or Gaussian(), 1, outputs)
+    problem = Problem(LinearModel(), likelihood or GaussianLikelihood(), 1, outputs)
     return fit(lambda x: answer, problem, test=lambda: rows, hyper={"noise_precision": 0.8})

@@ -22,13 +22,13 @@ from bdl.metrics.classification import (
 from bdl.metrics.likelihoods import Nll
 from bdl.metrics.selective import Accuracy
 from bdl.models.likelihoods import Bernoulli
-from bdl.models.networks import Linear
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian
 
 from .fits import binary, examples, fit, labelled, normal, tensor
 
-SLOPE = Problem(Linear(bias=False), Bernoulli(), 1)
+SLOPE = Problem(LinearModel(bias=False), Bernoulli(), 1)
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from bdl.metrics.elbo import (
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, sampled, tensors_of
 from bdl.metrics.weights import Ess, KHat, LogEvidence, NegLogJoint
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 from bdl.models.modules import Module
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior, StudentTPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Empirical, FullGaussian, Point, Weighted
@@ -41,10 +41,10 @@ DESIGN = torch.cat([X, torch.ones(N, 1, dtype=torch.float64)], 1)
 Y = ORIGIN + UNIT * (X @ normal(1, D - 1) + 0.4 * normal(2, N))
 LABELS = (X[:, 0] + 0.5 * normal(3, N) > 0).double()
 
-REGRESSION = Problem(Linear(), Gaussian(), D - 1)
-DRAWN = Problem(Module("torch.nn:Linear"), Gaussian(), D - 1)
+REGRESSION = Problem(LinearModel(), GaussianLikelihood(), D - 1)
+DRAWN = Problem(Module("torch.nn:Linear"), GaussianLikelihood(), D - 1)
 """The same, as a model of which nothing is known: an expectation is a mean over draws."""
-LOGISTIC = Problem(Linear(), Bernoulli(), D - 1)
+LOGISTIC = Problem(LinearModel(), Bernoulli(), D - 1)
 
 
 def fitted(posterior: object, problem: Problem = REGRESSION, **changes: object) -> Evaluation:
@@ -258,7 +258,7 @@ def many():
     Give the exact one as well, of targets in another unit.
     """
     pytest.importorskip("arviz_stats")
-    x, problem = normal(6, 80, 30), Problem(Linear(), Gaussian(), 30)
+    x, problem = normal(6, 80, 30), Problem(LinearModel(), GaussianLikelihood(), 30)
     y = x @ normal(7, 30) + 0.4 * normal(8, 80)
     rows = examples(x, ORIGIN + UNIT * y, UNIT, ORIGIN)
     return exact(problem, x, y), lambda posterior: fit(

@@ -24,8 +24,8 @@ from bdl.metrics.functions import (
 )
 from bdl.metrics.parameters import RelMeanDist
 from bdl.metrics.predictions import tensors_of
-from bdl.models.likelihoods import Bernoulli, Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Empirical
 from bdl.references.base import Truth
@@ -34,7 +34,7 @@ from .fits import KEY, examples, fit, normal, tensor
 
 ROWS, SAMPLES = 4, 2**15
 TEST = examples(normal(2, ROWS, 2), normal(3, ROWS))
-PROBLEM = Problem(Linear(), Gaussian(), 2)
+PROBLEM = Problem(LinearModel(), GaussianLikelihood(), 2)
 HYPER = {"prior_precision": 1.0, "noise_precision": 2.0}
 EXACT = Conjugate().fit(PROBLEM, normal(0, 30, 2), normal(1, 30), tensors_of(HYPER))
 TRUTH = Truth(EXACT.mean(), EXACT.covariance(), {})
@@ -166,7 +166,7 @@ def test_the_error_is_what_repetitions_scatter_by():
 def test_classes():
     """Two sets of logits: p = (0.6, 0.75) beside (0.25, 0.55), as single functions."""
     problem, test = (
-        Problem(Linear(bias=False), Bernoulli(), 2),
+        Problem(LinearModel(bias=False), Bernoulli(), 2),
         examples(torch.eye(2).double(), tensor(1, 0)),
     )
     truth = sampled(tensor(0.25, 0.55).logit().expand(4, 10, 2))

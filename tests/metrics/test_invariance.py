@@ -14,15 +14,15 @@ import torch
 import yaml
 
 import bdl
-from bdl.execution.scoring import evaluation
+from bdl.execution.scoring import make_evaluation
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
-from bdl.plan.planning import cells_of
-from bdl.plan.programs import final_fitting
+from bdl.plan.fittings import build_final_fitting
+from bdl.plan.planning import list_tasks
 from bdl.references import REFERENCES
 from bdl.spec import load_benchmark
 from bdl.training.direct import TrainingData
-from bdl.training.fitting import finished
+from bdl.training.fitting import run_to_end
 
 ROWS, BETA = 60, 25.0
 GRAIN = (
@@ -123,10 +123,10 @@ def make(tmp_path_factory):
             "metrics": ["nll" if fit == "labels" else "nmll"],
         }
         (folder / "b.yaml").write_text(yaml.safe_dump(content))
-        (cell,) = cells_of(load_benchmark(str(folder / "b.yaml")))
-        work = final_fitting([(cell, 0)], [content["entries"]["own"]["hyper"]], False)
-        return evaluation(
-            cell, 0, work.posterior(finished(work), 0), {}, content["entries"]["own"]["hyper"]
+        (cell,) = list_tasks(load_benchmark(str(folder / "b.yaml")))
+        work = build_final_fitting([(cell, 0)], [content["entries"]["own"]["hyper"]], False)
+        return make_evaluation(
+            cell, 0, work.posterior(run_to_end(work), 0), {}, content["entries"]["own"]["hyper"]
         )
 
     return made

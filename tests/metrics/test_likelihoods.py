@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from bdl.metrics.likelihoods import CalibratedNll, DyadicNll, JointNll, Nll, Nmll
-from bdl.models.likelihoods import Categorical, Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import Categorical, GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical
 from bdl.posteriors.predictive import Outputs
@@ -171,7 +171,10 @@ def test_the_first_members_of_an_ensemble():
 
     A sampler's many draws have no prefixes.
     """
-    rows, problem = examples(normal(0, N, 2), normal(1, N)), Problem(Linear(), Gaussian(), 2)
+    rows, problem = (
+        examples(normal(0, N, 2), normal(1, N)),
+        Problem(LinearModel(), GaussianLikelihood(), 2),
+    )
     draws = normal(2, 4, 3)
 
     def score(members: Tensor) -> dict[str, float]:

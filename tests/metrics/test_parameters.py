@@ -14,8 +14,8 @@ from bdl.methods.conjugate import Conjugate
 from bdl.metrics import METRICS, distances
 from bdl.metrics.parameters import RelCovDist, RelMeanDist, ScaledW2, SymKl, TruthRank
 from bdl.metrics.predictions import tensors_of
-from bdl.models.likelihoods import Bernoulli, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Empirical, FullGaussian
 from bdl.references.base import Truth
@@ -71,7 +71,7 @@ def test_a_sampled_truth_has_errors_and_a_floor(score):
     )
 
 
-NET = Problem(Mlp((1,)), Gaussian(), 2)
+NET = Problem(Mlp((1,)), GaussianLikelihood(), 2)
 MEANS = DiagonalGaussian(torch.tensor([0.0, -0.1, 0.1, -5.0, 0.5]), torch.ones(5))
 """Of a network 2-1-1: two weights, a bias, a weight, a bias."""
 
@@ -95,10 +95,10 @@ def test_the_bias_is_the_last_parameter_of_a_linear_model(name, value):
     posterior = FullGaussian(
         torch.tensor([1.0, 2, -3]), torch.tensor([[1.0, 0, 0], [0, 2, 0], [3, 0, 4]])
     )
-    assert METRICS.build(name, {})(fit(posterior, Problem(Linear(), Bernoulli(), 2))) == value
+    assert METRICS.build(name, {})(fit(posterior, Problem(LinearModel(), Bernoulli(), 2))) == value
 
 
-PROBLEM = Problem(Linear(), Gaussian(), 2)
+PROBLEM = Problem(LinearModel(), GaussianLikelihood(), 2)
 DRAWS = 300
 
 

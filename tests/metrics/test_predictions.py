@@ -23,9 +23,9 @@ from bdl.metrics.predictions import (
 )
 from bdl.metrics.regression import Rmse
 from bdl.metrics.targets import Examples
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 from bdl.models.modules import Module
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import Dropout, Empirical, FactorAnalysis, Linearised, Weighted
 from bdl.posteriors.tensors import as_type
@@ -36,7 +36,7 @@ from .fits import KEY, examples, fit, normal
 S, N = 7, 23
 HYPER = tensors_of({"prior_precision": 1.0, "noise_precision": 0.5, "learning_rate": 0.1})
 PROBLEMS = {
-    "gaussian": Problem(Mlp((8,)), Gaussian(), 3),
+    "gaussian": Problem(Mlp((8,)), GaussianLikelihood(), 3),
     "bernoulli": Problem(Mlp((8,)), Bernoulli(), 3),
     "categorical": Problem(Mlp((8,)), Categorical(), 3, 4),
 }
@@ -69,7 +69,7 @@ def all_outputs(problem: Problem, posterior: FactorAnalysis, rows: Examples) -> 
 def by_definition(problem: Problem, f: Tensor, y: Tensor) -> Predictions:
     """Of float64 outputs, without any streaming."""
     f = f.double()
-    if isinstance(problem.likelihood, Gaussian):
+    if isinstance(problem.likelihood, GaussianLikelihood):
         law = torch.distributions.Normal(f.squeeze(-1), HYPER["noise_precision"] ** -0.5)
         densities, none = law.log_prob(y), torch.zeros(N, 0).double()
         return Predictions(
@@ -122,7 +122,9 @@ def test_likelihoods_that_underflow_in_one_piece_do_not_spoil_the_others(monkeyp
         examples(torch.ones(1, 1), torch.zeros(1)),
     )
     hyper = {"noise_precision": torch.tensor(1.0)}
-    found = predict(Problem(Linear(), Gaussian(), 1), draws, rows, hyper, {}, Draws(8, KEY))
+    found = predict(
+        Problem(LinearModel(), GaussianLikelihood(), 1), draws, rows, hyper, {}, Draws(8, KEY)
+    )
     assert (found.sample_log_likelihood > -1e8).tolist() == [False, True]
     expected = -0.5e8 - 0.5 * math.log(2 * math.pi) + math.log(1 / 2)
     assert found.log_likelihood.item() == pytest.approx(expected, rel=1e-14)
@@ -171,7 +173,7 @@ def test_several_modes_do_not_share_running_statistics(draws):
 
 def test_each_sample_has_its_own_statistics_of_the_training_rows():
     network = f"{Path(__file__).parents[1] / 'methods/networks.py'}:small_net"
-    problem = Problem(Module(network, batch_norm="recompute"), Gaussian(), 3)
+    problem = Problem(Module(network, batch_norm="recompute"), GaussianLikelihood(), 3)
     theta, seen = normal(0, 3, problem.dim), normal(1, 150, 3)
     rows = examples(normal(2, 5, 3), normal(3, 5))
     found = predict(problem, Empirical(theta), rows, HYPER, {}, Draws(3, KEY), lambda: seen)
@@ -182,7 +184,10 @@ def test_each_sample_has_its_own_statistics_of_the_training_rows():
 
 @pytest.mark.parametrize(
     "problem",
-    [Problem(Mlp((4,), "tanh"), Gaussian(), 2), Problem(Mlp((3, 3)), Categorical(), 2, 3)],
+    [
+        Problem(Mlp((4,), "tanh"), GaussianLikelihood(), 2),
+        Problem(Mlp((3, 3)), Categorical(), 2, 3),
+    ],
 )
 def test_linearised_predictions_are_made_of_jacobians(problem):
     """By reverse differentiation, (n, C, D); the model is evaluated in float32."""
@@ -210,7 +215,12 @@ def test_posteriors_with_whole_numbers_keep_them():
     """The units of dropout are indices."""
     posterior = Dropout(normal(0, 4), torch.tensor([0, 1, 2, 3]), torch.full((3,), 0.5).double())
     found = predict(
-        Problem(Linear(), Gaussian(), 3), posterior, rows_of("gaussian"), HYPER, {}, Draws(S, KEY)
+        Problem(LinearModel(), GaussianLikelihood(), 3),
+        posterior,
+        rows_of("gaussian"),
+        HYPER,
+        {},
+        Draws(S, KEY),
     )
     assert found.mean.isfinite().all()
 

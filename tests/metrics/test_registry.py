@@ -13,7 +13,7 @@ from .fits import fit
 def test_every_metric_follows_the_contract(name):
     score = METRICS.build(name, {})
     assert isinstance(score.info, MetricInfo)
-    assert METRICS.lacking(type(score)) is None
+    assert METRICS.missing_members(type(score)) is None
 
 
 @pytest.mark.parametrize(

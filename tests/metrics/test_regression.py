@@ -16,8 +16,8 @@ from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.likelihoods import Nmll
 from bdl.metrics.regression import Rmse, Spread
 from bdl.metrics.targets import Mixture, crps
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian
 from bdl.posteriors.predictive import Outputs
@@ -25,7 +25,7 @@ from bdl.posteriors.predictive import Outputs
 from .fits import answered, examples, fit, normal, regression, tensor
 
 S, N = 7, 40
-SLOPE = Problem(Linear(bias=False), Gaussian(), 1)
+SLOPE = Problem(LinearModel(bias=False), GaussianLikelihood(), 1)
 
 
 def score(name: str, evaluation: Evaluation, **settings: object) -> float:
@@ -133,7 +133,7 @@ def test_components_are_those_of_the_predictions():
     rows = examples(normal(0, N, 2), 5 + 10 * normal(1, N), 10.0, 5.0)
     posterior, problem = (
         DiagonalGaussian(normal(2, 3), normal(3, 3).exp()),
-        Problem(Linear(), Gaussian(), 2),
+        Problem(LinearModel(), GaussianLikelihood(), 2),
     )
     evaluation = fit(
         posterior, problem, test=lambda: rows, samples=S, hyper={"noise_precision": 0.02}
@@ -156,9 +156,9 @@ def spread(likelihood, low: float, high: float, posterior=WEIGHT, outputs=1) -> 
     rows = examples(
         tensor([0], [0.5], [1], [3]),
         torch.zeros(4),
-        10.0 if isinstance(likelihood, Gaussian) else 1.0,
+        10.0 if isinstance(likelihood, GaussianLikelihood) else 1.0,
     )
-    problem = Problem(Linear(bias=False), likelihood, 1, outputs)
+    problem = Problem(LinearModel(bias=False), likelihood, 1, outputs)
     found = fit(
         posterior, problem, test=lambda: rows, samples=20_000, hyper={"noise_precision": 1.0}
     )
@@ -170,7 +170,9 @@ def spread(likelihood, low: float, high: float, posterior=WEIGHT, outputs=1) -> 
 )
 def test_spread_of_means_of_targets(low, high, scale):
     """x w has the standard deviation 2 x, times the unit of 10: the noise of targets does not count."""
-    assert spread(Gaussian(), low, high) == pytest.approx(2 * QUARTILE * 20 * scale, rel=0.03)
+    assert spread(GaussianLikelihood(), low, high) == pytest.approx(
+        2 * QUARTILE * 20 * scale, rel=0.03
+    )
 
 
 def test_spread_of_probabilities():
@@ -183,7 +185,7 @@ def test_what_has_no_spread():
     with pytest.raises(
         InputError, match=r"spread: no test row has its first input in \[1.5, 2\]: widen that"
     ):
-        spread(Gaussian(), 1.5, 2)
+        spread(GaussianLikelihood(), 1.5, 2)
     with pytest.raises(InputError, match="spread: the model has 2 outputs, not one"):
         spread(Categorical(), 0, 1, DiagonalGaussian(torch.zeros(2), torch.ones(2)), 2)
 

@@ -12,20 +12,20 @@ from bdl.models.gradients import (
     example_gradients,
     example_hessians,
     gradient_matrix,
-    one_output,
+    is_single_output_layer,
 )
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Batch, Problem
 
 MODELS = {
-    "linear": Linear(),
-    "linear-no-bias": Linear(bias=False),
+    "linear": LinearModel(),
+    "linear-no-bias": LinearModel(bias=False),
     "mlp": Mlp(hidden=(4,)),
     "deep": Mlp(hidden=(5, 1, 3)),
 }
 LIKELIHOODS = {
-    "gaussian": (Gaussian(), 1, lambda y: y),
+    "gaussian": (GaussianLikelihood(), 1, lambda y: y),
     "bernoulli": (Bernoulli(), 1, lambda y: (y > 0).double()),
     "categorical": (Categorical(), 3, lambda y: (y > -0.5).long() + (y > 0.5).long()),
 }
@@ -71,12 +71,12 @@ def test_matrix_equals_autograd_example_by_example(case):
 def test_products_equal_those_of_the_matrix(case, draw, rank):
     problem, theta, batch, hyper = case
     found, dense = example_gradients(problem, theta, batch, hyper), DenseGradients(matrix(*case))
-    assert isinstance(found, DenseGradients if one_output(problem) else OuterGradients)
+    assert isinstance(found, DenseGradients if is_single_output_layer(problem) else OuterGradients)
     for gradients in (found, dense):
         torch.testing.assert_close(gradients.outer(), dense.matrix.T @ dense.matrix, **CLOSE)
         torch.testing.assert_close(gradients.squares(), (dense.matrix**2).sum(0), **CLOSE)
         torch.testing.assert_close(gradients.total(), dense.matrix.sum(0), **CLOSE)
-    if one_output(problem):  # a row stands for the gradients of all samples
+    if is_single_output_layer(problem):  # a row stands for the gradients of all samples
         assert found.rows == ROWS
         dense = found
     G = dense.matrix
@@ -88,7 +88,7 @@ def test_products_equal_those_of_the_matrix(case, draw, rank):
         torch.testing.assert_close(gradients.combine(weights), G.T @ weights, **CLOSE)
 
 
-@pytest.mark.parametrize("model", [Linear(), Linear(bias=False)])
+@pytest.mark.parametrize("model", [LinearModel(), LinearModel(bias=False)])
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
 def test_hessians_equal_autograd(model, family, draw):
     likelihood, d_out, labels = LIKELIHOODS[family]
@@ -141,7 +141,7 @@ def test_other_models_fall_back_on_the_matrix(draw):
         def __call__(self, theta, x, d_out):
             return theta[0] * (theta[1] * x).exp()
 
-    problem = Problem(Growth(), Gaussian(), 1)
+    problem = Problem(Growth(), GaussianLikelihood(), 1)
     batch = Batch(draw(ROWS, 1), draw(ROWS), torch.tensor(40.0), torch.tensor(1.0))
     hyper = {"noise_precision": torch.tensor(2.0, dtype=torch.float64)}
     theta = draw(SAMPLES, 2)

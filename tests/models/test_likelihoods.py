@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import distributions
 
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 
 UNIT = torch.tensor(1.0, dtype=torch.float64)
 BETA = torch.tensor(3.0, dtype=torch.float64)
 CASES = [
-    pytest.param(Gaussian(), 1, {"noise_precision": BETA}, id="gaussian"),
+    pytest.param(GaussianLikelihood(), 1, {"noise_precision": BETA}, id="gaussian"),
     pytest.param(Bernoulli(), 1, {}, id="bernoulli"),
     pytest.param(Categorical(), 4, {}, id="categorical"),
 ]
@@ -21,7 +21,7 @@ def outputs(*shape: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("likelihood", "n_outputs", "fits"),
-    [(Gaussian(), 1, [0]), (Bernoulli(), 1, [2]), (Categorical(), 5, [2, 3, 4])],
+    [(GaussianLikelihood(), 1, [0]), (Bernoulli(), 1, [2]), (Categorical(), 5, [2, 3, 4])],
 )
 def test_what_they_describe(likelihood, n_outputs, fits):
     assert likelihood.outputs(5) == n_outputs
@@ -36,24 +36,24 @@ def test_gaussian_is_the_density_in_original_units_times_the_jacobian(noise_prec
     original = mean + unit * f.squeeze(-1) + torch.linspace(-2, 2, 7, dtype=torch.float64)
     y_unit = torch.tensor(unit, dtype=torch.float64)
     hyper = {"noise_precision": torch.tensor(noise_precision, dtype=torch.float64)}
-    actual = Gaussian().log_prob(f, (original - mean) / unit, hyper, y_unit)
+    actual = GaussianLikelihood().log_prob(f, (original - mean) / unit, hyper, y_unit)
     density = distributions.Normal(mean + unit * f.squeeze(-1), noise_precision**-0.5)
     torch.testing.assert_close(
         actual, density.log_prob(original) + y_unit.log(), rtol=1e-12, atol=1e-11
     )
-    inside = Gaussian().to_model_units(hyper, y_unit)
+    inside = GaussianLikelihood().to_model_units(hyper, y_unit)
     torch.testing.assert_close(
-        Gaussian().log_prob(f, (original - mean) / unit, inside, UNIT), actual
+        GaussianLikelihood().log_prob(f, (original - mean) / unit, inside, UNIT), actual
     )
 
 
 def test_numbers_have_a_unit_and_labels_have_none():
     """Numbers in units of 3 are 3 times smaller, hence their precision 9 times larger."""
     hyper, f = {"noise_precision": 4.0, "prior_precision": 7.0}, outputs(5, 3)
-    inside = Gaussian().to_model_units(hyper, 3.0)
+    inside = GaussianLikelihood().to_model_units(hyper, 3.0)
     assert inside == {"noise_precision": 36.0, "prior_precision": 7.0}
-    assert Gaussian().to_original_units(inside, 3.0) == hyper
-    assert torch.equal(Gaussian().restore(f, 3 * UNIT, 10 * UNIT), 3 * f + 10)
+    assert GaussianLikelihood().to_original_units(inside, 3.0) == hyper
+    assert torch.equal(GaussianLikelihood().restore(f, 3 * UNIT, 10 * UNIT), 3 * f + 10)
     for likelihood in (Bernoulli(), Categorical()):
         assert (
             likelihood.to_model_units(hyper, 3.0)
@@ -67,7 +67,7 @@ def test_numbers_have_a_unit_and_labels_have_none():
     ("likelihood", "hyper", "expected"),
     [
         (
-            Gaussian(),
+            GaussianLikelihood(),
             {"noise_precision": BETA},
             lambda f: distributions.Normal(f[..., 0], BETA**-0.5),
         ),
@@ -106,7 +106,7 @@ def test_labels_are_exact_at_large_logits():
 
 def test_gaussian_samples_are_shifted_and_scaled_noise():
     noise = outputs(3, 2)
-    y = Gaussian().sample(
+    y = GaussianLikelihood().sample(
         torch.full((3, 2, 1), 5.0).double(), {"noise_precision": 4 * UNIT}, noise
     )
     torch.testing.assert_close(y, 5 + noise / 2, rtol=1e-12, atol=0)
@@ -138,7 +138,7 @@ def test_root_fisher_is_a_root_of_the_expected_hessian(likelihood, d_out, hyper)
     That of a Gaussian is the same for any y.
     """
     f, unit = outputs(5, d_out), torch.tensor(1.7, dtype=torch.float64)
-    gaussian = isinstance(likelihood, Gaussian)
+    gaussian = isinstance(likelihood, GaussianLikelihood)
     labels = torch.zeros(1).double() if gaussian else torch.arange(float(max(2, d_out))).double()
     shares = (
         torch.ones(5, 1).double()

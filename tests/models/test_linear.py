@@ -11,7 +11,7 @@ from sklearn.linear_model import BayesianRidge
 from torch.nn.functional import logsigmoid
 
 from bdl.errors import InputError
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 from bdl.models.linear import (
     Spectrum,
     best_precisions,
@@ -21,9 +21,9 @@ from bdl.models.linear import (
     expected_derivatives,
     expected_log_likelihood,
     log_evidence,
-    outputs,
+    output_moments,
 )
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import (
@@ -49,7 +49,7 @@ GAUSSIANS = [
     FactorAnalysis(LOC, SQUARE[:, :2], POSITIVE),
     LowRankPrecision(LOC, SQUARE[:, :2], POSITIVE),
 ]
-LOGISTIC = Problem(Linear(), Bernoulli(), D - 1, prior=GaussianPrior(0.01))
+LOGISTIC = Problem(LinearModel(), Bernoulli(), D - 1, prior=GaussianPrior(0.01))
 
 
 def log_sigmoid(f):
@@ -137,10 +137,10 @@ def test_what_is_not_finite_stays_alone():
 @pytest.mark.parametrize("q", GAUSSIANS, ids=lambda q: type(q).__name__)
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_law_of_outputs(q, bias):
-    problem = Problem(Linear(bias), Bernoulli(), D - bias)
+    problem = Problem(LinearModel(bias), Bernoulli(), D - bias)
     x = X if bias else torch.cat([X, X[:, :1].square()], 1)
     design = problem.model.design(x)
-    centre, spread = outputs(problem, q, x)
+    centre, spread = output_moments(problem, q, x)
     torch.testing.assert_close(centre, design @ q.mean())
     torch.testing.assert_close(
         spread.square(), torch.einsum("ni,ij,nj->n", design, q.covariance(), design)
@@ -151,17 +151,19 @@ def test_a_gaussian_likelihood_has_a_closed_form():
     """E[log N(y; f, 1 / beta)] = log N(y; m, 1 / beta) - beta s^2 / 2."""
     hyper = {"noise_precision": torch.tensor(2.5, dtype=torch.float64)}
     q, y = GAUSSIANS[1], X[:, 0] - 1
-    centre, spread = outputs(LOGISTIC, q, X)
+    centre, spread = output_moments(LOGISTIC, q, X)
     expected = stats.norm.logpdf(y, centre, 2.5**-0.5).sum() - 0.5 * 2.5 * float(
         spread.square().sum()
     )
-    found = expected_log_likelihood(Problem(Linear(), Gaussian(), D - 1), q, X, y, hyper)
+    found = expected_log_likelihood(
+        Problem(LinearModel(), GaussianLikelihood(), D - 1), q, X, y, hyper
+    )
     assert float(found) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
     "problem",
-    [Problem(Mlp(), Bernoulli(), D), Problem(Linear(), Categorical(), D, 3)],
+    [Problem(Mlp(), Bernoulli(), D), Problem(LinearModel(), Categorical(), D, 3)],
     ids=["a network", "three outputs"],
 )
 def test_what_has_no_quadrature_is_refused(problem):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.models.mode import climb, laplace
+from bdl.models.mode import laplace, maximise_density
 
 
 def start(*values):
@@ -68,10 +68,10 @@ def test_densities_without_a_mode_are_refused_in_one_line(density, message):
 )
 def test_a_climb_ends_at_the_top_or_on_its_kink(density, top):
     """A kink holds the steps up before the top; here the loss in height is at most 0.02."""
-    found = climb(density, start(3, -4))
+    found = maximise_density(density, start(3, -4))
     assert float(density(start(*top)) - density(found)) < 0.02
 
 
 def test_a_climb_from_where_the_density_is_not_finite_is_refused():
     with pytest.raises(InputError, match=r"log p\(D, theta\) is not finite at \["):
-        climb(lambda z: (z.square() + z.log()).sum(-1), start(-1.0))
+        maximise_density(lambda z: (z.square() + z.log()).sum(-1), start(-1.0))

@@ -10,7 +10,7 @@ from torch import nn
 from bdl.errors import InputError
 from bdl.models import MODELS
 from bdl.models.gradients import gradient_matrix
-from bdl.models.likelihoods import Categorical, Gaussian
+from bdl.models.likelihoods import Categorical, GaussianLikelihood
 from bdl.models.modules import Module
 from bdl.models.networks import Mlp
 from bdl.models.problem import Batch, Problem
@@ -147,7 +147,7 @@ def test_dense_networks_are_those_of_mlp(draw, hidden):
     torch.testing.assert_close(
         module.initial(theta, 3, 2), 2**0.5 * mlp.initial(theta, 3, 2), rtol=1e-6, atol=0
     )
-    problem = Problem(module, Gaussian(), 3, 2)
+    problem = Problem(module, GaussianLikelihood(), 3, 2)
     assert problem.buffers() == {} == problem.track(theta, x, {})
     assert torch.equal(problem.predict(theta, x, {}), module(theta, x, 2))
     assert problem.widest == max(3, *hidden, 2)
@@ -170,7 +170,7 @@ def test_the_start_is_he_normal_with_scales_of_one(draw):
 
 
 def test_constants_stay_and_other_vectors_start_as_built(draw):
-    problem = Problem(Module(f"{NETS}:Scaled"), Gaussian(), 2)
+    problem = Problem(Module(f"{NETS}:Scaled"), GaussianLikelihood(), 2)
     theta, x = torch.tensor([8.0, -4.0, 1.0, 0.5]), torch.tensor([[1.0, 0.0], [0.0, 4.0]])
     assert problem.buffers() == {}
     assert problem.predict(theta, x, {}).tolist() == [[3.0], [-1.5]]  # 8/4 + 1; 0.5 (1 - 4)
@@ -195,7 +195,7 @@ def test_equal_models_are_equal_keys_and_pickle():
     assert copy.deepcopy(CONVOLUTIONAL) == CONVOLUTIONAL
     assert CONVOLUTIONAL.sources == (NETS,)
     assert MODELS.get("module") is Module
-    assert MODELS.lacking(Module) is None
+    assert MODELS.missing_members(Module) is None
 
 
 def test_a_file_may_hold_the_network(tmp_path, draw):

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from bdl.models.networks import ACTIVATIONS, Linear, Mlp, Unit
+from bdl.models.networks import ACTIVATIONS, LinearModel, Mlp, Unit
 
 MODULES = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus}
 CASES = [
-    pytest.param(Linear(), 4, 1, id="linear"),
-    pytest.param(Linear(), 3, 5, id="linear-5-outputs"),
-    pytest.param(Linear(bias=False), 3, 2, id="linear-no-bias"),
+    pytest.param(LinearModel(), 4, 1, id="linear"),
+    pytest.param(LinearModel(), 3, 5, id="linear-5-outputs"),
+    pytest.param(LinearModel(bias=False), 3, 2, id="linear-no-bias"),
     pytest.param(Mlp(), 6, 1, id="default"),
     pytest.param(Mlp(hidden=(7, 1, 5)), 2, 3, id="three-layers"),
     *(pytest.param(Mlp((4, 3), name), 3, 2, id=name) for name in ACTIVATIONS),

@@ -9,7 +9,7 @@ from torch.distributions import Categorical, Gamma, MixtureSameFamily, Normal, S
 
 from bdl.models import PRIORS
 from bdl.models.base import Layout
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import (
     GaussianPrior,
     HorseshoePrior,
@@ -18,7 +18,7 @@ from bdl.models.priors import (
     StudentTPrior,
 )
 
-LAYOUT = Layout(Linear(), 2, 1)
+LAYOUT = Layout(LinearModel(), 2, 1)
 HORSESHOE, KAPPA = HorseshoePrior(), 0.3
 NET = Layout(Mlp(hidden=(3,)), 2, 1)
 D, SCALES = 13, 2 * (2 + 5)
@@ -175,7 +175,7 @@ def test_the_divergence_is_the_thesis_with_its_misprints_mended():
 
 
 def test_the_expected_density_is_the_mean_over_a_million_draws(draw):
-    layout = Layout(Linear(bias=False), 2, 1)
+    layout = Layout(LinearModel(bias=False), 2, 1)
     m, v = draw(8) / 3, (draw(8) / 3).exp() / 10
     values = HORSESHOE.log_prob(m + v.sqrt() * draw(1_000_000, 8), KAPPAS, layout)
     error = (values.mean() - HORSESHOE.expected_log_prob(m, v, KAPPAS, layout)).abs()

@@ -9,9 +9,9 @@ from torch.distributions import Normal
 
 from bdl.errors import InputError
 from bdl.models.base import Layout
-from bdl.models.likelihoods import Gaussian
+from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.modules import Module
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior, HorseshoePrior
 from bdl.models.problem import Batch, Problem
 
@@ -28,7 +28,7 @@ HYPER = {"prior_precision": scalar(2.5), "noise_precision": scalar(3.0)}
 
 def test_log_likelihood_is_n_times_the_batch_mean(draw):
     """N is the size of the training set, whatever the number of rows in the batch."""
-    problem, theta = Problem(MODEL, Gaussian(), d_in=2), draw(13)
+    problem, theta = Problem(MODEL, GaussianLikelihood(), d_in=2), draw(13)
     batch = Batch(draw(6, 2), draw(6), scalar(600), scalar(1.7))
     each = Normal(MODEL(theta, batch.x, 1).squeeze(-1), (3.0 * 1.7**2) ** -0.5).log_prob(batch.y)
     torch.testing.assert_close(
@@ -43,7 +43,7 @@ def test_log_likelihood_is_n_times_the_batch_mean(draw):
 @pytest.mark.parametrize("bias_precision", [None, 0.25])
 def test_log_prior_matches_torch_in_the_type_of_the_hyper_parameters(draw, bias_precision, dtype):
     problem, theta = (
-        Problem(MODEL, Gaussian(), 2, prior=GaussianPrior(bias_precision)),
+        Problem(MODEL, GaussianLikelihood(), 2, prior=GaussianPrior(bias_precision)),
         draw(13).to(dtype),
     )
     hyper, precision = {"prior_precision": scalar(2.5, dtype)}, torch.full((13,), 2.5, dtype=dtype)
@@ -59,7 +59,7 @@ def test_log_prior_matches_torch_in_the_type_of_the_hyper_parameters(draw, bias_
 @pytest.mark.parametrize("prior", [GaussianPrior(), GaussianPrior(0.25), HorseshoePrior()])
 def test_the_joint_density_and_its_gradient_map_over_trials(draw, prior):
     """A method descends log p(D | push(phi)) + log p(phi), whatever the prior."""
-    problem = Problem(MODEL, Gaussian(), 2, prior=prior)
+    problem = Problem(MODEL, GaussianLikelihood(), 2, prior=prior)
     phi = draw(4, problem.latent_dim)
     batches = Batch(draw(4, 5, 2), draw(4, 5), draw(4).exp(), draw(4).exp())
     hyper = {name: draw(4).exp() for name in problem.hyper}
@@ -89,7 +89,7 @@ def test_the_joint_density_and_its_gradient_map_over_trials(draw, prior):
 
 
 def test_a_prior_without_precision_says_what_to_do():
-    problem = Problem(MODEL, Gaussian(), 2, prior=HorseshoePrior())
+    problem = Problem(MODEL, GaussianLikelihood(), 2, prior=HorseshoePrior())
     with pytest.raises(
         InputError,
         match="prior HorseshoePrior has no precision: use the prior 'gaussian', or a method",
@@ -98,21 +98,25 @@ def test_a_prior_without_precision_says_what_to_do():
 
 
 def test_a_model_without_statistics_predicts_as_it_trains(draw):
-    problem, theta, x = Problem(MODEL, Gaussian(), d_in=2), draw(13), draw(6, 2)
+    problem, theta, x = Problem(MODEL, GaussianLikelihood(), d_in=2), draw(13), draw(6, 2)
     assert problem.buffers() == {} == problem.track(theta, x, {})
     assert torch.equal(problem.predict(theta, x, {}), MODEL(theta, x, 1))
 
 
-@pytest.mark.parametrize(("model", "widest"), [(Linear(), 5), (Mlp((3,)), 5), (Mlp((7, 9)), 9)])
+@pytest.mark.parametrize(
+    ("model", "widest"), [(LinearModel(), 5), (Mlp((3,)), 5), (Mlp((7, 9)), 9)]
+)
 def test_the_widest_layer_counts_inputs_and_outputs(model, widest):
-    assert Problem(model, Gaussian(), d_in=5).widest == widest
+    assert Problem(model, GaussianLikelihood(), d_in=5).widest == widest
 
 
 def test_problems_are_keys():
     """Programs are kept by problem: equal ones have one program."""
-    one, same = (Problem(Mlp((3,)), Gaussian(), 2, prior=GaussianPrior(0.5)) for _ in range(2))
+    one, same = (
+        Problem(Mlp((3,)), GaussianLikelihood(), 2, prior=GaussianPrior(0.5)) for _ in range(2)
+    )
     assert {one: 1}[same] == 1
-    assert one != Problem(Mlp((3,)), Gaussian(), 2)
+    assert one != Problem(Mlp((3,)), GaussianLikelihood(), 2)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +129,8 @@ def test_problems_are_keys():
             "0 0 0 0 0 0 2 2 2 1 1 1 2",
             "0 0 1 1 2 2 4 4 4 3 3 3 4",
         ),
-        (Layout(Linear(), 2, 2), "0 1 0 1 2 2", "0 0 0 0 1 1", "0 0 1 1 2 2"),
-        (Layout(Linear(bias=False), 3, 1), "0 1 2", "0 0 0", "0 0 0"),
+        (Layout(LinearModel(), 2, 2), "0 1 0 1 2 2", "0 0 0 0 1 1", "0 0 1 1 2 2"),
+        (Layout(LinearModel(bias=False), 3, 1), "0 1 2", "0 0 0", "0 0 0"),
     ],
 )
 def test_weights_know_their_layer_and_the_units_that_they_leave_and_enter(

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 import bdl
-from bdl.plan import Cell, fit_hash, fit_versions, is_fit_hash, score_hash, score_versions
-from bdl.plan.planning import cells_of
+from bdl.plan import Task, fit_hash, fit_versions, is_fit_hash, score_hash, score_versions
+from bdl.plan.planning import list_tasks
 from bdl.spec import load_benchmark
 
 EXACT = "entries.vifa.reference.bias=penalised"
 
 
 def cell(*overrides, name="uci-regression", entry="vifa-lr"):
-    return cells_of(load_benchmark(name, "quick", overrides).select(entries=[entry]))[0]
+    return list_tasks(load_benchmark(name, "quick", overrides).select(entries=[entry]))[0]
 
 
 def ridge(*overrides):
@@ -71,14 +71,14 @@ def test_other_data_are_other_fits_unless_their_settings_make_them(monkeypatch, 
     before, data = fit_hash(cell(**own)), cell(**own).data
     changed = replace(data, y=data.y * (1 + change))
     assert (changed.y != data.y).any()
-    monkeypatch.setattr(Cell, "data", property(lambda self: changed))
+    monkeypatch.setattr(Task, "data", property(lambda self: changed))
     assert (fit_hash(cell(**own)) == before) == same
 
 
 BUMPS = {
     "bdl.methods.vifa:Vifa": "fit",
-    "bdl.models.networks:Linear": "fit",
-    "bdl.models.likelihoods:Gaussian": "fit",
+    "bdl.models.networks:LinearModel": "fit",
+    "bdl.models.likelihoods:GaussianLikelihood": "fit",
     "bdl.models.priors:GaussianPrior": "fit",
     "bdl.training.schedule:Constant": "fit",
     "bdl.metrics.likelihoods:Nmll": "both",
@@ -138,8 +138,8 @@ def test_a_setting_that_is_added_later_moves_nothing():
 
 ADDED = (
     "bdl.methods.vifa:Vifa",
-    "bdl.models.networks:Linear",
-    "bdl.models.likelihoods:Gaussian",
+    "bdl.models.networks:LinearModel",
+    "bdl.models.likelihoods:GaussianLikelihood",
     "bdl.models.priors:GaussianPrior",
     "bdl.training.schedule:Constant",
     "bdl.metrics.likelihoods:Nmll",
@@ -183,7 +183,7 @@ def test_hashes_of_published_searches_are_those_of_today(name):
     """One has hashes from before scores had a setting, the other those made while its default was written."""
     path = Path(__file__).parents[2] / "results" / name / "provenance.json"
     recorded = json.loads(path.read_text("utf-8"))["fit_hashes"]
-    own = cells_of(load_benchmark(name, "paper").select(datasets=["yacht"]))
+    own = list_tasks(load_benchmark(name, "paper").select(datasets=["yacht"]))
     assert {
         one.label: is_fit_hash(one, recorded[one.label]) for one in own if recorded[one.label]
     } == {one.label: True for one in own if recorded[one.label]}
@@ -218,10 +218,10 @@ EDITS = {
 }
 IDENTITIES = """
 from bdl.plan import fit_hash, score_hash
-from bdl.plan.planning import cells_of
+from bdl.plan.planning import list_tasks
 from bdl.spec import load_benchmark
 for name, profile in [("uci-regression", "quick"), ("vifa-synthetic", "paper"), ("online-fa", "paper")]:
-    for cell in cells_of(load_benchmark(name, profile)):
+    for cell in list_tasks(load_benchmark(name, profile)):
         print(cell.label, fit_hash(cell), *(score_hash(cell, metric) for metric in cell.benchmark.metrics))
 """
 

@@ -3,14 +3,14 @@
 import pytest
 
 from bdl.errors import InputError
-from bdl.plan.initial_check import check
-from bdl.plan.planning import plan
+from bdl.plan.initial_check import check_initial_likelihood
+from bdl.plan.planning import plan_tasks
 from bdl.spec import load_benchmark
 
 
 def cells(*changes, name="uci-regression", entry="vifa-nn"):
     overrides = [f"entries.{entry}.{change}" for change in changes]
-    return plan(
+    return plan_tasks(
         load_benchmark(name, "quick", overrides).select(entries=[entry] if entry else []),
         splits=(0,),
     )
@@ -18,7 +18,7 @@ def cells(*changes, name="uci-regression", entry="vifa-nn"):
 
 @pytest.mark.parametrize("name", ["uci-regression", "online-fa"])
 def test_sound_ranges_pass(name):
-    check(cells(name=name, entry=None))
+    check_initial_likelihood(cells(name=name, entry=None))
 
 
 HIGH = "search.space.noise_precision.high"
@@ -27,16 +27,16 @@ HIGH = "search.space.noise_precision.high"
 @pytest.mark.parametrize("entry", ["vifa-nn", "slang-nn", "swag-nn"])
 def test_an_upper_end_that_overflows_is_refused(entry):
     """The targets of diabetes have a variance of 6,000: with 1e37 their precision exceeds single precision."""
-    check(cells(f"{HIGH}=1.0e20", entry=entry))
+    check_initial_likelihood(cells(f"{HIGH}=1.0e20", entry=entry))
     with pytest.raises(
         InputError, match=f"entries.{entry}: on diabetes the likelihood is not finite at the start"
     ):
-        check(cells(f"{HIGH}=1.0e37", entry=entry))
+        check_initial_likelihood(cells(f"{HIGH}=1.0e37", entry=entry))
 
 
 def test_double_precision_has_a_higher_limit():
     """1e39 overflows single precision, but not double precision."""
-    check(cells("training.dtype=float64", f"{HIGH}=1.0e39"))
+    check_initial_likelihood(cells("training.dtype=float64", f"{HIGH}=1.0e39"))
 
 
 def test_fixed_values_are_looked_at_too():
@@ -44,4 +44,4 @@ def test_fixed_values_are_looked_at_too():
     with pytest.raises(
         InputError, match=r"with learning_rate 0\.01, prior_precision 1, noise_precision 1e"
     ):
-        check(cells("search=null", f"hyper={fixed}"))
+        check_initial_likelihood(cells("search=null", f"hyper={fixed}"))

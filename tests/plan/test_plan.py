@@ -11,22 +11,29 @@ import pytest
 from bdl import registry
 from bdl.data.streams import Stream
 from bdl.errors import InputError
-from bdl.plan import fit_hash, initial_check
-from bdl.plan.planning import cells_of, check, first_of, plan
-from bdl.plan.programs import compiles, final_fitting, remaining_work, unit, updates_of, width
-from bdl.plan.truths import truth
-from bdl.spec import Point, load_benchmark
+from bdl.plan import fit_hash, initial_check, sizes
+from bdl.plan.fittings import build_final_fitting
+from bdl.plan.planning import check_task, list_first_splits, list_tasks, plan_tasks
+from bdl.plan.reference_posteriors import compute_truth
+from bdl.plan.workload import (
+    count_fits_per_batch,
+    count_stage_updates,
+    estimate_batch_work,
+    estimate_work,
+    is_stage_compiled,
+)
+from bdl.spec import SweepPoint, load_benchmark
 
 from .conftest import LABEL, RATES, VIFA
 
 
 def test_outputs_are_counted_by_the_classes_of_the_data(load):
     """A linear model of two inputs and three classes has 3 (2 + 1) parameters, and such a cell can be fitted."""
-    (cell,) = plan(load().select([LABEL]), splits=[0], compile=False)
+    (cell,) = plan_tasks(load().select([LABEL]), splits=[0], compile=False)
     assert (cell.problem.d_out, cell.problem.dim) == (3, 9)
-    fitting = final_fitting([(cell, 0)], [RATES], compile=False)
+    fitting = build_final_fitting([(cell, 0)], [RATES], compile=False)
     (end,) = fitting.run()
-    assert fitting.posterior(end, 0).mean().shape == truth(cell, 0).mean.shape == (9,)
+    assert fitting.posterior(end, 0).mean().shape == compute_truth(cell, 0).mean.shape == (9,)
 
 
 def searched(metric, **space):
@@ -90,7 +97,7 @@ TOO_MANY = "preparation.rows: split 0 of dataset 'diabetes' has 398 training row
 )
 def test_what_does_not_fit_the_data_is_refused(load, changes, message):
     with pytest.raises(InputError) as caught:
-        plan(load(*changes.items()), splits=[0])
+        plan_tasks(load(*changes.items()), splits=[0])
     assert str(caught.value) == message.replace("THREE", LABEL)
 
 
@@ -150,7 +157,7 @@ def test_limits_of_hyper_parameters_are_heeded(load, changes, message):
     """Of methods, priors and likelihoods."""
     benchmark = load(*((f"entries.numbers.{name}", value) for name, value in changes.items()))
     with pytest.raises(InputError) as caught:
-        plan(benchmark.select(["diabetes"]), splits=[0])
+        plan_tasks(benchmark.select(["diabetes"]), splits=[0])
     assert str(caught.value) == f"entries.numbers.{message}"
 
 
@@ -161,18 +168,18 @@ def test_two_classes_take_either_likelihood_of_labels(load, likelihood, outputs)
         "entries.classes.datasets": ["synthetic_logistic"],
         "entries.classes.likelihood": {"name": likelihood},
     }
-    cell, _ = plan(load(*changes.items()), splits=[0])
+    cell, _ = plan_tasks(load(*changes.items()), splits=[0])
     assert cell.problem.d_out == outputs
     with pytest.raises(
         InputError, match=r"'gaussian' does not fit .* 2 classes; use bernoulli or categorical"
     ):
-        plan(load(*changes.items(), ("entries.numbers.datasets", [])), splits=[0])
+        plan_tasks(load(*changes.items(), ("entries.numbers.datasets", [])), splits=[0])
 
 
 def test_rows_and_the_first_split_reach_the_data(load):
     few = ("preparation", {"split": "first", "rows": {"diabetes": 40}})
-    (cell,) = plan(load(few).select(["diabetes"]), splits=[0, 5])
-    (whole,) = plan(load().select(["diabetes"]), splits=[0])
+    (cell,) = plan_tasks(load(few).select(["diabetes"]), splits=[0, 5])
+    (whole,) = plan_tasks(load().select(["diabetes"]), splits=[0])
     for split in (0, 5):
         assert cell.data.split(split).train.tolist() == whole.data.split(0).train[:40].tolist()
     assert fit_hash(cell) != fit_hash(whole)
@@ -190,11 +197,11 @@ def test_final_fits_train_on_validation_rows_only_if_told(load, parts, search, c
     benchmark = load(
         ("datasets", [f"{parts}:kept"]), ("entries", {"vifa": entry}), ("metrics", ["error"])
     )
-    (cell,) = plan(benchmark, splits=[0, 1], compile=False)
+    (cell,) = plan_tasks(benchmark, splits=[0, 1], compile=False)
     whole, rows = cell.data.split(1), cell.rows(1)
     assert rows.train.tolist() == np.concatenate([whole.train, whole.validation])[:count].tolist()
     assert rows.test.tolist() == whole.test.tolist()
-    fitting = final_fitting([(cell, 1)], [RATES], compile=False)
+    fitting = build_final_fitting([(cell, 1)], [RATES], compile=False)
     assert [len(rows) for rows in fitting.trials.rows] == [count]
 
 
@@ -213,30 +220,32 @@ def test_a_search_by_the_posterior_needs_no_validation_rows(load, parts):
             ("entries", {"vifa": entry}),
             ("metrics", ["error"]),
         )
-        return cells_of(benchmark)[0]
+        return list_tasks(benchmark)[0]
 
-    check(cell("neg_elbo"))
+    check_task(cell("neg_elbo"))
     with pytest.raises(
         InputError, match="without has none; choose 2 folds or more, or a score of the posterior"
     ):
-        check(cell("error"))
+        check_task(cell("error"))
 
 
 def test_a_data_set_may_have_fewer_splits_than_others(load):
     fewer = load(("preparation", {"splits": {"diabetes": 1}}))
-    assert [cell.splits for cell in cells_of(fewer)] == [(0, 1), (0,)]
-    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[0, 1])] == [
+    assert [cell.splits for cell in list_tasks(fewer)] == [(0, 1), (0,)]
+    assert [(cell.dataset, cell.splits) for cell in plan_tasks(fewer, splits=[0, 1])] == [
         (LABEL, (0, 1)),
         ("diabetes", (0,)),
     ]
-    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[1])] == [(LABEL, (1,))]
+    assert [(cell.dataset, cell.splits) for cell in plan_tasks(fewer, splits=[1])] == [
+        (LABEL, (1,))
+    ]
     with pytest.raises(
         InputError, match="no data set that is chosen has a split 1: choose a smaller number"
     ):
-        plan(fewer.select(["diabetes"]), splits=[1])
+        plan_tasks(fewer.select(["diabetes"]), splits=[1])
     (one,), (all_of_it,) = (
-        cells_of(fewer.select(["diabetes"])),
-        cells_of(load().select(["diabetes"])),
+        list_tasks(fewer.select(["diabetes"])),
+        list_tasks(load().select(["diabetes"])),
     )
     assert fit_hash(one) == fit_hash(all_of_it)
     assert fewer.content_hash != load().content_hash
@@ -248,7 +257,7 @@ SWEEP = {"training.epochs": [1, 3], "preparation.rows": [40, 50]}
 
 
 def test_each_point_of_a_sweep_is_a_cell_of_its_own(load):
-    cells = plan(load(("sweep", SWEEP)), splits=[1])
+    cells = plan_tasks(load(("sweep", SWEEP)), splits=[1])
     points = [(1, 40), (1, 50), (3, 40), (3, 50)]
     assert [(cell.dataset, cell.entry, *cell.point.values()) for cell in cells] == [
         *((LABEL, "classes", *values) for values in points),
@@ -270,8 +279,10 @@ def test_each_point_of_a_sweep_is_a_cell_of_its_own(load):
 def test_the_same_settings_at_a_point_and_without_a_sweep_decide_the_same(load):
     """All but the name of the trial, which without a sweep is as it was before there were any."""
     changes = ("entries.numbers.training", {"epochs": 3, "batch_size": 10})
-    (plain,) = plan(load(changes).select(["diabetes"]), splits=[0])
-    swept = plan(load(("sweep", {"training.epochs": [1, 3]})).select(["diabetes"]), splits=[0])
+    (plain,) = plan_tasks(load(changes).select(["diabetes"]), splits=[0])
+    swept = plan_tasks(
+        load(("sweep", {"training.epochs": [1, 3]})).select(["diabetes"]), splits=[0]
+    )
     assert [fit_hash(cell) == fit_hash(plain) for cell in swept] == [False, True]
     assert plain.identity == (0, "labels", "diabetes", "numbers")
     assert (plain.key, plain.label) == (("diabetes", "numbers", "{}"), "diabetes/numbers")
@@ -287,20 +298,20 @@ def test_a_data_set_may_have_other_settings_at_each_point(load):
         ("metrics", ["nmll"]),
         ("sweep", {"dataset.variant": ["plain", "outlier"]}),
     )
-    plain, outlier = cells_of(swept)
+    plain, outlier = list_tasks(swept)
     assert plain.dataset == outlier.dataset
     assert plain.data.y.tolist() != outlier.data.y.tolist()
     streams = load_benchmark("online-fa", "quick", ["sweep={dataset.top: [1, 1000]}"]).select(
         [], ["online-em"]
     )
-    low, high = plan(streams, splits=[0])
-    assert (low.dataset, low.point) == (high.dataset, Point({"dataset.top": 1}))
+    low, high = plan_tasks(streams, splits=[0])
+    assert (low.dataset, low.point) == (high.dataset, SweepPoint({"dataset.top": 1}))
     assert (low.stream.top, high.stream.top) == (1, 1000)
     assert fit_hash(low) != fit_hash(high)
 
 
 def test_cells_are_sent_to_other_processes_without_their_data(load):
-    for cell in cells_of(load(("sweep", SWEEP))):
+    for cell in list_tasks(load(("sweep", SWEEP))):
         assert cell.problem.dim == 9 or cell.entry == "numbers"
         text = pickle.dumps(cell)
         assert len(text) < 20_000
@@ -320,57 +331,65 @@ def test_work_is_counted_in_minibatches_and_the_time_that_one_takes(load):
 
     48 normals for 11 parameters.
     """
-    (cell,) = plan(load().select(["diabetes"]), splits=[0])
-    assert updates_of(cell, "final") == 2 * 39 // 4
-    assert remaining_work(cell, 0, 2) == 2 * unit(cell, "final") * 4 * updates_of(cell, "final")
-    assert remaining_work(cell, 3, 0) == 3 * unit(cell, "search") * 4 * updates_of(cell, "search")
-    at_once, updated = width(cell, "final"), 0.45e-3 + 25e-9 * width(cell, "final") * 48
-    assert not compiles(cell, "final")
-    assert unit(cell, "final") == pytest.approx(1e9 * updated / at_once / 4, abs=1)
+    (cell,) = plan_tasks(load().select(["diabetes"]), splits=[0])
+    assert count_stage_updates(cell, "final") == 2 * 39 // 4
+    assert estimate_work(cell, 0, 2) == 2 * estimate_batch_work(
+        cell, "final"
+    ) * 4 * count_stage_updates(cell, "final")
+    assert estimate_work(cell, 3, 0) == 3 * estimate_batch_work(
+        cell, "search"
+    ) * 4 * count_stage_updates(cell, "search")
+    at_once, updated = (
+        count_fits_per_batch(cell, "final"),
+        0.45e-3 + 25e-9 * count_fits_per_batch(cell, "final") * 48,
+    )
+    assert not is_stage_compiled(cell, "final")
+    assert estimate_batch_work(cell, "final") == pytest.approx(1e9 * updated / at_once / 4, abs=1)
 
 
 def test_many_cells_are_planned_from_few_components(load, monkeypatch):
     """A component is made once, a state counted once, and starts that are alike are looked at together."""
-    make, made, found = initial_check.initial_state, Counter(), []
+    make, made, found = initial_check.make_initial_state, Counter(), []
     monkeypatch.setattr(
-        initial_check, "initial_state", lambda *given: made.update(["starts"]) or make(*given)
+        initial_check, "make_initial_state", lambda *given: made.update(["starts"]) or make(*given)
     )
     for points in (2, 30):
         made.clear()
-        registry._made.cache_clear()
-        initial_check._shaped.cache_clear()
-        cells = plan(
+        registry._build_validated.cache_clear()
+        sizes._count_shaped_bytes.cache_clear()
+        cells = plan_tasks(
             load(("sweep", {"hyper.prior_precision": list(range(1, points + 1))})), splits=[0]
         )
-        initial_check.check(cells)
+        initial_check.check_initial_likelihood(cells)
         assert len(cells) == 2 * points
         misses = {
-            "components": registry._made.cache_info().misses,
-            "sizes": initial_check._shaped.cache_info().misses,
+            "components": registry._build_validated.cache_info().misses,
+            "sizes": sizes._count_shaped_bytes.cache_info().misses,
         }
         found.append(made | Counter(misses))
     assert found[0] == found[1]
     assert found[0]["starts"] == found[0]["sizes"] == 2
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("method", ["vifa", "swag", "slang", "bbb", "natural-gradient"])
 def test_a_state_that_is_made_is_as_large_as_its_shapes_say(monkeypatch, method):
     benchmark = load_benchmark(
         "uci-regression", overrides=[f"entries.vifa-nn.method={{name: {method}}}"]
     )
-    ((cell, _),) = first_of(benchmark.select(["boston"], ["vifa-nn"]), [0])
-    initial_check._shaped.cache_clear()
-    made = initial_check.posterior_size(cell)
-    monkeypatch.setattr(initial_check, "_SMALL", -1)
-    initial_check._shaped.cache_clear()
-    assert initial_check.posterior_size(cell) == made > 4 * cell.problem.dim
+    ((cell, _),) = list_first_splits(benchmark.select(["boston"], ["vifa-nn"]), [0])
+    sizes._count_shaped_bytes.cache_clear()
+    made = sizes.count_state_bytes(cell)
+    monkeypatch.setattr(sizes, "_MAX_ALLOCATED_NUMBERS", -1)
+    sizes._count_shaped_bytes.cache_clear()
+    assert sizes.count_state_bytes(cell) == made > 4 * cell.problem.dim
 
 
 def test_a_plan_of_small_states_leaves_the_compiler_alone():
     """PyTorch's compiler takes a second to import."""
     code = (
-        "import sys; from bdl.plan.planning import plan; from bdl.spec import load_benchmark;"
-        "plan(load_benchmark('uci-regression', 'quick').select(['diabetes']), splits=[0]);"
+        "import sys; from bdl.plan.planning import plan_tasks; from bdl.spec import load_benchmark;"
+        "plan_tasks(load_benchmark('uci-regression', 'quick').select(['diabetes']), splits=[0]);"
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -379,4 +398,6 @@ def test_a_plan_of_small_states_leaves_the_compiler_alone():
 def test_a_stream_is_checked_without_its_model(monkeypatch):
     """A model takes 0.2 s with 1000 parameters, and a plan has one for each split of each cell."""
     monkeypatch.setattr(Stream, "model", None)
-    assert len(plan(load_benchmark("online-fa").select(["fa_1000_10"]), splits=range(10))) == 6
+    assert (
+        len(plan_tasks(load_benchmark("online-fa").select(["fa_1000_10"]), splits=range(10))) == 6
+    )

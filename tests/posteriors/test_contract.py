@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import vmap
 
 from bdl.errors import InputError
-from bdl.posteriors import FAMILIES, Gaussian, Posterior, from_tensors, to_tensors
+from bdl.posteriors import FAMILIES, GaussianPosterior, Posterior, from_tensors, to_tensors
 from bdl.posteriors.tensors import as_type
 
 from .conftest import GAUSSIANS, build, normals, stack
@@ -49,7 +49,7 @@ def verbs(name):
 def test_tensors_and_back(name):
     q = build(name)
     assert q.check() is q
-    assert isinstance(q, Gaussian) == (name in GAUSSIANS)
+    assert isinstance(q, GaussianPosterior) == (name in GAUSSIANS)
     family, tensors = to_tensors(q)
     again = from_tensors(family, tensors)
     assert (family, type(again)) == (name, type(q))
@@ -59,7 +59,7 @@ def test_tensors_and_back(name):
 def test_what_no_contract_documents_is_documented(name):
     kind = FAMILIES.get(name)
     assert kind.__doc__
-    contract = {**vars(Posterior), **vars(Gaussian)}
+    contract = {**vars(Posterior), **vars(GaussianPosterior)}
     for member in dir(kind):
         if not member.startswith("_") and member not in {
             *contract,

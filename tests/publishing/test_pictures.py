@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.plan.planning import cells_of
+from bdl.plan.planning import list_tasks
 from bdl.posteriors import FullGaussian, Point
 from bdl.publishing import pictures
-from bdl.publishing.pictures import POINTS, bands, labelled
+from bdl.publishing.pictures import POINTS, credible_bands, labelled_predictions
 from bdl.references.base import Truth
 from bdl.spec import load_benchmark
 from bdl.store import Outcome, Row, artefacts
@@ -56,8 +56,8 @@ def fitted(tmp_path, store):
             {"noise_precision": 0.1} if likelihood == "gaussian" else {}
         )
         path.write_text(TEXT.format(dataset, standardise, likelihood, hyper, SAMPLES, metrics))
-        (cell,) = cells_of(load_benchmark(path.as_posix()))
-        content = artefacts.encode(left, {}) if status == "ok" else None
+        (cell,) = list_tasks(load_benchmark(path.as_posix()))
+        content = artefacts.encode_posterior(left, {}) if status == "ok" else None
         for split in cell.splits:
             row = Row(*cell.key, "final", split, 0, 0, status, None, hyper, {}, 1.0, {})
             store.append([Outcome(row, (), content)])
@@ -73,7 +73,7 @@ def test_moments_are_those_of_the_lines(fitted, store, standardise):
     Within 4.5 standard errors.
     """
     cell = fitted(standardise=standardise, metrics="nmll")
-    (found,) = bands([cell], store)
+    (found,) = credible_bands([cell], store)
     rows = cell.data.split(0).train
     x, y = cell.data.x[rows, 0], cell.data.y[rows]
     shift, scale, unit, origin = (
@@ -104,7 +104,7 @@ def test_of_two_classes_it_is_the_probability_of_the_second(fitted, store):
 
     Within 6 standard errors of a quartile, at most a quarter of those before.
     """
-    (found,) = bands([fitted("overlapping_classes", "bernoulli")], store)
+    (found,) = credible_bands([fitted("overlapping_classes", "bernoulli")], store)
     design = np.stack([found.x, np.ones(POINTS)], 1)
     sd = np.sqrt(np.einsum("ni,ij,nj->n", design, COVARIANCE, design))
     expected = [design @ MEAN + z * sd for z in (-0.6745, 0, 0.6745)]
@@ -115,8 +115,8 @@ def test_of_two_classes_it_is_the_probability_of_the_second(fitted, store):
 
 
 def test_fits_that_failed_and_data_with_several_inputs_have_none(fitted, store):
-    assert bands([fitted("synthetic", metrics="nmll")], store) == []
-    assert bands([fitted(status="failed", metrics="nmll")], store) == []
+    assert credible_bands([fitted("synthetic", metrics="nmll")], store) == []
+    assert credible_bands([fitted(status="failed", metrics="nmll")], store) == []
 
 
 def test_draws_of_a_sampled_reference_come_first(fitted, store, monkeypatch):
@@ -126,10 +126,10 @@ def test_draws_of_a_sampled_reference_come_first(fitted, store, monkeypatch):
     )
     nothing = torch.zeros(0, dtype=torch.float64)
     known = Truth(nothing, nothing.reshape(0, 0), {}, torch.from_numpy(MEAN) + noise @ ROOT.T)
-    monkeypatch.setattr(pictures, "recipe", lambda *_: "sampled")
-    monkeypatch.setattr(pictures, "truth", lambda *_: known)
+    monkeypatch.setattr(pictures, "find_recipe", lambda *_: "sampled")
+    monkeypatch.setattr(pictures, "compute_truth", lambda *_: known)
     cell = fitted(metrics="nmll")
-    first, second, third = bands([cell, cell], store)
+    first, second, third = credible_bands([cell, cell], store)
     assert [first.entry, second.entry, third.entry] == ["truth", "linear", "linear"]
     np.testing.assert_allclose(
         first.sd, second.sd, rtol=0.1
@@ -138,8 +138,8 @@ def test_draws_of_a_sampled_reference_come_first(fitted, store, monkeypatch):
     def refused(*_):
         raise InputError("reference refused")
 
-    monkeypatch.setattr(pictures, "truth", refused)
-    assert [band.entry for band in bands([cell], store)] == ["linear"]
+    monkeypatch.setattr(pictures, "compute_truth", refused)
+    assert [band.entry for band in credible_bands([cell], store)] == ["linear"]
 
 
 def test_every_split_is_predicted_with_its_labels_and_risks(fitted, store, monkeypatch):
@@ -151,7 +151,7 @@ def test_every_split_is_predicted_with_its_labels_and_risks(fitted, store, monke
         torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 4.0]).div(4).mul(torch.tensor(4.0).log())
     )
     cell = fitted("two_moons", "categorical", metrics="accuracy, aurc", left=always)
-    found = labelled([cell], store)
+    found = labelled_predictions([cell], store)
     assert [(fit.dataset, fit.entry) for fit in found] == [("two_moons", "linear")] * 2
     for split, fit in enumerate(found):
         y = cell.data.y[cell.data.split(split).test]
@@ -163,7 +163,7 @@ def test_every_split_is_predicted_with_its_labels_and_risks(fitted, store, monke
         for risks in fit.risks.values():  # no row is more certain than another
             assert risks == pytest.approx([(y == 0).mean()] * len(y))
     monkeypatch.setattr(pictures, "MOST", 5)
-    assert labelled([cell], store) == []
+    assert labelled_predictions([cell], store) == []
     monkeypatch.undo()
     unscored = cell.benchmark.model_copy(update={"metrics": cell.benchmark.metrics[:1]})
-    assert labelled([replace(cell, benchmark=unscored)], store) == []
+    assert labelled_predictions([replace(cell, benchmark=unscored)], store) == []

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bdl.plan import joint_hash
-from bdl.plan.planning import cells_of
+from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
 from bdl.publishing.provenance import overlaps
 from bdl.spec import load_benchmark
@@ -137,7 +137,7 @@ def test_a_provenance_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(
     store, metrics, codes, expected
 ):
-    (cell,) = cells_of(
+    (cell,) = list_tasks(
         load_benchmark("uci-regression", "quick", [f"metrics={metrics}"]).select(
             entries=["vifa-lr"]
         )

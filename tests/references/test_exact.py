@@ -10,21 +10,21 @@ from scipy.special import polygamma
 from sklearn.linear_model import BayesianRidge
 from torch.distributions import Normal
 
-from bdl.data import load
+from bdl.data import load_dataset
 from bdl.errors import InputError
 from bdl.metrics.predictions import tensors_of
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 from bdl.models.mode import laplace
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import StudentTPrior
 from bdl.models.problem import Problem
-from bdl.plan.planning import cells_of
-from bdl.plan.truths import truth
+from bdl.plan.planning import list_tasks
+from bdl.plan.reference_posteriors import compute_truth
 from bdl.references import REFERENCES, exact
 from bdl.references.exact import BayesianRidgeReference, GridReference, moments
 from bdl.spec import load_benchmark
 
-LOGISTIC = Problem(Linear(bias=False), Bernoulli(), 2)
+LOGISTIC = Problem(LinearModel(bias=False), Bernoulli(), 2)
 FEW_X = torch.tensor([[1, 0.2], [-0.5, -1], [2, 1], [-1, 0.3]], dtype=torch.float64)
 FEW_Y = torch.tensor([1.0, 0, 1, 0], dtype=torch.float64)
 """Separable: without a prior there is no posterior."""
@@ -66,7 +66,7 @@ def test_a_grid_in_the_wrong_place_is_widened_and_a_second_mode_counts(centres, 
 
 
 def test_a_grid_of_one_parameter_against_adaptive_quadrature():
-    problem, x, alpha = Problem(Linear(bias=False), Bernoulli(), 1), FEW_X[:, :1], 0.01
+    problem, x, alpha = Problem(LinearModel(bias=False), Bernoulli(), 1), FEW_X[:, :1], 0.01
     truth = GridReference().fit(problem, x, FEW_Y, tensors_of({"prior_precision": alpha}))
 
     def integral(power, centre=0.0):
@@ -130,7 +130,7 @@ def test_densities_that_no_grid_can_sum_are_refused(density, message):
         moments(lambda z: density(z.squeeze(-1)), 1)
 
 
-RIDGE = Problem(Linear(), Gaussian(), 3)
+RIDGE = Problem(LinearModel(), GaussianLikelihood(), 3)
 
 
 @pytest.fixture
@@ -176,22 +176,22 @@ def test_constant_targets_are_refused(data):
 
 
 REFUSED = {
-    "conjugate": (Problem(Linear(), Bernoulli(), 3), "no closed form"),
+    "conjugate": (Problem(LinearModel(), Bernoulli(), 3), "no closed form"),
     "bayesian-ridge": (
-        Problem(Linear(bias=False), Gaussian(), 3),
+        Problem(LinearModel(bias=False), GaussianLikelihood(), 3),
         "give the linear model its bias",
     ),
-    "grid": (Problem(Linear(), Bernoulli(), 2), "room for two parameters: the model has 3"),
+    "grid": (Problem(LinearModel(), Bernoulli(), 2), "room for two parameters: the model has 3"),
     "exact-gaussian": (
         Problem(Mlp(), Bernoulli(), 3),
         "^reference exact-gaussian needs a linear model",
     ),
     "nuts": (
-        Problem(Linear(), Categorical(), 3),
+        Problem(LinearModel(), Categorical(), 3),
         "nuts samples linear models with a gaussian or bernoulli likeli",
     ),
     "network-mcmc": (
-        Problem(Mlp(), Gaussian(), 3, prior=StudentTPrior()),
+        Problem(Mlp(), GaussianLikelihood(), 3, prior=StudentTPrior()),
         "models with a gaussian prior",
     ),
 }
@@ -217,11 +217,11 @@ def test_what_a_reference_cannot_know_is_refused(name):
 def test_precisions_are_those_of_the_thesis(dataset, printed):
     """Table 5.3 (Brownlie 2022), to the printed digits."""
     try:
-        load(dataset)
+        load_dataset(dataset)
     except InputError as error:
         pytest.skip(str(error))
-    (cell,) = cells_of(load_benchmark("uci-linear-posterior").select([dataset], ["vifa"]))
-    found = truth(cell, 0).hyper
+    (cell,) = list_tasks(load_benchmark("uci-linear-posterior").select([dataset], ["vifa"]))
+    found = compute_truth(cell, 0).hyper
     assert (
         tuple(round(found[name], 4) for name in ("prior_precision", "noise_precision")) == printed
     )

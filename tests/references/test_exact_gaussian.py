@@ -7,8 +7,8 @@ import torch
 from bdl.errors import InputError
 from bdl.methods.exact_gaussian import ExactGaussian
 from bdl.metrics.predictions import tensors_of
-from bdl.models.likelihoods import Bernoulli, Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references import exact
@@ -26,7 +26,7 @@ X = torch.from_numpy(RNG.standard_normal((ROWS, DIM)))
 Y = torch.from_numpy(
     (RNG.random(ROWS) < 1 / (1 + np.exp(-X.numpy() @ [1, -2, 0.5]))).astype(float)
 )
-PROBLEM = Problem(Linear(), Bernoulli(), DIM, prior=GaussianPrior(1e-5))
+PROBLEM = Problem(LinearModel(), Bernoulli(), DIM, prior=GaussianPrior(1e-5))
 HYPER = tensors_of({"prior_precision": 0.1})
 
 
@@ -46,7 +46,7 @@ def test_the_optimum_keeps_every_limit(q):
 def test_a_known_optimum():
     """With Gaussian targets it is the posterior, and the negative ELBO is minus the log-evidence."""
     problem, hyper = (
-        Problem(Linear(), Gaussian(), DIM),
+        Problem(LinearModel(), GaussianLikelihood(), DIM),
         HYPER | tensors_of({"noise_precision": 2.0}),
     )
     y = X @ torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64) + 0.3
@@ -120,7 +120,7 @@ def test_the_same_fit_is_made_once(monkeypatch):
     )
     exact._OPTIMA.clear()
     copy = (
-        Problem(Linear(), Bernoulli(), DIM, prior=GaussianPrior(1e-5)),
+        Problem(LinearModel(), Bernoulli(), DIM, prior=GaussianPrior(1e-5)),
         X.clone(),
         Y.clone(),
         dict(HYPER),
@@ -133,7 +133,7 @@ def test_the_same_fit_is_made_once(monkeypatch):
     for given in (
         (PROBLEM, X, 1 - Y, HYPER),
         (PROBLEM, X, Y, tensors_of({"prior_precision": 0.2})),
-        (Problem(Linear(), Bernoulli(), DIM), X, Y, HYPER),
+        (Problem(LinearModel(), Bernoulli(), DIM), X, Y, HYPER),
     ):
         assert not torch.equal(ExactGaussianReference().fit(*given).mean, first)
     assert len(fits) == 4

@@ -13,12 +13,12 @@ import torch  # loaded before any sampling, as in a run of benchmarks
 from scipy.special import expit
 
 from bdl.errors import InputError
-from bdl.models.likelihoods import Bernoulli, Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
-from bdl.plan import truths
-from bdl.plan.planning import plan
+from bdl.plan import reference_posteriors
+from bdl.plan.planning import plan_tasks
 from bdl.references import nuts
 from bdl.references.base import Made, files, obtain, read, state, write
 from bdl.references.certificate import certify, monte_carlo_errors
@@ -115,7 +115,7 @@ def test_logistic_posterior_is_that_of_a_grid():
     drawn = sample(given, Settings(draws=4000, tune=1000, sampler="nutpie"))
     certify(drawn).admit()
     problem, hyper = (
-        Problem(Linear(bias=False), Bernoulli(), 2),
+        Problem(LinearModel(bias=False), Bernoulli(), 2),
         {"prior_precision": torch.tensor(0.01).double()},
     )
     truth = GridReference().fit(
@@ -130,10 +130,14 @@ def test_samplers_agree_on_breast_cancer():
     """Means and covariance entries, 65 scores: one beyond 5.5, t with 99 degrees of freedom, has a chance of 2e-5."""
     for package in ("bambi", "nutpie"):
         pytest.importorskip(package)
-    (cell,) = plan(
+    (cell,) = plan_tasks(
         load_benchmark("logistic-posterior").select(["breast_cancer"], ["vifa"]), splits=(0,)
     )
-    given, found, lower = truths.recipe(cell, 0).regression, [], np.tril_indices(10)
+    given, found, lower = (
+        reference_posteriors.find_recipe(cell, 0).regression,
+        [],
+        np.tril_indices(10),
+    )
     for sampler in ("nutpie", "pymc"):
         drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
         certify(drawn).admit()
@@ -209,7 +213,7 @@ def test_a_recipe_holds_what_the_problem_says():
 
     The noise is that of Gaussian targets.
     """
-    problem = Problem(Linear(), Gaussian(), 3, prior=GaussianPrior(1e-5))
+    problem = Problem(LinearModel(), GaussianLikelihood(), 3, prior=GaussianPrior(1e-5))
     noise = {"noise_precision": torch.tensor(2.0).double()}
     found = NutsReference(draws=200, seed=3).recipe(problem, X, LABELS, HYPER | noise)
     np.testing.assert_array_equal(found.regression.x, np.column_stack([X.numpy(), np.ones(40)]))
@@ -222,7 +226,7 @@ def test_a_recipe_holds_what_the_problem_says():
 def test_the_truth_has_the_moments_of_all_chains(monkeypatch):
     theta = np.random.default_rng(0).standard_normal((4, 9, 3)) + np.arange(4)[:, None, None]
     monkeypatch.setattr(nuts, "obtain", lambda recipe: Made(theta, Mock()))
-    truth = NutsReference().fit(Problem(Linear(bias=False), Bernoulli(), 3), X, LABELS, HYPER)
+    truth = NutsReference().fit(Problem(LinearModel(bias=False), Bernoulli(), 3), X, LABELS, HYPER)
     np.testing.assert_allclose(truth.mean, theta.reshape(-1, 3).mean(0), rtol=1e-12)
     np.testing.assert_allclose(truth.covariance, np.cov(theta.reshape(-1, 3).T), rtol=1e-12)
     np.testing.assert_array_equal(truth.chains, theta)

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution.details import kept
+from bdl.execution.fit_records import posterior_details
 from bdl.methods.guest import Train
 from bdl.metrics.predictions import tensors_of
-from bdl.models.likelihoods import Bernoulli, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior
-from bdl.models.problem import Problem, log_joint, whole
-from bdl.posteriors.predictive import ask
+from bdl.models.problem import Problem, full_batch, log_joint
+from bdl.posteriors.predictive import query_predictive
 from bdl.references import chains
 from bdl.references.base import files, obtain
 from bdl.references.chains import ChainSettings, run, slope, slope_with_precisions, starts
@@ -34,12 +34,12 @@ Y = torch.tanh(2 * X[:, 0]) + 0.3 * torch.from_numpy(RNG.normal(size=15))
 AT = torch.linspace(-2, 2, 7, dtype=torch.float64).unsqueeze(1)
 TARGETS = torch.tanh(2 * AT[:, 0])
 HYPER = tensors_of({"prior_precision": 1.0, "noise_precision": 10.0})
-NETWORK = Problem(Mlp((3,)), Gaussian(), 1)
-MODELS = [Mlp((4,), "relu"), Mlp((4,), "tanh"), Mlp((4, 3), "relu"), Linear()]
+NETWORK = Problem(Mlp((3,)), GaussianLikelihood(), 1)
+MODELS = [Mlp((4,), "relu"), Mlp((4,), "tanh"), Mlp((4, 3), "relu"), LinearModel()]
 """The first two have compiled densities."""
 
 
-@pytest.mark.parametrize("likelihood", [Gaussian(), Bernoulli()])
+@pytest.mark.parametrize("likelihood", [GaussianLikelihood(), Bernoulli()])
 @pytest.mark.parametrize("model", MODELS)
 def test_value_and_gradient_are_those_of_the_problem(model, likelihood):
     """Up to a constant, at points of any size; biases have a prior of their own."""
@@ -54,7 +54,7 @@ def test_value_and_gradient_are_those_of_the_problem(model, likelihood):
     )
 
     def exact(one):
-        return log_joint(one[None], problem, whole(*given), HYPER)[0]
+        return log_joint(one[None], problem, full_batch(*given), HYPER)[0]
 
     values, gradients = zip(*(slope(point.numpy()) for point in points), strict=True)
     np.testing.assert_allclose(
@@ -66,7 +66,7 @@ def test_value_and_gradient_are_those_of_the_problem(model, likelihood):
 
 @pytest.mark.parametrize("model", MODELS[:2])
 def test_density_of_precisions_is_that_of_automatic_differentiation(model):
-    problem = Problem(model, Gaussian(), 1)
+    problem = Problem(model, GaussianLikelihood(), 1)
     given = slope_with_precisions(problem, X, Y, *LAWS.values())
     phi, other = RNG.normal(size=(2, problem.dim + 2))
 
@@ -146,7 +146,7 @@ def test_a_network_of_one_unit_has_the_moments_of_quadrature():
     expected = weight @ means
     sd = np.sqrt(weight @ (variances + means**2) - expected**2)
 
-    problem = Problem(Mlp((1,), "tanh"), Gaussian(), 1)
+    problem = Problem(Mlp((1,), "tanh"), GaussianLikelihood(), 1)
     chains = sampled(problem, draws=3000, target_accept=0.98)
     certificate = certify_functions(problem, chains, AT, TARGETS, HYPER)
     assert certificate.failures() == []
@@ -156,7 +156,7 @@ def test_a_network_of_one_unit_has_the_moments_of_quadrature():
     np.testing.assert_array_less(np.abs(f.std((0, 1)) - sd), 5 * errors[1] * sd)
 
 
-BENT = Problem(Mlp((1,)), Gaussian(), 1)
+BENT = Problem(Mlp((1,)), GaussianLikelihood(), 1)
 LEFT, RIGHT = np.array([-1.0, 0.1, 1.0, 0.1]), np.array([1.0, 0.1, 1.0, 0.1])
 """A unit that bends at the left point or at the right one."""
 
@@ -191,7 +191,7 @@ def test_rules_are_broken_by_what_they_are_for():
 def test_steps_that_are_too_large_break_a_rule():
     """Steps that three of ten proposals survive, on a narrow posterior: most trajectories diverge."""
     problem, hyper = (
-        Problem(Mlp((8,)), Gaussian(), 1),
+        Problem(Mlp((8,)), GaussianLikelihood(), 1),
         HYPER | {"noise_precision": torch.tensor(1000.0).double()},
     )
     given = sampled(problem, hyper, tune=100, draws=100, target_accept=0.3)
@@ -250,7 +250,7 @@ def test_the_key_covers_data_rows_model_and_settings():
         return NetworkMcmc(**settings).recipe(problem, x, Y, hyper, at, TARGETS).key
 
     others = [
-        key(Problem(Mlp((3,), "tanh"), Gaussian(), 1)),
+        key(Problem(Mlp((3,), "tanh"), GaussianLikelihood(), 1)),
         key(x=X + 1),
         key(at=AT + 1),
         key(hyper=HYPER | {"noise_precision": torch.tensor(1.0)}),
@@ -262,7 +262,7 @@ def test_the_key_covers_data_rows_model_and_settings():
 def test_predictions_are_those_of_each_network_with_its_noise():
     theta, precision = torch.randn(5, NETWORK.dim), torch.rand(5).double() + 0.5
     fit = SampledNetworks(theta, precision, torch.tensor([3]), torch.tensor(0), torch.zeros(9))
-    answer = ask(fit, X, None, 1, 0)
+    answer = query_predictive(fit, X, None, 1, 0)
     for s in range(5):
         np.testing.assert_allclose(
             answer.mean[s], NETWORK.model(theta[s].double(), X, 1).squeeze(-1)
@@ -279,14 +279,14 @@ def test_rows_say_what_the_certificate_says(r_hat, text):
     fit = SampledNetworks(
         torch.zeros(1, NETWORK.dim), torch.ones(1), torch.tensor([3]), torch.tensor(0), worst
     )
-    assert kept(fit) == {"kept": "a predictive", "certificate": text}
+    assert posterior_details(fit) == {"kept": "a predictive", "certificate": text}
 
 
 @pytest.mark.slow  # compiles the density and the sampler
 def test_one_unit_without_slope_agrees_with_quadrature():
     """Targets about a constant: with inputs of 0 the network is b + v max(a, 0), and log beta has a known posterior."""
     x, y = np.zeros((60, 1)), 0.5 * np.random.default_rng(2).normal(size=60)
-    problem = Problem(Mlp((1,), "tanh"), Gaussian(), 1)
+    problem = Problem(Mlp((1,), "tanh"), GaussianLikelihood(), 1)
     fit = NetworkNuts(draws=1500, tune=500, kept=1500).fit(Train(x, y, problem), {}, seed=3)
     assert fit.worst[0] < 1.01  # R-hat; a weight that the data say nothing of may diverge
     logs = fit.noise_precision.log().numpy()
@@ -330,10 +330,10 @@ def test_too_short_chains_say_which_rules_they_break():
         (NetworkMcmc(chains=5), NETWORK, "even number"),
         (NetworkMcmc(draws=50), NETWORK, "100 draws"),
         (NetworkNuts(chains=3), NETWORK, "even number"),
-        (NetworkNuts(), Problem(Linear(), Gaussian(), 2), "use the model 'mlp'"),
+        (NetworkNuts(), Problem(LinearModel(), GaussianLikelihood(), 2), "use the model 'mlp'"),
         (
             NetworkNuts(),
-            Problem(Mlp((4, 3)), Gaussian(), 2),
+            Problem(Mlp((4, 3)), GaussianLikelihood(), 2),
             "samples one hidden layer of relu or tanh",
         ),
         (

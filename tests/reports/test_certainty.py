@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 
 from bdl.registry import Label
-from bdl.reports import compare
+from bdl.reports import compare_with_papers
 from bdl.reports.certainty import (
     SENSITIVITIES,
     SHARES,
-    Labelled,
-    at_shares,
+    LabelPredictions,
     coverage_drawings,
-    referred,
+    errors_at_shares,
+    referred_shares,
     refusal_drawings,
     selective_drawings,
 )
@@ -34,7 +34,7 @@ def cells_of(datasets, scores, metrics):
         for dataset in datasets
         for entry, own in scores.items()
     ]
-    return benchmark, compare(benchmark, pd.concat(rows))
+    return benchmark, compare_with_papers(benchmark, pd.concat(rows))
 
 
 def test_mean_coverages_stand_at_their_levels_in_order():
@@ -42,15 +42,17 @@ def test_mean_coverages_stand_at_their_levels_in_order():
     levels = {"coverage_0.95": 0.95, "coverage": 0.9, "coverage_0.5": 0.5}
     metrics = [Label(text, "coverage", {"level": level}) for text, level in levels.items()]
     shares = {"vifa": (0.9, 0.8, 0.3), "swag": (1.0, 1.0, 0.7)}
-    scores = {entry: dict(zip(levels, own, strict=True)) for entry, own in shares.items()}
+    scores = {
+        entry: dict(zip(levels, entry_means, strict=True)) for entry, entry_means in shares.items()
+    }
     assert coverage_drawings(*cells_of(["yacht", "wine"], scores, metrics[:1])) == {}
     drawings = coverage_drawings(*cells_of(["yacht", "wine"], scores, metrics))
     assert list(drawings) == ["calibration"]
     figure = drawings["calibration"]()
     assert titles(figure) == ["yacht", "wine"]
     for panel in figure.axes:
-        for drawn, own in zip(panel.containers, scores.values(), strict=True):
-            expected = sorted((levels[name], share) for name, share in own.items())
+        for drawn, entry_means in zip(panel.containers, scores.values(), strict=True):
+            expected = sorted((levels[name], share) for name, share in entry_means.items())
             np.testing.assert_allclose(drawn.lines[0].get_xydata(), expected)
         np.testing.assert_array_equal(panel.lines[0].get_xydata(), [[0, 0], [1, 1]])
 
@@ -89,7 +91,7 @@ def fit(p, labels, entry="vifa", risks=None):
     orders = dict.fromkeys(
         ("entropy", "disagreement"), np.linspace(0, 0.3, len(p)) if risks is None else risks
     )
-    return Labelled("eyes", entry, np.stack([1 - p, p], 1), np.asarray(labels), orders)
+    return LabelPredictions("eyes", entry, np.stack([1 - p, p], 1), np.asarray(labels), orders)
 
 
 def test_a_sensitivity_costs_what_lies_above_its_threshold():
@@ -99,7 +101,7 @@ def test_a_sensitivity_costs_what_lies_above_its_threshold():
     share = dict(
         zip(
             SENSITIVITIES.round(3),
-            referred(fit([*positive, *negative], [1] * 10 + [0] * 10)),
+            referred_shares(fit([*positive, *negative], [1] * 10 + [0] * 10)),
             strict=True,
         )
     )
@@ -107,12 +109,12 @@ def test_a_sensitivity_costs_what_lies_above_its_threshold():
     assert share[0.805] == share[0.9] == (9 + 4) / 20
     assert share[0.905] == share[1.0] == 1.0
     as_probable = fit([0.5] * 4, [1, 1, 0, 0])
-    assert referred(as_probable).tolist() == [1.0] * len(SENSITIVITIES)
+    assert referred_shares(as_probable).tolist() == [1.0] * len(SENSITIVITIES)
 
 
 def test_errors_are_those_of_as_many_rows_as_are_kept():
-    found = dict(zip(SHARES.round(2), at_shares(np.arange(1.0, 51.0)), strict=True))
-    assert (found[0.1], found[0.5], found[0.99], found[1.0]) == (5, 25, 49, 50)
+    errors = dict(zip(SHARES.round(2), errors_at_shares(np.arange(1.0, 51.0)), strict=True))
+    assert (errors[0.1], errors[0.5], errors[0.99], errors[1.0]) == (5, 25, 49, 50)
 
 
 def test_lines_are_means_over_splits_with_bands_of_a_standard_error():

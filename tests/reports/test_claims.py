@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_rel
 
-from bdl.reports.claims import claim_sections, judged_claims
+from bdl.reports.claims import claim_sections, judge_claims
 from bdl.spec.sections import Claim
 
 from .conftest import columns, make_benchmark, make_trials
@@ -24,7 +24,7 @@ def judge(*rows, overlap={}, sweep={}, **changes):
         "less": NN,
         "than": LR,
     } | changes
-    return judged_claims(
+    return judge_claims(
         make_benchmark(sweep, claims=[Claim.model_validate(content)]), pd.concat(rows), overlap
     )
 
@@ -39,10 +39,10 @@ def test_known_answer(scores):
     Data sets without both sides are left out.
     """
     base, other = scores
-    (found,) = judge(
+    (claim,) = judge(
         make_trials("energy", "vifa-nn", other), make_trials("energy", "vifa-lr", base), times=0.5
     )
-    (only,) = found.findings
+    (only,) = claim.findings
     interval = ttest_rel(other, 0.5 * base).confidence_interval(0.95)
     assert (only.difference.dataset, only.difference.n) == ("energy", 20)
     np.testing.assert_allclose(
@@ -56,9 +56,9 @@ def test_known_answer(scores):
 )
 def test_what_the_interval_says(shift, verdict):
     noise = np.random.default_rng(1).normal(size=20)
-    (found,) = judge(*on_yacht(shift * 5 + noise - noise.mean(), np.zeros(20)))
-    assert found.verdict == verdict
-    (section,) = claim_sections(SimpleNamespace(name="b"), [found])
+    (claim,) = judge(*on_yacht(shift * 5 + noise - noise.mean(), np.zeros(20)))
+    assert claim.verdict == verdict
+    (section,) = claim_sections(SimpleNamespace(name="b"), [claim])
     assert f"b: Less (a paper): {verdict}. NMLL" in section.title
     assert section.columns[1:4] == [
         ("vifa-nn", "right"),
@@ -73,17 +73,17 @@ def test_shared_rows_widen_the_interval():
     t(3) = 3.18245, 1.299 apart and 2.905 with halves.
     """
     rows = on_yacht([-3.0, -2.0, -1.0, -2.0], [0.0] * 4)
-    (apart,), (halves,) = judge(*rows), judge(*rows, overlap={"yacht": 1.0})
-    assert (apart.verdict, halves.verdict) == ("confirmed", "not shown")
-    assert halves.findings[0].difference.half == pytest.approx(
+    (independent,), (halves,) = judge(*rows), judge(*rows, overlap={"yacht": 1.0})
+    assert (independent.verdict, halves.verdict) == ("confirmed", "not shown")
+    assert halves.findings[0].difference.half_width == pytest.approx(
         3.18245 * (2 / 3 * 1.25) ** 0.5, abs=1e-4
     )
 
 
 def test_a_side_that_failed_gains_nothing():
     less, than = on_yacht([0.0, 1.0, 1.1, 0.9, 1.0], [5.0] * 5, ["failed"] + ["ok"] * 4)
-    (found,), (two,) = judge(less, than), judge(less[1:3], than)
-    assert (found.verdict, found.findings[0].difference.n) == ("undecided", 4)
+    (claim,), (two,) = judge(less, than), judge(less[1:3], than)
+    assert (claim.verdict, claim.findings[0].difference.n) == ("undecided", 4)
     assert two.verdict == "undecided"
     assert judge(than) == []
 
@@ -92,8 +92,11 @@ def test_verdicts_of_several_data_sets_are_counted():
     near = np.arange(5) * 0.01
     energy = make_trials("energy", "vifa-nn", 1 - near), make_trials("energy", "vifa-lr", near)
     rows = *on_yacht(-near, 1 + near), *energy
-    (found,), (one,) = judge(*rows), judge(*rows, datasets=["yacht"])
-    assert (found.verdict, one.verdict) == ("confirmed 1, contradicted 1 of 2", "confirmed")
+    (both,), (on_yacht_alone,) = judge(*rows), judge(*rows, datasets=["yacht"])
+    assert (both.verdict, on_yacht_alone.verdict) == (
+        "confirmed 1, contradicted 1 of 2",
+        "confirmed",
+    )
 
 
 def test_the_sides_of_one_entry_at_two_points():
@@ -107,20 +110,20 @@ def test_the_sides_of_one_entry_at_two_points():
         for hidden in ("[2]", "[50]")
     ]
     less, than = (NN | {"at": {"training.batch_size": size}} for size in (10, 20))
-    (found,) = judge(*rows, sweep=sweep, less=less, than=than)
-    assert [dict(each.difference.point)["model.hidden"] for each in found.findings] == [
+    (claim,) = judge(*rows, sweep=sweep, less=less, than=than)
+    assert [dict(finding.difference.point)["model.hidden"] for finding in claim.findings] == [
         "[2]",
         "[50]",
     ]
-    assert [each["model.hidden"] for each in found.records] == ["[2]", "[50]"]
-    assert found.verdict == "confirmed"
-    (section,) = claim_sections(SimpleNamespace(name="b"), [found])
+    assert [finding["model.hidden"] for finding in claim.records] == ["[2]", "[50]"]
+    assert claim.verdict == "confirmed"
+    (section,) = claim_sections(SimpleNamespace(name="b"), [claim])
     sides = ["vifa-nn, batch_size = 10", "vifa-nn, batch_size = 20"]
     assert columns(section)[:4] == ["Dataset", "model.hidden", *sides]
 
 
 def test_another_metric_of_the_same_entry():
     rows = make_trials("yacht", "vifa-nn", np.arange(5) * 0.1, rmse=np.arange(5) * 0.2 + 3)
-    (found,) = judge(rows, than=NN | {"metric": "rmse"})
-    assert found.verdict == "confirmed"
-    assert (found.findings[0].less, found.findings[0].than) == pytest.approx((0.2, 3.4))
+    (claim,) = judge(rows, than=NN | {"metric": "rmse"})
+    assert claim.verdict == "confirmed"
+    assert (claim.findings[0].less, claim.findings[0].than) == pytest.approx((0.2, 3.4))

@@ -9,10 +9,16 @@ from scipy import stats
 
 from bdl.errors import InputError
 from bdl.metrics import MetricInfo
-from bdl.reports import ONE_SPLIT, SAMPLED_TRUTH, certified, compare, failed_as_worst
-from bdl.reports.layout import sections
+from bdl.reports import (
+    ONE_SPLIT,
+    SAMPLED_TRUTH,
+    certificate_notes,
+    compare_with_papers,
+    median_failed_as_worst,
+)
+from bdl.reports.layout import metric_sections
 from bdl.reports.statistics import median_se
-from bdl.reports.verdicts import FEW, NO_SPREAD, NOT_SHOWN, SURVIVORS
+from bdl.reports.verdicts import FEW_SPLITS, NO_SPREAD, NOT_SHOWN, SURVIVORS
 
 from .conftest import (
     VIFA,
@@ -36,7 +42,9 @@ FIGURE_7D = make_tables(
 
 def on_energy(nmll, *status, metric="nmll", statistic="mean", **metrics):
     """The cell of vifa-nn on energy, of which 2.53 ± 0.02 is printed, and the median 2.54."""
-    cells = compare(make_benchmark(), make_trials("energy", "vifa-nn", nmll, *status, **metrics))
+    cells = compare_with_papers(
+        make_benchmark(), make_trials("energy", "vifa-nn", nmll, *status, **metrics)
+    )
     (cell,) = of(cells, metric, statistic, dataset="energy", method="vifa-nn")
     return cell
 
@@ -93,7 +101,7 @@ def test_one_trial_has_the_spread_of_the_paper_and_says_so():
         None,
         pytest.approx(19),
         NOT_SHOWN,
-        FEW,
+        FEW_SPLITS,
     )
     assert (median.z, median.p, median.verdict, median.note) == (
         None,
@@ -116,14 +124,20 @@ def test_failures_are_counted_as_worst_beside_the_mean():
         assert SURVIVORS in cell.note
     assert on_energy(*trials, metric="runtime").failed_as_worst is None
     values = np.array([0.9, 0.8])
-    assert failed_as_worst(values, 1, HIGHER) == pytest.approx(0.8)
-    assert failed_as_worst(values, 1, LOWER) == pytest.approx(0.9)
-    assert failed_as_worst(values, 2, LOWER) is failed_as_worst(values, 0, LOWER) is None
-    assert failed_as_worst(values, 1, BIAS) is None
+    assert median_failed_as_worst(values, 1, HIGHER) == pytest.approx(0.8)
+    assert median_failed_as_worst(values, 1, LOWER) == pytest.approx(0.9)
+    assert (
+        median_failed_as_worst(values, 2, LOWER)
+        is median_failed_as_worst(values, 0, LOWER)
+        is None
+    )
+    assert median_failed_as_worst(values, 1, BIAS) is None
 
 
 def test_values_beyond_the_range_of_floats_leave_no_nan():
-    cells = compare(make_benchmark(), make_trials("energy", "vifa-nn", [1e308, -1e308, 1.0]))
+    cells = compare_with_papers(
+        make_benchmark(), make_trials("energy", "vifa-nn", [1e308, -1e308, 1.0])
+    )
     numbers = [
         number
         for cell in cells
@@ -134,7 +148,9 @@ def test_values_beyond_the_range_of_floats_leave_no_nan():
 
 
 def test_what_no_paper_prints_and_durations():
-    cells = compare(make_benchmark(datasets=["wine"]), make_trials("wine", "vifa-nn", [2.5, 2.6]))
+    cells = compare_with_papers(
+        make_benchmark(datasets=["wine"]), make_trials("wine", "vifa-nn", [2.5, 2.6])
+    )
     (cell,) = of(cells, method="vifa-nn")
     assert (cell.paper, cell.paper_source, cell.z, cell.verdict) == (
         None,
@@ -149,7 +165,7 @@ def test_what_no_paper_prints_and_durations():
 def test_cells_come_in_the_order_of_the_benchmark_where_entries_run():
     """Without a row nothing is run; durations have no median."""
     pairs = [("energy", "vifa-lr"), ("yacht", "vifa-lr"), ("yacht", "vifa-nn")]
-    cells = compare(make_benchmark(pairs=pairs), pd.DataFrame())
+    cells = compare_with_papers(make_benchmark(pairs=pairs), pd.DataFrame())
     scores = [
         (metric, statistic) for metric in ("nmll", "rmse") for statistic in ("mean", "median")
     ]
@@ -165,7 +181,9 @@ def test_cells_come_in_the_order_of_the_benchmark_where_entries_run():
 
 def test_notes_reach_the_cells_they_name():
     one = make_note("one", dataset="yacht", entry="vifa-lr", metric="nmll", statistic="median")
-    cells = compare(make_benchmark(notes=[make_note("all\n  of it"), one]), pd.DataFrame())
+    cells = compare_with_papers(
+        make_benchmark(notes=[make_note("all\n  of it"), one]), pd.DataFrame()
+    )
     (cell,) = of(cells, statistic="median", dataset="yacht", method="vifa-lr")
     assert cell.note == "all of it\none"
     assert [cell.note for cell in cells].count("all of it") == len(cells) - 1
@@ -173,7 +191,7 @@ def test_notes_reach_the_cells_they_name():
 
 def test_unknown_metric():
     with pytest.raises(InputError, match="unknown metric 'rmsee': did you mean rmse"):
-        compare(make_benchmark(metrics=["rmsee"]), pd.DataFrame())
+        compare_with_papers(make_benchmark(metrics=["rmsee"]), pd.DataFrame())
 
 
 def test_z_takes_the_error_of_a_sampled_truth_twice_and_leaves_out_one_that_each_trial_has_by_itself():
@@ -193,7 +211,7 @@ def test_z_takes_the_error_of_a_sampled_truth_twice_and_leaves_out_one_that_each
         "rel_cov_dist_mcse": [0.01] * 3,
         "rel_cov_dist_floor": [0.05] * 3,
     }
-    cell, _ = compare(benchmark, make_trials("a1a", "vifa", [1.0] * 3, **values))
+    cell, _ = compare_with_papers(benchmark, make_trials("a1a", "vifa", [1.0] * 3, **values))
     assert (cell.mc_se, cell.floor, cell.note) == (
         pytest.approx(0.01),
         pytest.approx(0.05),
@@ -209,7 +227,7 @@ def test_z_takes_the_error_of_a_sampled_truth_twice_and_leaves_out_one_that_each
 @pytest.fixture
 def of_one_split(monkeypatch):
     """Three splits of three entries, one of them not in the paper, and a metric that is neither better nor worse."""
-    monkeypatch.setattr(sys.modules[compare.__module__], "info", lambda name: BIAS)
+    monkeypatch.setattr(sys.modules[compare_with_papers.__module__], "info", lambda name: BIAS)
     values = {
         "exact": [0.0, 24.0812, 50.0],
         "slang-1": [10.02, 11.0, 10.02],
@@ -220,7 +238,7 @@ def of_one_split(monkeypatch):
         datasets=["australian"], entries=entries, metrics=["nmll"], papers=[FIGURE_7D]
     )
     return benchmark, pd.concat(
-        [make_trials("australian", name, found) for name, found in values.items()]
+        [make_trials("australian", name, cells) for name, cells in values.items()]
     )
 
 
@@ -230,7 +248,7 @@ def test_a_number_of_one_split_is_held_against_ours_of_that_split(of_one_split):
     The means over our splits are far from the one.
     """
     benchmark, rows = of_one_split
-    cells = compare(benchmark, rows)
+    cells = compare_with_papers(benchmark, rows)
     found = [
         (c.method, c.statistic, c.ours, c.ours_se, c.n_trials, c.paper, c.verdict) for c in cells
     ]
@@ -241,9 +259,11 @@ def test_a_number_of_one_split_is_held_against_ours_of_that_split(of_one_split):
     ]
     alone = ONE_SPLIT.format(1)
     assert [cell.note for cell in cells] == [*[f"{alone}\n{NO_SPREAD}"] * 2, alone]
-    assert {cell.verdict for cell in compare(benchmark, rows[rows["split"] != 1])} == {"not run"}
+    assert {cell.verdict for cell in compare_with_papers(benchmark, rows[rows["split"] != 1])} == {
+        "not run"
+    }
     failed = rows.assign(status=rows["split"].map({0: "ok", 1: "failed", 2: "ok"}))
-    assert {(cell.verdict, cell.n_failed) for cell in compare(benchmark, failed)} == {
+    assert {(cell.verdict, cell.n_failed) for cell in compare_with_papers(benchmark, failed)} == {
         ("failed", 1)
     }
 
@@ -253,7 +273,7 @@ def test_statistics_and_numbers_of_one_split_stand_in_one_table(of_one_split):
     benchmark, rows = of_one_split
     over_splits = changed(FIGURE_7D, methods={"slang-1": "slang L=1"}, split=None)
     benchmark.papers = [changed(FIGURE_7D, methods={"exact": "full_exact"}), over_splits]
-    cells = of(compare(benchmark, rows))
+    cells = of(compare_with_papers(benchmark, rows))
     assert [(cell.ours, cell.n_trials) for cell in cells] == [
         (24.0812, 1),
         (pytest.approx(31.04 / 3), 3),
@@ -273,7 +293,7 @@ def test_a_printed_maximum_stands_beside_the_largest_value():
             changed(VIFA, tables=["Section 4.2.1 (prose)"], methods={"vifa-nn": "slang"}),
         ]
     )
-    cells = compare(
+    cells = compare_with_papers(
         benchmark,
         make_trials("energy", "vifa-nn", [2.0, 9e8, 5.0, 9e9], ["ok", "ok", "ok", "failed"]),
     )
@@ -281,7 +301,7 @@ def test_a_printed_maximum_stands_beside_the_largest_value():
     assert [(cell.dataset, cell.method) for cell in (nmll, rmse)] == [("energy", "vifa-nn")] * 2
     assert (nmll.ours, nmll.ours_se, nmll.paper, nmll.verdict) == (9e8, None, 4.04e8, "undecided")
     assert (nmll.n_trials, nmll.n_failed) == (4, 1)
-    section, *_ = sections(cells)
+    section, *_ = metric_sections(cells)
     row = section.rows[1]
     place = columns(section).index("Largest")
     assert [text.rstrip("¹²³⁴⁵⁶⁷⁸⁹ ") for text in row[place : place + 3]] == [
@@ -292,11 +312,11 @@ def test_a_printed_maximum_stands_beside_the_largest_value():
 
 
 def test_certified_fits_are_counted_and_broken_rules_named():
-    assert certified(pd.DataFrame({"certificate": [None, None]})) == []
-    assert certified(pd.DataFrame({"certificate": ["certified", None]})) == [
+    assert certificate_notes(pd.DataFrame({"certificate": [None, None]})) == []
+    assert certificate_notes(pd.DataFrame({"certificate": ["certified", None]})) == [
         "certified: 1 of 1 splits"
     ]
-    (line,) = certified(
+    (line,) = certificate_notes(
         pd.DataFrame({"certificate": ["breaks rules 7", "breaks rules 1, 7", "certified"]})
     )
     assert line == "certified: 1 of 3 splits; others break rules 1, 7 for chains of networks"

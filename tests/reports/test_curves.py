@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import same_color
 from scipy.stats import sem
 
-from bdl.reports.curves import BATCH, ONLINE, curve_drawings, curve_figure, curves
+from bdl.reports.curves import BATCH, ONLINE, average_curves, curve_drawings, curve_figure
 
 from .conftest import changed, legend, make_benchmark, make_tables, shuffled, texts, titles
 
@@ -54,9 +54,9 @@ def points(dataset, entry, values, axis="observations", at=CHECKPOINTS, scores=S
     The 2-Wasserstein distance is a tenth of them.
     """
     rows = [
-        (split, axis, place, metric, value * factor)
+        (split, axis, count, metric, value * factor)
         for split, row in enumerate(np.asarray(values, dtype=float))
-        for place, value in zip(at, row, strict=False)
+        for count, value in zip(at, row, strict=False)
         for metric, factor in scores.items()
     ]
     frame = pd.DataFrame(rows, columns=["split", "axis", "at", "metric", "value"])
@@ -75,15 +75,15 @@ def rows(values):
 
     On large one entry, whose streams are cut, and one that gave no finite score.
     """
-    parts = [points("small", entry, values * scale) for scale, entry in enumerate(METHODS, 1)]
+    frames = [points("small", entry, values * scale) for scale, entry in enumerate(METHODS, 1)]
     return pd.concat(
-        [*parts, points("large", "em", values[:, :2]), points("large", "ppca", values * np.nan)]
+        [*frames, points("large", "em", values[:, :2]), points("large", "ppca", values * np.nan)]
     )
 
 
 def draw(benchmark, rows, metric="rel_cov_dist"):
-    found = [curve for curve in curves(benchmark, rows) if curve.metric == metric]
-    return found, curve_figure(benchmark, found)
+    curves = [curve for curve in average_curves(benchmark, rows) if curve.metric == metric]
+    return curves, curve_figure(benchmark, curves)
 
 
 def lines_of(panel):
@@ -92,15 +92,15 @@ def lines_of(panel):
 
 def test_known_answer(values):
     """Mean and standard error at every checkpoint in numerical order, whatever the order of rows."""
-    found = curves(
+    curves = average_curves(
         streams(), shuffled(points("small", "em", values), points("small", "ppca", 2 * values))
     )
     expected = [
         ("small", entry, metric, "observations") for metric in SCORES for entry in ("em", "ppca")
     ]
-    assert [curve[:4] for curve in found] == expected
-    for curve, factor in zip(found, (1, 2, 0.1, 0.2), strict=True):
-        np.testing.assert_array_equal(curve.places, CHECKPOINTS)
+    assert [curve[:4] for curve in curves] == expected
+    for curve, factor in zip(curves, (1, 2, 0.1, 0.2), strict=True):
+        np.testing.assert_array_equal(curve.counts, CHECKPOINTS)
         np.testing.assert_allclose(curve.mean, factor * values.mean(0), rtol=1e-14)
         np.testing.assert_allclose(curve.se, factor * sem(values), rtol=1e-14)
 
@@ -108,13 +108,13 @@ def test_known_answer(values):
 def test_values_that_are_not_finite_are_left_out(values, rows):
     """Split 1 has no distance after 100 observations, and nobody has one after 200."""
     values[1, 0], values[:, 1] = np.inf, np.nan
-    curve, _ = curves(streams(), points("small", "em", values))
-    kept = values[[0, 2, 3, 4], 0], values[:, 2]
-    np.testing.assert_array_equal(curve.places, [100, 10_000])
-    np.testing.assert_allclose(curve.mean, [part.mean() for part in kept], rtol=1e-14)
-    np.testing.assert_allclose(curve.se, [sem(part) for part in kept], rtol=1e-14)
+    curve, _ = average_curves(streams(), points("small", "em", values))
+    finite = values[[0, 2, 3, 4], 0], values[:, 2]
+    np.testing.assert_array_equal(curve.counts, [100, 10_000])
+    np.testing.assert_allclose(curve.mean, [column.mean() for column in finite], rtol=1e-14)
+    np.testing.assert_allclose(curve.se, [sem(column) for column in finite], rtol=1e-14)
     for nothing in (rows.assign(value=np.nan), rows[:0], pd.DataFrame()):
-        assert curves(streams(), nothing) == []
+        assert average_curves(streams(), nothing) == []
 
 
 def test_a_single_split_has_no_standard_error(values):
@@ -126,8 +126,8 @@ def test_a_single_split_has_no_standard_error(values):
 
 def test_what_is_drawn(rows):
     """Nothing of an entry that is missing or failed, and nothing beyond the end of a stream that was cut."""
-    found, figure = draw(streams(), rows)
-    assert [curve[:2] for curve in found] == [
+    curves, figure = draw(streams(), rows)
+    assert [curve[:2] for curve in curves] == [
         *(("small", entry) for entry in METHODS),
         ("large", "em"),
     ]
@@ -136,8 +136,8 @@ def test_what_is_drawn(rows):
     bands = [
         band for panel in figure.axes for band in panel.collections if len(band.get_paths()[0]) > 4
     ]
-    for curve, line, band in zip(found, lines, bands, strict=True):
-        np.testing.assert_array_equal(line.get_xydata().T, (curve.places, curve.mean))
+    for curve, line, band in zip(curves, lines, bands, strict=True):
+        np.testing.assert_array_equal(line.get_xydata().T, (curve.counts, curve.mean))
         box = band.get_paths()[0].get_extents()
         ends = (curve.mean - curve.se).min(), (curve.mean + curve.se).max()
         np.testing.assert_allclose((box.y0, box.y1), ends, rtol=1e-12)
@@ -161,8 +161,8 @@ def test_printed_values_stand_beside_the_last_checkpoint(rows):
     assert [bar.lines[0].get_ydata()[0] for bar in small.containers] == [0.0062, 0.0058, 0.0061]
     ends = [bar.lines[2][0].get_segments()[0][:, 1] for bar in small.containers]
     np.testing.assert_allclose(np.diff(ends)[:, 0] / 2, [0.0004, 0.0006, 0.0009], rtol=1e-9)
-    places = [bar.lines[0].get_xdata()[0] for bar in small.containers]
-    assert 10_000 < places[0] < places[1] < places[2] < 25_000
+    positions = [bar.lines[0].get_xdata()[0] for bar in small.containers]
+    assert 10_000 < positions[0] < positions[1] < positions[2] < 25_000
     assert [bar.lines[0].get_color() for bar in small.containers] == [
         line.get_color() for line in small.lines[:3]
     ]
@@ -179,8 +179,8 @@ def test_panels_follow_each_other_downwards(values):
         streams(datasets=names, papers=[]),
         pd.concat([points(name, "em", values) for name in names]),
     )
-    places = {panel.get_title(loc="left"): panel.get_subplotspec() for panel in figure.axes}
-    where = {name: (at.rowspan.start, at.colspan.start) for name, at in places.items()}
+    subplots = {panel.get_title(loc="left"): panel.get_subplotspec() for panel in figure.axes}
+    where = {name: (at.rowspan.start, at.colspan.start) for name, at in subplots.items()}
     assert where == {"a": (0, 0), "b": (1, 0), "c": (2, 0), "d": (0, 1), "e": (1, 1)}
     labelled = [panel for panel in figure.axes if panel.get_xlabel()]
     assert {panel.get_title(loc="left") for panel in labelled} == {"c", "e"}
@@ -199,12 +199,12 @@ def learning():
 def test_epochs_have_linear_axes_that_each_data_set_has_for_itself(learning):
     """Clocks 1 to 20 and scores from 2 to 5, and ten times that on the other data set."""
     benchmark, values = learning
-    parts = [
+    frames = [
         points(dataset, entry, values * factor, "epochs", (1, 5, 10, 15, 20), {"nmll": 1.0})
         for dataset, factor in (("energy", 1), ("yacht", 10))
         for entry in benchmark.entries
     ]
-    _, figure = draw(benchmark, pd.concat(parts), "nmll")
+    _, figure = draw(benchmark, pd.concat(frames), "nmll")
     energy, yacht = figure.axes
     assert {(panel.get_xscale(), panel.get_yscale()) for panel in figure.axes} == {
         ("linear", "linear")
@@ -214,19 +214,19 @@ def test_epochs_have_linear_axes_that_each_data_set_has_for_itself(learning):
     assert all(tick == int(tick) for tick in energy.get_xticks())
     assert "dashed" not in figure.get_suptitle()
     assert {line.get_linestyle() for line in lines_of(energy)} == {"-"}
-    places = [bar.lines[0].get_xdata()[0] for bar in energy.containers]
-    np.testing.assert_allclose(places, [20 + 0.04 * 19, 20 + 2 * 0.04 * 19], rtol=1e-12)
+    positions = [bar.lines[0].get_xdata()[0] for bar in energy.containers]
+    np.testing.assert_allclose(positions, [20 + 0.04 * 19, 20 + 2 * 0.04 * 19], rtol=1e-12)
     assert legend(figure) == ["vifa-lr", "vifa-nn", "paper, end of fit"]
 
 
 def test_units_that_differ_have_figures_of_their_own(learning):
     benchmark, values = learning
     units = {"vifa-lr": "epochs", "vifa-nn": "updates"}
-    parts = [
+    frames = [
         points("energy", entry, values, axis, scores={"nmll": 1.0})
         for entry, axis in units.items()
     ]
-    drawings = curve_drawings(benchmark, curves(benchmark, pd.concat(parts)))
+    drawings = curve_drawings(benchmark, average_curves(benchmark, pd.concat(frames)))
     assert list(drawings) == ["nmll-curve-epochs", "nmll-curve-updates"]
 
 
@@ -236,7 +236,7 @@ def test_a_sweep_has_a_curve_and_a_panel_at_each_point(learning):
     benchmark = make_benchmark(
         {"model.hidden": ["[50]", "[100]"]}, entries=plain.entries, metrics=["nmll"]
     )
-    parts = [
+    frames = [
         points(
             "energy",
             "vifa-nn",
@@ -247,9 +247,9 @@ def test_a_sweep_has_a_curve_and_a_panel_at_each_point(learning):
         )
         for text, factor in (("[100]", 3), ("[50]", 1))
     ]
-    found, figure = draw(benchmark, pd.concat(parts), "nmll")
-    assert [curve.point for curve in found] == ["hidden = 50", "hidden = 100"]
-    np.testing.assert_allclose(found[1].mean, 3 * found[0].mean, rtol=1e-14)
+    curves, figure = draw(benchmark, pd.concat(frames), "nmll")
+    assert [curve.point for curve in curves] == ["hidden = 50", "hidden = 100"]
+    np.testing.assert_allclose(curves[1].mean, 3 * curves[0].mean, rtol=1e-14)
     assert titles(figure) == ["energy  hidden = 50", "energy  hidden = 100"]
     assert legend(figure) == ["vifa-nn"]
 
@@ -275,12 +275,12 @@ def test_training_rows_are_dotted_below_new_rows(values):
         points("small", entry, values * scale, "epochs", scores=scores)
         for entry, scale in (("em", 1), ("ppca", 2))
     ]
-    figures = curve_drawings(benchmark, curves(benchmark, pd.concat(rows)))
+    figures = curve_drawings(benchmark, average_curves(benchmark, pd.concat(rows)))
     figure = figures["test_error_pct-curve"]()
     below, above = figure.axes[0].lines[:2], figure.axes[0].lines[2:]
     assert "dotted: training rows" in figure.get_suptitle()
-    for one, other in zip(below, above, strict=True):
-        np.testing.assert_allclose(one.get_ydata(), 0.01 * other.get_ydata())
-        assert same_color(one.get_color(), other.get_color())
-        assert figure.axes[0].get_ylim()[0] <= one.get_ydata().min()
+    for training_line, line in zip(below, above, strict=True):
+        np.testing.assert_allclose(training_line.get_ydata(), 0.01 * line.get_ydata())
+        assert same_color(training_line.get_color(), line.get_color())
+        assert figure.axes[0].get_ylim()[0] <= training_line.get_ydata().min()
     assert len(figures["training_error_pct-curve"]().axes[0].lines) == 2

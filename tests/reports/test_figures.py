@@ -14,9 +14,25 @@ from matplotlib.figure import Figure
 from matplotlib.style import context
 from PIL import Image
 
-from bdl.reports import compare
-from bdl.reports.drawing import FAR, STYLE, fit, grid, label_logs, ordinary, styles
-from bdl.reports.figures import KINDS, Shown, draw_figures, drawings_of, drawn, heading_of, save
+from bdl.reports import compare_with_papers
+from bdl.reports.drawing import (
+    OUTLIER_FACTOR,
+    STYLE,
+    entry_styles,
+    fit_axis,
+    label_log_axis,
+    lay_out_panels,
+    ordinary_range,
+)
+from bdl.reports.figures import (
+    FIGURE_KINDS,
+    FigureData,
+    draw_figure,
+    draw_figures,
+    drawings_of,
+    heading_of,
+    save_figures,
+)
 
 from .conftest import make_benchmark, make_trials, texts
 
@@ -25,8 +41,10 @@ def test_files_do_not_depend_on_time_or_the_users_settings_and_leave_these_alone
     tmp_path, monkeypatch
 ):
     benchmark = make_benchmark(metrics=["nmll"])
-    shown = Shown(benchmark, compare(benchmark, make_trials("energy", "vifa-lr", [2.5, 2.6])))
-    first = draw_figures(shown, tmp_path / "new")
+    figure_data = FigureData(
+        benchmark, compare_with_papers(benchmark, make_trials("energy", "vifa-lr", [2.5, 2.6]))
+    )
+    first = draw_figures(figure_data, tmp_path / "new")
     assert [path.name for path in first] == ["uci-nn-nmll.png", "uci-nn-nmll.pdf"]
     with Image.open(first[0]) as picture:
         assert picture.width == pytest.approx(200 * (2 * 2.6 + 0.4), abs=1)
@@ -36,7 +54,7 @@ def test_files_do_not_depend_on_time_or_the_users_settings_and_leave_these_alone
         {"font.size": 30, "axes.grid": True, "lines.linewidth": 9, "savefig.bbox": "tight"}
     ):
         before = dict(mpl.rcParams)
-        second = draw_figures(shown, tmp_path / "again")
+        second = draw_figures(figure_data, tmp_path / "again")
         assert dict(mpl.rcParams) == before
     contents = [path.read_bytes() for path in first]
     assert contents == [path.read_bytes() for path in second]
@@ -48,7 +66,7 @@ def test_files_do_not_depend_on_time_or_the_users_settings_and_leave_these_alone
 @pytest.mark.parametrize("sweep", [{}, {"model.hidden": ["[20]", "[50]"]}])
 def test_nothing_run_yet_still_draws(sweep):
     benchmark = make_benchmark(sweep, papers=[])
-    drawings = drawings_of(Shown(benchmark, compare(benchmark, pd.DataFrame())))
+    drawings = drawings_of(FigureData(benchmark, compare_with_papers(benchmark, pd.DataFrame())))
     assert list(drawings) == ["nmll", "rmse", "runtime"]
     for draw in drawings.values():
         assert len(draw().axes) == 2
@@ -65,7 +83,7 @@ def test_the_documents_list_every_kind():
     """In the table of docs/spec.md, in their order."""
     text = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
     files = re.findall(r"^\| `<benchmark>-(.*?)` \|", text, re.MULTILINE)
-    assert list(dict.fromkeys(files)) == [kind.files for kind in KINDS]
+    assert list(dict.fromkeys(files)) == [kind.files for kind in FIGURE_KINDS]
 
 
 def test_the_page_knows_figures_by_their_names():
@@ -81,7 +99,7 @@ def test_the_page_knows_figures_by_their_names():
 
 
 def test_a_path_in_a_name_makes_no_folder(tmp_path):
-    (png,) = save({"b-posterior-sub/wave.py:wave-vifa": Figure}, tmp_path, pdf=False)
+    (png,) = save_figures({"b-posterior-sub/wave.py:wave-vifa": Figure}, tmp_path, pdf=False)
     assert png == tmp_path / "b-posterior-sub_wave.py_wave-vifa.png"
     assert png.exists()
 
@@ -89,7 +107,7 @@ def test_a_path_in_a_name_makes_no_folder(tmp_path):
 def test_pictures_have_256_colours_near_the_drawn_ones(tmp_path):
     figure = Figure(figsize=(4, 3))
     figure.add_subplot().imshow(np.random.default_rng(0).normal(size=(60, 80)))
-    (png,) = save({"a": lambda: figure}, tmp_path, pdf=False)
+    (png,) = save_figures({"a": lambda: figure}, tmp_path, pdf=False)
     with context(["default", STYLE]):
         figure.savefig(tmp_path / "all.png", dpi=200)
     with Image.open(png) as found, Image.open(tmp_path / "all.png") as every:
@@ -117,7 +135,10 @@ def title_of(figure):
 @pytest.mark.parametrize("title", ["A title", "", "SGD\n" + "word " * 20])
 def test_long_titles_are_broken_and_every_figure_has_the_remark(title):
     remark = "Not the protocol: 1 of 20 splits (0); entries.vifa-lr.training.epochs=2; entries.vifa-nn.training.rate=3."
-    plain, remarked = drawn(lambda: titled(title)), drawn(lambda: titled(title), remark)
+    plain, remarked = (
+        draw_figure(lambda: titled(title)),
+        draw_figure(lambda: titled(title), remark),
+    )
     assert plain.get_suptitle() == title
     assert remarked.get_suptitle().split("\n") == [
         line for line in (*title.split("\n"), remark) if line
@@ -133,12 +154,12 @@ def test_a_long_remark_is_cut_and_panels_keep_their_size():
     benchmark = make_benchmark(
         datasets=["energy"], entries={"vifa-lr": {}}, metrics=["nmll"], papers=[]
     )
-    cells = compare(benchmark, make_trials("energy", "vifa-lr", np.arange(3.0)))
-    draw = drawings_of(Shown(benchmark, cells))["nmll"]
+    cells = compare_with_papers(benchmark, make_trials("energy", "vifa-lr", np.arange(3.0)))
+    draw = drawings_of(FigureData(benchmark, cells))["nmll"]
     remark = f"Not the protocol: {'; '.join(f'a.field.{i}={i}' for i in range(200))}."
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plain, remarked = drawn(draw), drawn(draw, remark)
+        plain, remarked = draw_figure(draw), draw_figure(draw, remark)
         assert len(title_of(remarked)) == len(title_of(plain)) + 3
     assert remarked.get_suptitle().endswith(" ...")
     before, after = (figure.axes[0].get_window_extent() for figure in (plain, remarked))
@@ -157,14 +178,14 @@ def test_a_long_remark_is_cut_and_panels_keep_their_size():
         ([1.0, 100.0], 30, (1.0, 100.0)),  # neither of two
         ([1.0, 20.0, 400.0, 8000.0], 30, (1.0, 8000.0)),  # no jump
         ([0.0, 0.0, 0.0, 0.1], 30, (0.0, 0.1)),  # no proportion
-        ([1e-16, 0.1, 0.2, 0.3], FAR, (0.1, 0.3)),
-        ([1e-12, 1e-9, 20, 30], FAR, (20, 30)),
-        ([1e-12, 1e-7, 0.1, 20, 30], FAR, (0.1, 30)),
-        ([FAR, 1], FAR, (1, FAR)),
+        ([1e-16, 0.1, 0.2, 0.3], OUTLIER_FACTOR, (0.1, 0.3)),
+        ([1e-12, 1e-9, 20, 30], OUTLIER_FACTOR, (20, 30)),
+        ([1e-12, 1e-7, 0.1, 20, 30], OUTLIER_FACTOR, (0.1, 30)),
+        ([OUTLIER_FACTOR, 1], OUTLIER_FACTOR, (1, OUTLIER_FACTOR)),
     ],
 )
 def test_what_is_ordinary(values, factor, expected):
-    assert ordinary(values, factor) == expected
+    assert ordinary_range(values, factor) == expected
 
 
 @pytest.fixture
@@ -184,7 +205,9 @@ def panel():
     ],
 )
 def test_positive_values_that_span_much_are_logarithmic(panel, values, bars, scale):
-    beyond = fit(panel, "x", {i: [value] for i, value in enumerate(values)}, bars, factor=FAR)
+    beyond = fit_axis(
+        panel, "x", {i: [value] for i, value in enumerate(values)}, bars, factor=OUTLIER_FACTOR
+    )
     assert panel.get_xscale() == scale
     low, high = panel.get_xlim()
     assert all(low <= value <= high for i, value in enumerate(values) if i not in beyond)
@@ -198,17 +221,17 @@ def test_a_line_that_goes_astray_does_not_flatten_the_others(panel):
     Its first values are among the others'.
     """
     lines = {"a": [1.0, 2.0], "b": [1.5, 3.0], "astray": [1.0, -4e17, np.nan]}
-    assert fit(panel, "y", lines) == {"astray": -4e17}
+    assert fit_axis(panel, "y", lines) == {"astray": -4e17}
     assert panel.get_ylim() == pytest.approx((1 - 0.16, 3 + 0.16))
     assert texts(panel.texts) == ["beyond the axis: astray (-4.00e17)"]
-    assert fit(panel, "y", {"a": [np.nan]}) == {}
+    assert fit_axis(panel, "y", {"a": [np.nan]}) == {}
 
 
 @pytest.mark.parametrize(
     ("scale", "ends"), [("linear", [-1e9, 1.5, 4.0]), ("log", [-1.0, 1.5, 4.0])]
 )
 def test_bars_are_seen_whole_unless_they_stretch_the_axis(panel, scale, ends):
-    fit(panel, "x", {"a": [2.0, 3.0]}, ends, scale=scale)
+    fit_axis(panel, "x", {"a": [2.0, 3.0]}, ends, scale=scale)
     low, high = panel.get_xlim()
     assert 0.9 < low < 1.5
     assert 4.0 < high < 5.0
@@ -219,18 +242,18 @@ def test_bars_are_seen_whole_unless_they_stretch_the_axis(panel, scale, ends):
 )
 def test_labels_are_numbers_where_they_are_few(panel, last, label):
     panel.set(yscale="log", ylim=(1, last))
-    label_logs(panel.yaxis, last)
+    label_log_axis(panel.yaxis, last)
     assert label in texts(panel.get_yticklabels())
     assert not any(texts(panel.get_yticklabels(minor=True)))
 
 
 def test_entries_look_different():
-    looks = styles(map(str, range(27))).values()
+    looks = entry_styles(map(str, range(27))).values()
     assert len({(look["color"], str(look["linestyle"])) for look in looks}) == 27
 
 
 def test_panels_that_are_not_used_are_removed_and_those_with_nothing_below_have_numbers():
-    figure, panels = grid(5, (2, 2), sharex=True)
+    figure, panels = lay_out_panels(5, (2, 2), sharex=True)
     assert figure.axes == panels
     assert [panel.get_subplotspec().colspan.start for panel in panels] == [0, 1, 2, 3, 0]
     shown = [panel.xaxis.get_tick_params()["labelbottom"] for panel in panels]

@@ -10,35 +10,35 @@ from bdl.reports import paired
 from bdl.reports.paired import (
     PairedDifference,
     change_sections,
-    changes,
-    moved,
-    moved_section,
+    changed_hyperparameters,
+    compare_scores,
+    hyperparameter_section,
     paired_differences,
 )
 
 from .conftest import make_paired, make_trials, shuffled
 
 
-def against(base, other, overlap={}, **changes):
+def against(baseline_rows, entry_rows, overlap={}, **changes):
     """The differences of NMLL on energy, of two frames or lists of scores."""
-    base, other = (
+    baseline_rows, entry_rows = (
         rows if isinstance(rows, pd.DataFrame) else make_trials("energy", name, rows)
-        for name, rows in (("vifa-lr", base), ("vifa-nn", other))
+        for name, rows in (("vifa-lr", baseline_rows), ("vifa-nn", entry_rows))
     )
-    (found,) = paired_differences(
-        make_paired(metrics=["nmll"], **changes), shuffled(base, other), overlap
+    (difference,) = paired_differences(
+        make_paired(metrics=["nmll"], **changes), shuffled(baseline_rows, entry_rows), overlap
     )
-    return found
+    return difference
 
 
 def test_known_answer(scores):
     """Mean and interval as in the paired t-test, whatever the order of the rows."""
-    base, other = scores
-    found = against(base, other)
-    interval = ttest_rel(other, base).confidence_interval(0.95)
-    assert found[:4] == ("energy", "vifa-nn", "nmll", 20)
+    base, scores_of_entry = scores
+    difference = against(base, scores_of_entry)
+    interval = ttest_rel(scores_of_entry, base).confidence_interval(0.95)
+    assert difference[:4] == ("energy", "vifa-nn", "nmll", 20)
     np.testing.assert_allclose(
-        found[4:7], [np.mean(other - base), interval.low, interval.high], rtol=1e-12
+        difference[4:7], [np.mean(scores_of_entry - base), interval.low, interval.high], rtol=1e-12
     )
     rows = pd.concat([make_trials("energy", name, base) for name in ("vifa-lr", "vifa-nn")])
     assert paired_differences(make_paired(baseline=None), rows, {}) == []
@@ -55,11 +55,13 @@ def test_only_splits_that_both_finished_are_paired(scores):
         make_trials("energy", name, values, ["failed" if i == failed else "ok" for i in range(20)])
         for name, values, failed in (("vifa-lr", base, 3), ("vifa-nn", other, 5))
     )
-    found = against(first[first["split"] != 0], second[second["split"] != 19])
-    kept = [i for i in range(20) if i not in (0, 3, 5, 7, 19)]
-    interval = ttest_rel(other[kept], base[kept]).confidence_interval(0.95)
-    assert (found.n, found.failed, found.baseline_failed) == (len(kept), 2, 1)
-    np.testing.assert_allclose((found.low, found.high), (interval.low, interval.high), rtol=1e-12)
+    difference = against(first[first["split"] != 0], second[second["split"] != 19])
+    shared = [i for i in range(20) if i not in (0, 3, 5, 7, 19)]
+    interval = ttest_rel(other[shared], base[shared]).confidence_interval(0.95)
+    assert (difference.n, difference.failed, difference.baseline_failed) == (len(shared), 2, 1)
+    np.testing.assert_allclose(
+        (difference.low, difference.high), (interval.low, interval.high), rtol=1e-12
+    )
 
 
 def test_splits_that_overlap_have_the_variance_of_nadeau_and_bengio():
@@ -71,12 +73,12 @@ def test_splits_that_overlap_have_the_variance_of_nadeau_and_bengio():
     2.47165.
     """
     scores = [1.0] * 4, [0.0, 1.0, 2.0, 3.0]
-    found = against(*scores, {"energy": 31 / 277})
-    assert (found.mean, found.low, found.high) == pytest.approx(
+    overlapping = against(*scores, {"energy": 31 / 277})
+    assert (overlapping.mean, overlapping.low, overlapping.high) == pytest.approx(
         (0.5, 0.5 - 2.47165, 0.5 + 2.47165), abs=1e-5
     )
-    apart = against(*scores, {"yacht": 31 / 277})
-    assert apart.half == pytest.approx(3.18245 * (5 / 3 / 4) ** 0.5, abs=1e-5), (
+    independent = against(*scores, {"yacht": 31 / 277})
+    assert independent.half_width == pytest.approx(3.18245 * (5 / 3 / 4) ** 0.5, abs=1e-5), (
         "of another data set"
     )
 
@@ -87,7 +89,9 @@ def test_fewer_than_two_pairs_give_no_interval():
     assert (single.low, single.high, single.verdict) == (None, None, "undecided")
     none = against([], [1.5, 2.0])
     assert (none.n, none.mean, none.low) == (0, None, None)
-    assert [found.n for found in paired_differences(make_paired(), pd.DataFrame(), {})] == [0, 0]
+    assert [
+        difference.n for difference in paired_differences(make_paired(), pd.DataFrame(), {})
+    ] == [0, 0]
 
 
 def test_order_and_what_is_left_out():
@@ -97,13 +101,15 @@ def test_order_and_what_is_left_out():
     benchmark = make_paired(
         datasets=["energy", "yacht"], entries=dict.fromkeys(entries), pairs=pairs
     )
-    found = paired_differences(
+    differences = paired_differences(
         benchmark, pd.concat([make_trials(*pair, [1.0, 2.0]) for pair in pairs]), {}
     )
     expected = [
         (metric, "energy", entry) for metric in ("nmll", "rmse") for entry in ("swag", "vifa-nn")
     ]
-    assert [(each.metric, each.dataset, each.entry) for each in found] == expected
+    assert [
+        (difference.metric, difference.dataset, difference.entry) for difference in differences
+    ] == expected
 
 
 @pytest.mark.parametrize(
@@ -127,42 +133,59 @@ def test_verdicts(monkeypatch, direction, low, high, failures, verdict):
     monkeypatch.setattr(
         paired, "info", lambda label: MetricInfo("Score", "points", direction, "predictive")
     )
-    found = PairedDifference("d", "e", "score", 5, (low + high) / 2, low, high)
-    assert found._replace(**failures).verdict == verdict
+    difference = PairedDifference("d", "e", "score", 5, (low + high) / 2, low, high)
+    assert difference._replace(**failures).verdict == verdict
 
 
 def test_the_baseline_of_a_sweep_is_that_of_the_same_point(swept, scores):
     base, other = scores
-    found = paired_differences(*swept, {})
-    assert [(each.dataset, each.entry, dict(each.point), each.n) for each in found] == [
+    differences = paired_differences(*swept, {})
+    assert [
+        (difference.dataset, difference.entry, dict(difference.point), difference.n)
+        for difference in differences
+    ] == [
         ("energy", "vifa-nn", {"model.hidden": "[20]"}, 20),
         ("energy", "vifa-nn", {"model.hidden": "[50]"}, 20),
         ("yacht", "vifa-nn", {"model.hidden": "[20]"}, 20),
         ("yacht", "vifa-nn", {"model.hidden": "[50]"}, 0),
     ]
     mean = np.mean(other - base)
-    np.testing.assert_allclose([each.mean for each in found[:3]], [mean, -mean, mean], rtol=1e-10)
-    assert [each.verdict for each in found] == ["better", "worse", "better", "undecided"]
+    np.testing.assert_allclose(
+        [difference.mean for difference in differences[:3]], [mean, -mean, mean], rtol=1e-10
+    )
+    assert [difference.verdict for difference in differences] == [
+        "better",
+        "worse",
+        "better",
+        "undecided",
+    ]
 
 
 def change(first, second, overlap={}):
     """What became of a score of one cell; durations are of machines and are left out."""
     runs = [make_trials("energy", "vifa-nn", values) for values in (first, second)]
-    (found,) = changes(runs[0], shuffled(runs[1]), ["nmll", "runtime"], (), overlap)
-    return found
+    (score_change,) = compare_scores(runs[0], shuffled(runs[1]), ["nmll", "runtime"], (), overlap)
+    return score_change
 
 
 def test_known_answer_of_a_change(scores):
     base, _ = scores
     later = base - 0.1 + 0.01 * np.arange(20)
-    found = change(base, later)
-    interval, own = ttest_rel(later, base).confidence_interval(0.95), found.difference
-    np.testing.assert_allclose(
-        [own.mean, own.low, own.high], [-0.005, interval.low, interval.high], rtol=1e-9
+    score_change = change(base, later)
+    interval, difference = (
+        ttest_rel(later, base).confidence_interval(0.95),
+        score_change.difference,
     )
-    assert (own.n, found.verdict) == (20, "undecided")
+    np.testing.assert_allclose(
+        [difference.mean, difference.low, difference.high],
+        [-0.005, interval.low, interval.high],
+        rtol=1e-9,
+    )
+    assert (difference.n, score_change.verdict) == (20, "undecided")
     wider = change(base, later, {"energy": 1 / 9}).difference
-    assert wider.half / own.half == pytest.approx((1 + 20 / 9) ** 0.5), "Nadeau and Bengio"
+    assert wider.half_width / difference.half_width == pytest.approx((1 + 20 / 9) ** 0.5), (
+        "Nadeau and Bengio"
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,11 +208,13 @@ def test_verdicts_of_changes(scores, later, verdict):
 
 def test_cells_of_one_run_alone():
     first, second = make_trials("energy", "vifa-lr", [1.0]), make_trials("yacht", "vifa-lr", [1.0])
-    found = changes(first, second, ["nmll"], (), {})
+    changes = compare_scores(first, second, ["nmll"], (), {})
     verdicts = [("energy", "only in the first"), ("yacht", "only in the second")]
-    assert [(each.difference.dataset, each.verdict) for each in found] == verdicts
-    assert found[0].record["verdict"] == "only in the first"
-    (section,) = change_sections(found, "a and b")
+    assert [
+        (score_change.difference.dataset, score_change.verdict) for score_change in changes
+    ] == verdicts
+    assert changes[0].record["verdict"] == "only in the first"
+    (section,) = change_sections(changes, "a and b")
     assert section.rows[0] == ("energy", "vifa-lr", "", "", "only in the first", "0")
 
 
@@ -200,9 +225,9 @@ def test_points_of_a_sweep_are_cells():
             for text in ("[20]", "[50]")
         ]
     )
-    other = rows.assign(nmll=rows.nmll.where(rows.width == "[20]", rows.nmll + 1))
-    found = changes(rows, other, ["nmll"], ["width"], {})
-    assert [(c.difference.point, c.same) for c in found] == [
+    second_rows = rows.assign(nmll=rows.nmll.where(rows.width == "[20]", rows.nmll + 1))
+    changes = compare_scores(rows, second_rows, ["nmll"], ["width"], {})
+    assert [(c.difference.point, c.same) for c in changes] == [
         ({"width": "[20]"}, True),
         ({"width": "[50]"}, False),
     ]
@@ -216,7 +241,9 @@ def test_hyper_parameters_that_moved():
         )
         for rates in ([1.0, 2.0, 3.0], [1.0, 4.0, 6.0, 9.0])
     )
-    (found,) = moved(first, second, ())
-    assert found[2:] == ({}, "learning_rate", 2.0, 4.0, 2)
-    assert moved_section([found]).rows == [("energy", "vifa-lr", "learning_rate", "2", "4", "2")]
-    assert moved(first, first, ()) == []
+    (rate,) = changed_hyperparameters(first, second, ())
+    assert rate[2:] == ({}, "learning_rate", 2.0, 4.0, 2)
+    assert hyperparameter_section([rate]).rows == [
+        ("energy", "vifa-lr", "learning_rate", "2", "4", "2")
+    ]
+    assert changed_hyperparameters(first, first, ()) == []

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from bdl.errors import InputError
-from bdl.registry import shipped
+from bdl.registry import shipped_benchmarks
 from bdl.reports.papers import PAPERS, Printed, _count, load_paper, paper_values
 from bdl.spec import load_benchmark
 
@@ -95,11 +95,14 @@ def test_a_metric_of_another_name_and_opposite_sign():
     """Table 2 of the SLANG paper prints log-likelihoods."""
     values = paper_values([changed(SLANG, metrics={"joint_nll": "-test_ll"})])
     assert {key[2] for key in values} == {"joint_nll"}, "rmse is not listed"
-    found = {
+    printed = {
         key: texts(values[*key, "joint_nll", "mean"])
         for key in (("boston", "bbb"), ("naval", "slang-1"))
     }
-    assert found == {("boston", "bbb"): ("2.66", "0.06"), ("naval", "slang-1"): ("-4.76", "0.00")}
+    assert printed == {
+        ("boston", "bbb"): ("2.66", "0.06"),
+        ("naval", "slang-1"): ("-4.76", "0.00"),
+    }
     assert values["boston", "bbb", "joint_nll", "mean"].value == 2.66
     assert len(values) == 8 * 2, "data sets and methods of Table 2"
 
@@ -111,13 +114,13 @@ def test_one_table_may_be_listed_twice_and_a_metric_stand_for_two_of_ours():
         SLANG, methods={"mc-dropout": "mc_dropout"}, metrics={"nmll": "-test_ll", "rmse": "rmse"}
     )
     values = paper_values([first, second])
-    found = {
+    expected = {
         ("slang-1", "joint_nll"),
         ("bbb", "joint_nll"),
         ("mc-dropout", "nmll"),
         ("mc-dropout", "rmse"),
     }
-    assert {key[1:3] for key in values} == found
+    assert {key[1:3] for key in values} == expected
     assert texts(values["boston", "mc-dropout", "nmll", "mean"]) == ("2.46", "0.06")
     both = paper_values([changed(SLANG, metrics={"nmll": "-test_ll", "joint_nll": "-test_ll"})])
     assert both["yacht", "bbb", "nmll", "mean"] == both["yacht", "bbb", "joint_nll", "mean"]
@@ -152,8 +155,8 @@ def test_equal_at_the_printed_digits(text, value, shown):
 
 def test_a_printed_standard_deviation_is_not_taken_for_a_standard_error():
     wine = make_tables("mata2018", "wine", ["Table 4.2"], {"bbb": "bbb"})
-    found = paper_values([wine])["wine", "bbb", "rmse", "mean"]
-    assert (found.n, found.stderr.text) == (20, "0.0051"), "0.023 over the root of 20 repeats"
+    value = paper_values([wine])["wine", "bbb", "rmse", "mean"]
+    assert (value.n, value.stderr.text) == (20, "0.0051"), "0.023 over the root of 20 repeats"
 
 
 @pytest.mark.parametrize(
@@ -203,11 +206,11 @@ def test_a_setting_chooses_among_the_numbers_of_a_method():
     values = paper_values(
         [changed(THESIS, methods={"k1": "vifa latent_dim=1", "k2": "vifa latent_dim=2"})]
     )
-    found = {
+    printed = {
         entry: values["synthetic", entry, "rel_cov_dist", "mean"].value.text
         for entry in ("k1", "k2")
     }
-    assert found == {"k1": "0.0983", "k2": "0.1053"}
+    assert printed == {"k1": "0.0983", "k2": "0.1053"}
 
 
 def test_a_single_run_stands_under_the_mean_and_values_of_one_split_say_so():
@@ -234,13 +237,13 @@ def test_a_single_run_stands_under_the_mean_and_values_of_one_split_say_so():
 def test_a_data_set_of_ours_may_stand_for_one_of_theirs_with_any_setting():
     """What SLANG's paper prints of a data set, under the name of ours: ranks are settings of its methods."""
     methods = {"slang-1": "slang L=1", "slang-10": "slang L=10"}
-    place = {
+    table = {
         "tables": ["Table 7"],
         "datasets": {"usps_3v5_smoothed": "usps_3v5"},
         "metrics": {"sym_kl": "sym_kl"},
     }
-    found = paper_values([changed(SLANG_LOGISTIC, methods=methods, **place)])
-    assert {key: value.value.text for key, value in found.items()} == {
+    values = paper_values([changed(SLANG_LOGISTIC, methods=methods, **table)])
+    assert {key: value.value.text for key, value in values.items()} == {
         ("usps_3v5_smoothed", "slang-1", "sym_kl", "mean"): "14.924",
         ("usps_3v5_smoothed", "slang-10", "sym_kl", "mean"): "4.481",
     }
@@ -255,16 +258,16 @@ def test_durations_in_seconds_become_minutes(table, task, minutes):
     assert paper_values([paper])[task, "adam", "runtime", "mean"].value.text == minutes
 
 
-def compared(name, paper=None):
+def values_of_benchmark(name, paper=None):
     """The printed numbers that a benchmark holds ours against, of one paper or of all."""
     benchmark = load_benchmark(name)
-    found = paper_values([listed for listed in benchmark.papers if paper in (None, listed.paper)])
+    values = paper_values([listed for listed in benchmark.papers if paper in (None, listed.paper)])
     metrics = {str(metric) for metric in benchmark.metrics}
     rows = (benchmark.datasets, benchmark.entries, metrics)
     return {
         key: value
-        for key, value in found.items()
-        if all(name in known for name, known in zip(key, rows, strict=False))
+        for key, value in values.items()
+        if all(name in names for name, names in zip(key, rows, strict=False))
     }
 
 
@@ -281,15 +284,23 @@ def compared(name, paper=None):
     ],
 )
 def test_all_printed_values_of_deep_networks_are_compared(name, count, place, value):
-    found = compared(name)
-    assert (len(found), found[place].value) == (count, value)
+    values = values_of_benchmark(name)
+    assert (len(values), values[place].value) == (count, value)
 
 
 def test_all_46_printed_values_of_the_thesis_on_noisy_optimisers_are_compared_each_in_one_benchmark():
     printed = Counter(f"mata2018 {row['table']}" for row in load_paper("mata2018"))
     assert printed.total() == 46
-    names = [name for name, path in shipped().items() if "mata2018" in path.read_text("utf-8")]
+    names = [
+        name
+        for name, path in shipped_benchmarks().items()
+        if "mata2018" in path.read_text("utf-8")
+    ]
     assert (
-        Counter(value.source for name in names for value in compared(name, "mata2018").values())
+        Counter(
+            value.source
+            for name in names
+            for value in values_of_benchmark(name, "mata2018").values()
+        )
         == printed
     )

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from bdl.reports.drawing import OURS, PAPER
-from bdl.reports.figures import Shown, drawings_of
+from bdl.reports.drawing import OUR_MARK, PAPER_MARK
+from bdl.reports.figures import FigureData, drawings_of
 from bdl.reports.planes import (
-    FEW,
     ITERATES,
     LEVELS,
+    MAX_ENTRIES,
     MEAN,
     START,
     iterate_drawings,
@@ -21,8 +21,8 @@ from bdl.reports.posteriors import (
     REACH,
     CredibleBand,
     Gaussians,
-    band_drawings,
-    by_truth,
+    credible_band_drawings,
+    group_by_truth,
     moments_figure,
 )
 
@@ -52,12 +52,18 @@ def pairs(dim, dataset="usps", names=NAMES, truth=0):
 
 
 def test_few_entries_have_figures_of_their_own_and_those_with_the_same_truth_are_in_one():
-    given = [PAIR, PLANE, *pairs(5), *pairs(5, "a1a", NAMES[:1]), *pairs(3, "few", NAMES[:FEW])]
-    assert list(drawings_of(Shown(make_benchmark(), posteriors=given))) == [
+    posteriors = [
+        PAIR,
+        PLANE,
+        *pairs(5),
+        *pairs(5, "a1a", NAMES[:1]),
+        *pairs(3, "few", NAMES[:MAX_ENTRIES]),
+    ]
+    assert list(drawings_of(FigureData(make_benchmark(), posteriors=posteriors))) == [
         "posterior-energy-vifa",
         "posterior-synthetic-vifa",
         "posterior-a1a-mf",
-        *(f"posterior-few-{name}" for name in NAMES[:FEW]),
+        *(f"posterior-few-{name}" for name in NAMES[:MAX_ENTRIES]),
         "posteriors-usps",
         "posteriors-few",
     ]
@@ -65,14 +71,14 @@ def test_few_entries_have_figures_of_their_own_and_those_with_the_same_truth_are
 
 def test_entries_with_another_truth_have_a_figure_of_their_own():
     """Four entries share a truth, two others another one, and one has a truth to itself."""
-    given = [
+    posteriors = [
         *pairs(3),
         *pairs(3, names=["a", "b"], truth=1),
         *pairs(3, names=["c"], truth=2),
         *pairs(3, "a1a"),
     ]
-    found = [(name, [pair.entry for pair in group]) for name, group in by_truth(given)]
-    assert found == [("usps", NAMES), ("usps-2", ["a", "b"]), ("a1a", NAMES)]
+    groups = [(name, [pair.entry for pair in group]) for name, group in group_by_truth(posteriors)]
+    assert groups == [("usps", NAMES), ("usps-2", ["a", "b"]), ("a1a", NAMES)]
 
 
 def heights(panel):
@@ -112,8 +118,10 @@ def test_a_truth_of_fewer_covariances_is_all_that_is_shown():
         ((2, 2), 1),
         ((2, 2), 0.5),
     ]
-    one = PAIR._replace(true_mean=CENTRE[:1], true_covariance=COVARIANCE[:1, :1])
-    assert len(moments_figure([one], LOOKS).axes) == 2, "one parameter has no covariances"
+    one_parameter = PAIR._replace(true_mean=CENTRE[:1], true_covariance=COVARIANCE[:1, :1])
+    assert len(moments_figure([one_parameter], LOOKS).axes) == 2, (
+        "one parameter has no covariances"
+    )
 
 
 def test_many_parameters_are_lines_and_few_large_covariances_do_not_rule_the_colours():
@@ -127,8 +135,8 @@ def test_many_parameters_are_lines_and_few_large_covariances_do_not_rule_the_col
 
 @pytest.mark.parametrize("known", [None, lambda points: -0.5 * np.square(points).sum(-1)])
 def test_two_parameters_have_a_panel_an_entry_whatever_its_truth(known):
-    given = [*pairs(2, names=NAMES[:2]), *pairs(2, names=NAMES[2:], truth=1)]
-    drawings = joint_drawings([pair._replace(true_log_density=known) for pair in given])
+    posteriors = [*pairs(2, names=NAMES[:2]), *pairs(2, names=NAMES[2:], truth=1)]
+    drawings = joint_drawings([pair._replace(true_log_density=known) for pair in posteriors])
     assert list(drawings) == ["posteriors-usps"]
     assert titles(drawings["posteriors-usps"]()) == NAMES
 
@@ -140,8 +148,8 @@ def deviations(points, mean, covariance):
 
 def filled(panel):
     """The filled contours of a panel: points on each border, by the lower level of the band."""
-    (found,) = panel.collections
-    return found, [path.vertices for path in found.get_paths()]
+    (contours,) = panel.collections
+    return contours, [path.vertices for path in contours.get_paths()]
 
 
 def test_shades_and_ellipses_of_a_plane():
@@ -151,18 +159,22 @@ def test_shades_and_ellipses_of_a_plane():
     """
     truth, ours, bar, both = plane_figure(PLANE).axes
     moments = (PLANE.true_mean, PLANE.true_covariance), (PLANE.mean, PLANE.covariance)
-    ellipses = [(*own, radius) for own in moments for radius in (1, 2)]
+    ellipses = [
+        (*mean_and_covariance, radius) for mean_and_covariance in moments for radius in (1, 2)
+    ]
     for line, (mean, covariance, radius) in zip(both.lines, ellipses, strict=True):
         np.testing.assert_allclose(
             deviations(line.get_xydata(), mean, covariance), radius, rtol=1e-9
         )
-    assert [line.get_color() for line in both.lines] == [PAPER["color"]] * 2 + [OURS["color"]] * 2
+    assert [line.get_color() for line in both.lines] == [PAPER_MARK["color"]] * 2 + [
+        OUR_MARK["color"]
+    ] * 2
     assert len({(panel.get_xlim(), panel.get_ylim()) for panel in (truth, ours, both)}) == 1
     assert bar.get_ylim() == (0, 1)
     low, high = np.array([truth.get_xlim(), truth.get_ylim()]).T
     for panel, (mean, covariance) in zip((truth, ours), moments, strict=True):
-        found, paths = filled(panel)
-        assert found.levels.tolist() == LEVELS.tolist()
+        contours, paths = filled(panel)
+        assert contours.levels.tolist() == LEVELS.tolist()
         np.testing.assert_allclose(
             deviations(paths[-1][:-1], mean, covariance), np.sqrt(-2 * np.log(0.9)), atol=0.02
         )
@@ -179,12 +191,12 @@ def test_a_truth_that_is_not_gaussian_is_drawn_as_it_is():
     def ring(theta):
         return 1000 - 8 * (np.linalg.norm(theta, axis=-1) - 2) ** 2
 
-    own = Gaussians(
+    pair = Gaussians(
         "synthetic", "vifa", np.zeros(2), np.eye(2), np.zeros(2), 2.5 * np.eye(2), ring
     )
-    truth, _, _, both = plane_figure(own).axes
+    truth, _, _, both = plane_figure(pair).axes
     (outlines,) = both.collections
-    assert to_hex(outlines.get_edgecolor()[0]) == PAPER["color"]
+    assert to_hex(outlines.get_edgecolor()[0]) == PAPER_MARK["color"]
     for path, away in zip(outlines.get_paths(), (0.5, 0.25), strict=True):
         points = path.vertices[path.codes != path.CLOSEPOLY]
         np.testing.assert_allclose(abs(np.linalg.norm(points, axis=1) - 2), away, atol=0.01)
@@ -256,7 +268,7 @@ def band(entry, sd, dataset="cubic"):
 
 
 def test_credible_bands_hold_the_numbers():
-    drawings = band_drawings(
+    drawings = credible_band_drawings(
         make_benchmark(),
         [band("slang-1", 5.0), band("bbb", 2.0), band("bbb", 2.0, "cubic_outlier")],
     )
@@ -274,7 +286,9 @@ def test_credible_bands_hold_the_numbers():
 
 
 def test_huge_deviations_are_clipped_and_of_labels_a_probability_is_shown():
-    drawings = band_drawings(make_benchmark(), [band("slang-1", 1e9)._replace(labels=True)])
+    drawings = credible_band_drawings(
+        make_benchmark(), [band("slang-1", 1e9)._replace(labels=True)]
+    )
     (panel,) = drawings["bands-cubic"]().axes
     assert panel.get_ylim() == (-60 - 120 * REACH, 60 + 120 * REACH)
     assert panel.get_ylabel() == "probability of the second class"
@@ -282,7 +296,9 @@ def test_huge_deviations_are_clipped_and_of_labels_a_probability_is_shown():
 
 def test_quartiles_and_the_test_rows():
     """The axis holds all targets, and no band."""
-    drawings = band_drawings(make_benchmark(metrics=["nmll", "spread"]), [band("slang-1", 1e9)])
+    drawings = credible_band_drawings(
+        make_benchmark(metrics=["nmll", "spread"]), [band("slang-1", 1e9)]
+    )
     (panel,) = drawings["bands-cubic"]().axes
     assert panel.get_ylabel() == "function of the input"
     for line, points in zip(panel.lines, (NEW, (X, 9 * X), (INPUTS, TARGETS)), strict=True):

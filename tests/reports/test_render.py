@@ -16,10 +16,16 @@ from rich.text import Text
 
 from bdl.errors import InputError
 from bdl.registry import Label
-from bdl.reports import Cell, compare
-from bdl.reports.layout import UNPRINTED, chance, heading, quantity, sections
+from bdl.reports import TableEntry, compare_with_papers
+from bdl.reports.layout import (
+    UNPRINTED,
+    chance_note,
+    format_number,
+    metric_heading,
+    metric_sections,
+)
 from bdl.reports.papers import Printed
-from bdl.reports.render import TEXT_WIDTH, _body, _width, best, escape, render, rich_table
+from bdl.reports.render import TEXT_WIDTH, _body, _width, escape, render, rich_table, select_best
 
 from .conftest import columns, make_benchmark, make_note, make_trials, of
 
@@ -48,7 +54,7 @@ def cells():
         make_trials("energy", "vifa-nn", [*three(2.51), np.nan], ["ok"] * 3 + ["failed"]),
         make_trials("yacht", "vifa-lr", [np.nan] * 2, ["failed"] * 2),
     ]
-    return compare(make_benchmark(notes=notes), pd.concat(rows))
+    return compare_with_papers(make_benchmark(notes=notes), pd.concat(rows))
 
 
 def shown(cells, width=120):
@@ -74,7 +80,7 @@ def shown(cells, width=120):
     ],
 )
 def test_numbers_show_one_digit_more_than_the_paper(value, printed, text):
-    assert quantity(value, Printed(printed) if printed else None) == text
+    assert format_number(value, Printed(printed) if printed else None) == text
 
 
 @pytest.mark.parametrize(
@@ -88,7 +94,7 @@ def test_numbers_show_one_digit_more_than_the_paper(value, printed, text):
     ],
 )
 def test_standard_errors_are_written_as_their_values_are(cells, ours, error, text):
-    assert sections([replace(cells[0], ours=ours, ours_se=error)])[0].rows[0][2] == text
+    assert metric_sections([replace(cells[0], ours=ours, ours_se=error)])[0].rows[0][2] == text
 
 
 def test_json_is_valid_and_has_all_fields_and_csv_is_the_same_table(cells):
@@ -99,7 +105,7 @@ def test_json_is_valid_and_has_all_fields_and_csv_is_the_same_table(cells):
     objects = json.loads(text, parse_constant=refuse)
     assert text.startswith('[\n  {\n    "benchmark": "uci-nn"')
     table = list(csv.DictReader(io.StringIO(render(cells, "csv"))))
-    names = [field.name for field in fields(Cell)]
+    names = [field.name for field in fields(TableEntry)]
     assert (
         [list(item) for item in objects] == [list(line) for line in table] == [names] * len(cells)
     )
@@ -143,16 +149,16 @@ def test_markdown_row(cells):
 
 def test_half_of_the_trials_failed_leave_no_median_of_all(cells):
     half = [replace(cell, n_failed=2, failed_as_worst=None) for cell in cells[:2]]
-    assert sections(half)[0].rows[0][6] == "2.570 (failed)"
+    assert metric_sections(half)[0].rows[0][6] == "2.570 (failed)"
 
 
 def test_chance_is_told_of_tests_alone(cells):
-    assert chance([cell for cell in cells if cell.p is None]) is None
+    assert chance_note([cell for cell in cells if cell.p is None]) is None
     beyond = [replace(cell, p=0.01) for cell in cells[:3]] + [
         replace(cell, p=0.5) for cell in cells[:7]
     ]
-    told = "Tests at the level of 5%: 10. Differences beyond it: 3; by chance alone, if no num"
-    assert chance(beyond).startswith(told)
+    note = "Tests at the level of 5%: 10. Differences beyond it: 3; by chance alone, if no num"
+    assert chance_note(beyond).startswith(note)
 
 
 def test_markdown_escapes_and_lists_each_note_once_and_has_whole_lines(cells):
@@ -191,7 +197,7 @@ def test_rich_shows_everything_on_eighty_columns(cells):
 
 
 def test_notes_are_marked_where_they_hold(cells):
-    nmll, rmse, runtime = sections(cells)
+    nmll, rmse, runtime = metric_sections(cells)
     assert [row[1] for row in nmll.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
     assert nmll.rows[1][5] == "no difference shown"
     assert nmll.rows[1][8].endswith("²")
@@ -222,10 +228,10 @@ def test_what_a_sampled_truth_leaves_open_stands_in_columns():
         make_trials("yacht", "vifa-lr", [1.0, 2.0], **names),
         make_trials("energy", "vifa-lr", [1.0, 2.0], rel_cov_dist=[0.1, 0.2]),
     ]
-    cells = compare(
+    cells = compare_with_papers(
         make_benchmark(metrics=["rel_cov_dist"], entries={"vifa-lr": {}}), pd.concat(rows)
     )
-    (section,) = sections(cells)
+    (section,) = metric_sections(cells)
     assert columns(section) == [
         "Dataset",
         "Method",
@@ -250,7 +256,7 @@ def test_columns_of_the_paper_are_left_out_where_it_prints_nothing(cells):
     some, rest = (
         [cell for cell in cells if (cell.metric == "nmll") == own] for own in (True, False)
     )
-    nmll, rmse, _ = sections([*unprinted(some), *rest])
+    nmll, rmse, _ = metric_sections([*unprinted(some), *rest])
     assert columns(nmll) == [
         "Dataset",
         "Method",
@@ -264,15 +270,15 @@ def test_columns_of_the_paper_are_left_out_where_it_prints_nothing(cells):
 def test_a_row_without_a_printed_number_has_a_dash_and_its_notes_on_the_entry(cells):
     first, second, *_ = of(cells)
     (alone,) = unprinted([second])
-    (section,) = sections([first, replace(alone, note=None)])
+    (section,) = metric_sections([first, replace(alone, note=None)])
     assert [row[5] for row in section.rows] == [first.verdict, UNPRINTED]
     assert json.loads(render([alone], "json"))[0]["verdict"] == "no paper value"
     (median,) = unprinted(
         of(cells, statistic="median", dataset=alone.dataset, method=alone.method)
     )
-    (noted,) = sections([replace(alone, note="why"), replace(median, note=None)])
+    (noted,) = metric_sections([replace(alone, note="why"), replace(median, note=None)])
     assert noted.rows[0][1] == "vifa-nn¹"
-    (failed,) = sections([replace(alone, ours=None, verdict="failed")])
+    (failed,) = metric_sections([replace(alone, ours=None, verdict="failed")])
     assert failed.rows[0][columns(failed).index("Verdict")] == "failed"
 
 
@@ -287,19 +293,19 @@ def test_a_row_without_a_printed_number_has_a_dash_and_its_notes_on_the_entry(ce
     ],
 )
 def test_headings_say_what_is_better_and_the_settings(metric, text):
-    assert heading(metric) == text
+    assert metric_heading(metric) == text
 
 
 def test_withheld_verdicts_leave_the_printed_values_alone():
     """No column of z or verdict, of means or medians, and the printed values dim."""
     failed = make_trials("energy", "vifa-lr", [np.nan], ["failed"])
     rows = pd.concat([make_trials("energy", "vifa-nn", three(2.51)), failed])
-    withheld = compare(make_benchmark(), rows, protocol=False)
-    nmll, _, runtime = sections(withheld)
+    withheld = compare_with_papers(make_benchmark(), rows, protocol=False)
+    nmll, _, runtime = metric_sections(withheld)
     assert columns(nmll)[2:] == ["Mean ± SE", "Paper ± SE", "Median", "Paper", "n (failed)"]
     assert columns(runtime)[2:] == ["Mean ± SE", "Paper ± SE", "n (failed)"]
     assert nmll.title == "uci-nn: NMLL (nats per test point), ↓ lower is better"
-    assert chance(withheld) is None
+    assert chance_note(withheld) is None
     table = rich_table(nmll)
     assert {text.style for text in table.columns[2].cells if isinstance(text, Text)} == {"dim"}
     assert "withheld" not in render(withheld, "markdown") + render(withheld, "latex")
@@ -321,7 +327,7 @@ def pairs():
         make_note("50 % & _more_.", entry="vifa-lr"),
         make_note("Timed elsewhere.", metric="runtime"),
     ]
-    return compare(make_benchmark(notes=notes), pd.concat(rows))
+    return compare_with_papers(make_benchmark(notes=notes), pd.concat(rows))
 
 
 @pytest.mark.parametrize(
@@ -339,13 +345,19 @@ def test_escapes_of_latex(text, latex):
 
 def test_the_best_and_what_overlaps_it(pairs):
     lr, nn = of(pairs, dataset="energy")
-    assert best([lr, nn]) == [nn]
-    assert best(of(pairs, dataset="yacht")) == of(pairs, dataset="yacht")
-    assert best([lr, replace(nn, n_failed=1)]) == best([lr, replace(nn, ours=None)]) == [lr]
-    assert best([lr, replace(nn, ours=4e17, ours_se=4e17)]) == [lr], (
+    assert select_best([lr, nn]) == [nn]
+    assert select_best(of(pairs, dataset="yacht")) == of(pairs, dataset="yacht")
+    assert (
+        select_best([lr, replace(nn, n_failed=1)])
+        == select_best([lr, replace(nn, ours=None)])
+        == [lr]
+    )
+    assert select_best([lr, replace(nn, ours=4e17, ours_se=4e17)]) == [lr], (
         "an interval that reaches zero overlaps everything"
     )
-    assert best([replace(lr, metric="log_evidence")]) == [], "neither more nor less is better"
+    assert select_best([replace(lr, metric="log_evidence")]) == [], (
+        "neither more nor less is better"
+    )
 
 
 def test_rows_and_columns_of_latex(pairs):

@@ -9,12 +9,12 @@ from matplotlib.colors import same_color
 from scipy import stats
 
 from bdl.metrics import MetricInfo
-from bdl.reports import compare, scores
-from bdl.reports.drawing import OURS, PAPER
-from bdl.reports.layout import sections
+from bdl.reports import compare_with_papers, scores
+from bdl.reports.drawing import OUR_MARK, PAPER_MARK
+from bdl.reports.layout import metric_sections
 from bdl.reports.paired import paired_differences
 from bdl.reports.render import render
-from bdl.reports.scores import LOOKS, paired_drawings, score_drawings
+from bdl.reports.scores import VERDICT_MARKS, paired_drawings, score_drawings
 
 from .conftest import (
     columns,
@@ -44,13 +44,13 @@ def test_what_is_drawn():
         for entry, own in entries.items()
     ]
     benchmark = make_benchmark()
-    cells = compare(benchmark, pd.concat([*rows[:3], rows[3].assign(status="failed")]))
+    cells = compare_with_papers(benchmark, pd.concat([*rows[:3], rows[3].assign(status="failed")]))
     figure = draw(benchmark, cells)
     energy, yacht = figure.axes
     assert titles(figure) == ["energy", "yacht"]
     assert texts(energy.get_yticklabels()) == ["vifa-lr", "vifa-nn"]
     for panel, dataset in ((energy, "energy"), (yacht, "yacht")):
-        for style, field in ((OURS, "ours"), (PAPER, "paper")):
+        for style, field in ((OUR_MARK, "ours"), (PAPER_MARK, "paper")):
             marks = [line for line in panel.lines if line.get_marker() == style["marker"]]
             values = [getattr(cell, field) for cell in of(cells, dataset=dataset)]
             assert [line.get_xdata()[0] for line in marks] == [
@@ -74,7 +74,9 @@ def test_entries_have_no_place_where_they_do_not_run():
     benchmark = make_benchmark(pairs=pairs, papers=[])
     figure = draw(
         benchmark,
-        compare(benchmark, pd.concat([make_trials(*pair, [2.5, 2.6]) for pair in pairs])),
+        compare_with_papers(
+            benchmark, pd.concat([make_trials(*pair, [2.5, 2.6]) for pair in pairs])
+        ),
     )
     energy, yacht = figure.axes
     assert texts(energy.get_yticklabels()) == ["vifa-lr"]
@@ -93,7 +95,7 @@ def test_one_entry_does_not_stretch_the_axis():
         ]
     )
     benchmark = make_benchmark(datasets=["energy"])
-    (panel,) = draw(benchmark, compare(benchmark, rows)).axes
+    (panel,) = draw(benchmark, compare_with_papers(benchmark, rows)).axes
     assert panel.get_xscale() == "linear"
     assert np.max(panel.get_xlim()) < 3
     assert texts(panel.texts) == ["4.00e17 →"]
@@ -128,21 +130,31 @@ def blown(scores):
 
 def test_differences_are_drawn_by_their_verdicts(blown):
     """The entry that blew up leaves the others readable."""
-    found, figure = blown[0], blown[1]()
+    differences, figure = blown[0], blown[1]()
     energy, yacht = figure.axes
     assert titles(figure) == ["energy", "yacht"]
     assert texts(energy.get_yticklabels()) == ["better", "worse", "gone"]
     for panel, dataset in ((energy, "energy"), (yacht, "yacht")):
-        here = [each for each in found if each.dataset == dataset and each.mean < 1e4]
-        assert [container.lines[0].get_xdata()[0] for container in panel.containers] == [
-            each.mean for each in here
+        here = [
+            difference
+            for difference in differences
+            if difference.dataset == dataset and difference.mean < 1e4
         ]
-        for container, each in zip(panel.containers, here, strict=True):
-            assert same_color(container.lines[0].get_color(), LOOKS[each.verdict]["color"])
+        assert [container.lines[0].get_xdata()[0] for container in panel.containers] == [
+            difference.mean for difference in here
+        ]
+        for container, difference in zip(panel.containers, here, strict=True):
+            assert same_color(
+                container.lines[0].get_color(), VERDICT_MARKS[difference.verdict]["color"]
+            )
             ends = container.lines[2][0].get_segments()[0][:, 0]
-            np.testing.assert_allclose(ends, [each.low, each.high], rtol=1e-12)
-    better, worse, gone = found[:3]
-    assert [each.verdict for each in found[:3]] == ["better", "worse", "undecided"]
+            np.testing.assert_allclose(ends, [difference.low, difference.high], rtol=1e-12)
+    better, worse, gone = differences[:3]
+    assert [difference.verdict for difference in differences[:3]] == [
+        "better",
+        "worse",
+        "undecided",
+    ]
     assert texts(yacht.texts) == ["n = 18", "n = 18", "n = 17"]
     assert figure.get_suptitle().endswith(
         "↓ lower is better\nmean difference from vifa-lr over 20 splits"
@@ -169,21 +181,25 @@ def test_higher_is_better_turns_the_sides_round(monkeypatch, blown):
 
 
 def test_nothing_to_pair_draws_nothing():
-    found = paired_differences(make_paired(), make_trials("energy", "vifa-nn", [1.0, 2.0]), {})
-    assert paired_drawings(make_paired(), found) == {}
+    differences = paired_differences(
+        make_paired(), make_trials("energy", "vifa-nn", [1.0, 2.0]), {}
+    )
+    assert paired_drawings(make_paired(), differences) == {}
 
 
 def test_differences_of_a_sweep_run_along_its_axis(swept):
     benchmark, rows = swept
-    found = paired_differences(benchmark, rows, {})
-    figure = paired_drawings(benchmark, found)["nmll-paired"]()
+    differences = paired_differences(benchmark, rows, {})
+    figure = paired_drawings(benchmark, differences)["nmll-paired"]()
     energy, yacht = figure.axes
     (line,) = energy.containers
     np.testing.assert_array_equal(
-        line.lines[0].get_xydata(), [[20, found[0].mean], [50, found[1].mean]]
+        line.lines[0].get_xydata(), [[20, differences[0].mean], [50, differences[1].mean]]
     )
     ends = [segment[:, 1] for segment in line.lines[2][0].get_segments()]
-    np.testing.assert_allclose(ends, [(each.low, each.high) for each in found[:2]], rtol=1e-12)
+    np.testing.assert_allclose(
+        ends, [(difference.low, difference.high) for difference in differences[:2]], rtol=1e-12
+    )
     assert np.isnan(yacht.containers[0].lines[0].get_ydata()[1])
     for panel in figure.axes:
         assert panel.get_yscale() == "linear"
@@ -213,30 +229,30 @@ def widths(values):
             benchmark.cells, values.reshape(-1, 8), strict=True
         )
     ]
-    return benchmark, compare(benchmark, shuffled(*rows))
+    return benchmark, compare_with_papers(benchmark, shuffled(*rows))
 
 
 def test_cells_have_the_trials_of_their_point_and_nothing_printed(widths, values):
-    found = of(widths[1])
+    cells = of(widths[1])
     places = [
         (dataset, text, entry)
         for dataset in ("energy", "yacht")
         for text in WIDTHS
         for entry in ("vifa-lr", "vifa-nn")
     ]
-    assert [(cell.dataset, cell.point["model.hidden"], cell.method) for cell in found] == places
-    np.testing.assert_allclose([cell.ours for cell in found], values.mean(-1).ravel(), rtol=1e-13)
+    assert [(cell.dataset, cell.point["model.hidden"], cell.method) for cell in cells] == places
+    np.testing.assert_allclose([cell.ours for cell in cells], values.mean(-1).ravel(), rtol=1e-13)
     np.testing.assert_allclose(
-        [cell.ours_se for cell in found], stats.sem(values, axis=-1).ravel(), rtol=1e-12
+        [cell.ours_se for cell in cells], stats.sem(values, axis=-1).ravel(), rtol=1e-12
     )
-    assert {(cell.n_trials, cell.paper, cell.verdict) for cell in found} == {
+    assert {(cell.n_trials, cell.paper, cell.verdict) for cell in cells} == {
         (8, None, "no paper value")
     }
 
 
 def test_tables_have_a_column_an_axis(widths):
     _, cells = widths
-    (section,) = sections(cells)
+    (section,) = metric_sections(cells)
     assert columns(section)[:4] == ["Dataset", "model.hidden", "Method", "Mean ± SE"]
     expected = [
         (cell.dataset, cell.point["model.hidden"].strip("[]"), cell.method) for cell in of(cells)
@@ -246,7 +262,7 @@ def test_tables_have_a_column_an_axis(widths):
     assert render(cells, "markdown").splitlines()[4].startswith("| energy | 50 | vifa-lr | ")
     assert json.loads(render(cells, "json"))[-1]["point"] == {"model.hidden": "[100]"}
     assert render(cells, "csv").splitlines()[1].endswith(',"{""model.hidden"": ""[50]""}"')
-    empty = compare(
+    empty = compare_with_papers(
         make_benchmark({"hyper.prior_precision": ["1.0"]}, metrics=["nmll"]), pd.DataFrame()
     )
     assert r"| Dataset | hyper.prior\_precision | Method |" in render(empty, "markdown")
@@ -298,7 +314,7 @@ def along(sweep, score=lambda point: 2.0, status=lambda point: "ok", **changes):
         .assign(**point.texts)
         for dataset, entry, point in benchmark.cells
     ]  # fmt: skip
-    cells = of(compare(benchmark, pd.concat(rows)))
+    cells = of(compare_with_papers(benchmark, pd.concat(rows)))
     return draw(benchmark, cells), cells
 
 
@@ -328,7 +344,7 @@ def test_a_second_axis_makes_panels_a_data_set_a_line_on_one_scale(second, scale
     assert [panel.get_subplotspec().rowspan.start for panel in figure.axes] == [0, 0, 1, 1]
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
     assert [panel.get_yscale() for panel in figure.axes] == [scale] * 4
-    (section,) = sections(cells)
+    (section,) = metric_sections(cells)
     assert columns(section)[:4] == ["Dataset", "method.rank", "training.dtype", "Method"]
     assert [row[1:3] for row in section.rows[:5:2]] == [
         ("1", "float32"),
@@ -376,7 +392,7 @@ def test_scores_of_training_rows_lie_below_those_of_new_rows():
         for entry, value in (("vifa-lr", 3.0), ("vifa-nn", 6.0))
         for point in benchmark.points
     ]
-    cells = compare(benchmark, pd.concat(rows))
+    cells = compare_with_papers(benchmark, pd.concat(rows))
     figure = draw(benchmark, cells)
     (panel,) = figure.axes
     assert "dotted: training rows" in figure.get_suptitle()

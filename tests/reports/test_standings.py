@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from bdl.errors import InputError
-from bdl.reports import compare
+from bdl.reports import compare_with_papers
 from bdl.reports.standings import (
     cost_drawings,
     distance_drawings,
     rank_drawings,
+    rank_entries,
     rank_section,
-    ranks,
 )
 
 from .conftest import legend, make_benchmark, make_paired, make_trials, texts, titles
@@ -27,12 +27,12 @@ def cells_of(errors, sweep={}):
     count = len(errors) // math.prod(map(len, sweep.values()))
     datasets, entries = [f"set{i}" for i in range(count)], dict.fromkeys("abc"[: len(errors[0])])
     benchmark = make_benchmark(sweep, datasets=datasets, entries=entries, papers=[])
-    places = zip(benchmark.cells, np.ravel(errors), strict=True)
+    cells = zip(benchmark.cells, np.ravel(errors), strict=True)
     rows = [
         make_trials(dataset, entry, [value]).assign(**point.texts)
-        for (dataset, entry, point), value in places
+        for (dataset, entry, point), value in cells
     ]
-    return compare(benchmark, pd.concat(rows))
+    return compare_with_papers(benchmark, pd.concat(rows))
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def cells_of(errors, sweep={}):
     ],
 )
 def test_too_few_are_not_ranked(errors):
-    assert ranks(cells_of(errors), "nmll") is None
+    assert rank_entries(cells_of(errors), "nmll") is None
 
 
 def test_without_the_library_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
     with pytest.raises(InputError, match=r"pip install 'bdl-bench\[ranks\]'"):
-        ranks(cells_of([[1.0, 2.0, 3.0]] * 2), "nmll")
+        rank_entries(cells_of([[1.0, 2.0, 3.0]] * 2), "nmll")
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,20 @@ def test_known_answer_of_ranks(places, chi, apart):
     The critical difference is 2.343 sqrt(k (k + 1) / (6 N)): 0.957 for 12 data sets, 1.657 for 4.
     """
     pytest.importorskip("scikit_posthocs")
-    found = ranks(cells_of([[1.0, 2.0, 3.0]] * places), "rmse")
-    assert found.places == places
-    assert found.p == pytest.approx(exp(-chi / 2))
-    assert [found.apart(name) for name in "abc"] == apart
-    assert rank_section(found).rows[0] == ("a", "1.00", ", ".join(apart[0]))
-    drawings = rank_drawings([found])
+    ranks = rank_entries(cells_of([[1.0, 2.0, 3.0]] * places), "rmse")
+    assert ranks.n_datasets == places
+    assert ranks.p == pytest.approx(exp(-chi / 2))
+    assert [ranks.distinguishable_from(name) for name in "abc"] == apart
+    assert rank_section(ranks).rows[0] == ("a", "1.00", ", ".join(apart[0]))
+    drawings = rank_drawings([ranks])
     assert list(drawings) == ["rmse-ranks"]
     assert f"average rank over {places} data sets" in drawings["rmse-ranks"]().get_suptitle()
 
 
 def test_ties_share_their_ranks():
     pytest.importorskip("scikit_posthocs")
-    found = ranks(cells_of([[1.0, 1.0, 2.0], [3.0, 2.0, 1.0]]), "nmll")
-    assert found.means == {"b": 1.75, "c": 2.0, "a": 2.25}
+    ranks = rank_entries(cells_of([[1.0, 1.0, 2.0], [3.0, 2.0, 1.0]]), "nmll")
+    assert ranks.means == {"b": 1.75, "c": 2.0, "a": 2.25}
 
 
 def test_points_of_a_sweep_are_no_data_sets(monkeypatch):
@@ -91,19 +91,19 @@ def test_points_of_a_sweep_are_no_data_sets(monkeypatch):
     a is best at most widths, but b is on average: 1, 1 and 10 beside 3, 3 and 3. Over two data
     sets chi^2 is 2 N = 4.
     """
-    alike = SimpleNamespace(
+    posthocs = SimpleNamespace(
         posthoc_nemenyi_friedman=lambda ranked: pd.DataFrame(1.0, ranked.columns, ranked.columns)
     )
-    monkeypatch.setitem(sys.modules, "scikit_posthocs", alike)
+    monkeypatch.setitem(sys.modules, "scikit_posthocs", posthocs)
     errors, sweep = (
         [[1.0, 3.0, 9.0], [1.0, 3.0, 9.0], [10.0, 3.0, 9.0]],
         {"model.hidden": ["[1]", "[2]", "[3]"]},
     )
-    assert ranks(cells_of(errors, sweep), "nmll") is None
-    found = ranks(cells_of(2 * errors, sweep), "nmll")
-    assert found.places == 2
-    assert found.means == {"b": 1.0, "a": 2.0, "c": 3.0}
-    assert found.p == pytest.approx(exp(-2))
+    assert rank_entries(cells_of(errors, sweep), "nmll") is None
+    ranks = rank_entries(cells_of(2 * errors, sweep), "nmll")
+    assert ranks.n_datasets == 2
+    assert ranks.means == {"b": 1.0, "a": 2.0, "c": 3.0}
+    assert ranks.p == pytest.approx(exp(-2))
 
 
 ENTRIES = ["slang-1", "slang-10", "exact"]
@@ -126,7 +126,7 @@ def priced():
     benchmark = make_benchmark(
         entries=dict.fromkeys(ENTRIES), metrics=["sym_kl", "nmll", "runtime"], papers=[]
     )
-    return benchmark, compare(benchmark, pd.concat(rows))
+    return benchmark, compare_with_papers(benchmark, pd.concat(rows))
 
 
 def marks_of(panel):
@@ -182,9 +182,9 @@ def test_with_a_baseline_the_first_score_of_predictions_is_drawn():
         for entry, nmll in (("vifa-lr", 2.0), ("vifa-nn", -1.0))
     ]
     benchmark = make_paired(papers=[])
-    found = cost_drawings(benchmark, compare(benchmark, pd.concat(rows)))
-    assert list(found) == ["nmll-cost"]
-    (panel,) = found["nmll-cost"]().axes
+    drawings = cost_drawings(benchmark, compare_with_papers(benchmark, pd.concat(rows)))
+    assert list(drawings) == ["nmll-cost"]
+    (panel,) = drawings["nmll-cost"]().axes
     assert (panel.get_xscale(), panel.get_yscale()) == ("log", "linear")
     np.testing.assert_allclose(marks_of(panel), [[60, 2], [60, -1]], rtol=1e-12)
     _, along = (bar.get_segments()[0] for bar in panel.containers[1].lines[2])
@@ -203,4 +203,4 @@ def test_with_a_baseline_the_first_score_of_predictions_is_drawn():
 def test_there_is_nothing_to_draw_without_both_numbers(draw, metrics, status):
     rows = make_trials("energy", "vifa-nn", [1.0, 2.0], [status] * 2, sym_kl=[1.0, 2.0])
     benchmark = make_benchmark(metrics=metrics, papers=[])
-    assert draw(benchmark, compare(benchmark, rows)) == {}
+    assert draw(benchmark, compare_with_papers(benchmark, rows)) == {}

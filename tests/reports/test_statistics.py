@@ -12,7 +12,13 @@ import pytest
 from scipy import stats
 from scipy.special import betainc
 
-from bdl.reports.statistics import by_cell, median_se, named, number, short
+from bdl.reports.statistics import (
+    format_setting,
+    group_by_cell,
+    median_se,
+    parse_number,
+    point_text,
+)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
@@ -44,11 +50,11 @@ def test_how_far_the_median_se_is_from_the_exact_one():
     count, exact = 6000, exact_sd_of_the_median(20)
     assert exact_sd_of_the_median(2) == pytest.approx(np.sqrt(1 / 2), rel=1e-4)
     samples = np.random.default_rng(0).normal(size=(count, 20))
-    found = np.array([median_se(values) for values in samples])
-    spread = 4 * found.std() / exact / np.sqrt(count)
-    assert abs(found.mean() / exact - 1.03) < spread + 0.005
-    assert abs(np.sqrt((found**2).mean()) / exact - 1.07) < spread + 0.005
-    inside = (abs(np.median(samples, axis=1)) < stats.t.ppf(0.975, 19) * found).mean()
+    errors = np.array([median_se(values) for values in samples])
+    spread = 4 * errors.std() / exact / np.sqrt(count)
+    assert abs(errors.mean() / exact - 1.03) < spread + 0.005
+    assert abs(np.sqrt((errors**2).mean()) / exact - 1.07) < spread + 0.005
+    inside = (abs(np.median(samples, axis=1)) < stats.t.ppf(0.975, 19) * errors).mean()
     assert abs(inside - 0.94) < 4 * np.sqrt(0.94 * 0.06 / count) + 0.005
 
 
@@ -102,12 +108,12 @@ def test_median_se_of_many_values_takes_memory_in_proportion(n):
     ],
 )
 def test_values_of_a_sweep(text, shown, place):
-    assert short(text) == shown
-    assert number(text) == place
+    assert format_setting(text) == shown
+    assert parse_number(text) == place
 
 
 def test_points_and_rows_of_a_sweep():
-    assert named({"model.hidden": "[50]", "method.rank": "2"}) == "hidden = 50, rank = 2"
+    assert point_text({"model.hidden": "[50]", "method.rank": "2"}) == "hidden = 50, rank = 2"
     rows = pd.DataFrame(
         {
             "model.hidden": ["[50]", "[100]", "[50]"],
@@ -116,6 +122,6 @@ def test_points_and_rows_of_a_sweep():
         }
     )
     rows = rows.assign(dataset="yacht", entry="vifa")
-    groups = by_cell(rows, ("model.hidden", "method.rank"))
+    groups = group_by_cell(rows, ("model.hidden", "method.rank"))
     assert groups["yacht", "vifa", "[50]", "2"]["nmll"].tolist() == [1]
-    assert by_cell(rows, ())["yacht", "vifa"]["nmll"].tolist() == [1, 2, 3]
+    assert group_by_cell(rows, ())["yacht", "vifa"]["nmll"].tolist() == [1, 2, 3]

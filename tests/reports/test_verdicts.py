@@ -15,14 +15,14 @@ from scipy import stats
 from bdl.metrics import METRICS, RELATIVE, MetricInfo, info
 from bdl.reports.papers import PaperValue, Printed
 from bdl.reports.verdicts import (
-    COARSE,
-    FEW,
+    BEYOND_CHANCE,
+    COARSE_TRUTH,
+    FEW_SPLITS,
     NO_SPREAD,
     NOT_SHOWN,
     PERHAPS_SMALL,
-    REAL,
-    Ours,
-    difference,
+    Estimate,
+    difference_from_print,
     judge,
 )
 
@@ -39,7 +39,7 @@ def printed(text, stderr=None, n=20):
     return PaperValue(Printed(text), Printed(stderr) if stderr else None, "a paper", n=n)
 
 
-def told(*arguments, **options):
+def verdict_and_note(*arguments, **options):
     return judge(*arguments, **options)[:2]
 
 
@@ -59,7 +59,7 @@ def number(text):
 @pytest.mark.parametrize(("metric", "own", "paper", "expected", "_"), rows("Examples"))
 def test_examples_of_the_page(metric, own, paper, expected, _):
     value, error, count = number(own)
-    ours = Ours(float(value), float(error) if error else None, count)
+    ours = Estimate(float(value), float(error) if error else None, count)
     assert judge(ours, printed(*number(paper)), info(metric)).verdict == expected
 
 
@@ -93,7 +93,7 @@ def test_margins_are_those_of_the_page():
 def test_each_pair_of_numbers_has_exactly_one_place():
     """Zero inside or not, and the interval inside the margin, beyond it or across its border."""
     rng = np.random.default_rng(0)
-    found = set()
+    outcomes = set()
     for value, se, t in zip(
         rng.normal(0, 0.06, 500), *rng.uniform(0.001, 0.03, (2, 500)), strict=True
     ):
@@ -101,7 +101,7 @@ def test_each_pair_of_numbers_has_exactly_one_place():
         df = (se**2 + t**2) ** 2 / (se**4 / 19 + t**4 / 9)
         half = stats.t.ppf(0.975, df) * math.hypot(se, t)
         if abs(value) + half <= 0.05:
-            expected = "match", (None if abs(value) <= half else REAL)
+            expected = "match", (None if abs(value) <= half else BEYOND_CHANCE)
         elif abs(value) <= half:
             expected = NOT_SHOWN, None
         else:
@@ -109,82 +109,97 @@ def test_each_pair_of_numbers_has_exactly_one_place():
                 "worse" if value > 0 else "better",
                 (PERHAPS_SMALL if abs(value) - half < 0.05 else None),
             )
-        assert told(Ours(1 + value, se, 20), paper, NATS) == expected
-        found.add(expected)
-    assert len(found) == 7
+        assert verdict_and_note(Estimate(1 + value, se, 20), paper, NATS) == expected
+        outcomes.add(expected)
+    assert len(outcomes) == 7
 
 
 def test_rounding_widens_the_printed_number():
     """A printed 3 is between 2.5 and 3.5: 2.6 +- 2.0 is no match of it, nor is 2.6 +- 0.001, and neither differs."""
     for se in (2.0, 0.001):
-        assert told(Ours(2.6, se, 20), printed("3"), SHARE) == (NOT_SHOWN, None)
-    assert told(Ours(3.0, 0.001, 20), printed("3.0"), SHARE) == ("match", None)
-    assert told(Ours(3.51, 0.001, 20), printed("3"), SHARE) == ("worse", PERHAPS_SMALL)
-    found = difference(Ours(2.4, 0.02, 20), printed("2.5", "0.02"))
-    assert found.z == pytest.approx(-0.05 / math.hypot(0.02, 0.02))
-    assert found.half == pytest.approx(stats.t.ppf(0.975, 38) * math.hypot(0.02, 0.02) + 0.05)
-    assert difference(Ours(2.54, 0.02, 20), printed("2.5", "0.02")).z == 0
+        assert verdict_and_note(Estimate(2.6, se, 20), printed("3"), SHARE) == (NOT_SHOWN, None)
+    assert verdict_and_note(Estimate(3.0, 0.001, 20), printed("3.0"), SHARE) == ("match", None)
+    assert verdict_and_note(Estimate(3.51, 0.001, 20), printed("3"), SHARE) == (
+        "worse",
+        PERHAPS_SMALL,
+    )
+    difference = difference_from_print(Estimate(2.4, 0.02, 20), printed("2.5", "0.02"))
+    assert difference.z == pytest.approx(-0.05 / math.hypot(0.02, 0.02))
+    assert difference.half_width == pytest.approx(
+        stats.t.ppf(0.975, 38) * math.hypot(0.02, 0.02) + 0.05
+    )
+    assert difference_from_print(Estimate(2.54, 0.02, 20), printed("2.5", "0.02")).z == 0
 
 
 @pytest.mark.parametrize(
     ("ours", "paper", "about", "expected"),
     [
         # More is better, or neither.
-        (Ours(0.97, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("better", None)),
-        (Ours(0.83, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("worse", None)),
-        (Ours(0.551, 0.001, 20), printed("0.500", "0.001"), BIAS, ("differs", PERHAPS_SMALL)),
+        (Estimate(0.97, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("better", None)),
+        (Estimate(0.83, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("worse", None)),
+        (Estimate(0.551, 0.001, 20), printed("0.500", "0.001"), BIAS, ("differs", PERHAPS_SMALL)),
         # Two splits take the spread of the paper; three are what the test is for.
-        (Ours(2.54, 0.001, 2), printed("2.53", "0.001"), NATS, ("match", FEW)),
-        (Ours(1.982, 0.164, 2), printed("1.55", "0.03"), NATS, ("undecided", FEW)),
-        (Ours(1.381, None, 1), printed("1.20", "0.05"), NATS, (NOT_SHOWN, FEW)),
-        (Ours(1.982, 0.03, 3), printed("1.55", "0.03"), NATS, ("worse", None)),
+        (Estimate(2.54, 0.001, 2), printed("2.53", "0.001"), NATS, ("match", FEW_SPLITS)),
+        (Estimate(1.982, 0.164, 2), printed("1.55", "0.03"), NATS, ("undecided", FEW_SPLITS)),
+        (Estimate(1.381, None, 1), printed("1.20", "0.05"), NATS, (NOT_SHOWN, FEW_SPLITS)),
+        (Estimate(1.982, 0.03, 3), printed("1.55", "0.03"), NATS, ("worse", None)),
         # No spread at all: one run each, or a printed error of 0.00 beside fewer than three
         # splits.
-        (Ours(0.37656, None, 1), printed("0.3766", "0.0000", 1), NATS, ("match", NO_SPREAD)),
-        (Ours(0.37649, None, 1), printed("0.3766", "0.0000", 1), NATS, ("undecided", NO_SPREAD)),
-        (Ours(-1.076, 0.010, 2), printed("-1.06", "0.00"), NATS, ("undecided", NO_SPREAD)),
-        (Ours(0.10001, None, 1), printed("0.10", None, 1), SHARE, ("match", NO_SPREAD)),
-        (Ours(0.0900, None, 1), printed("0.09", None, 1), SHARE, ("undecided", NO_SPREAD)),
+        (Estimate(0.37656, None, 1), printed("0.3766", "0.0000", 1), NATS, ("match", NO_SPREAD)),
+        (
+            Estimate(0.37649, None, 1),
+            printed("0.3766", "0.0000", 1),
+            NATS,
+            ("undecided", NO_SPREAD),
+        ),
+        (Estimate(-1.076, 0.010, 2), printed("-1.06", "0.00"), NATS, ("undecided", NO_SPREAD)),
+        (Estimate(0.10001, None, 1), printed("0.10", None, 1), SHARE, ("match", NO_SPREAD)),
+        (Estimate(0.0900, None, 1), printed("0.09", None, 1), SHARE, ("undecided", NO_SPREAD)),
         # A printed zero has no share.
-        (Ours(0.0018, None, 1), printed("0.00", "0.00"), SHARE, ("undecided", NO_SPREAD)),
-        (Ours(0.0018, 1e-5, 20), printed("0.00", "0.00"), SHARE, (NOT_SHOWN, None)),
-        (Ours(0.0018, 1e-5, 20), printed("0.00", "0.00"), NATS, ("match", None)),
+        (Estimate(0.0018, None, 1), printed("0.00", "0.00"), SHARE, ("undecided", NO_SPREAD)),
+        (Estimate(0.0018, 1e-5, 20), printed("0.00", "0.00"), SHARE, (NOT_SHOWN, None)),
+        (Estimate(0.0018, 1e-5, 20), printed("0.00", "0.00"), NATS, ("match", None)),
         # One fit that blew up shows nothing.
-        (Ours(1.138, 0.010, 20), printed("2.13e7", "2.01e7"), SHARE, (NOT_SHOWN, None)),
+        (Estimate(1.138, 0.010, 20), printed("2.13e7", "2.01e7"), SHARE, (NOT_SHOWN, None)),
         # Failures: what flatters is undecided, what does not stands.
-        (Ours(2.53, 0.002, 18, failed=2), printed("2.53", "0.002"), NATS, ("undecided", None)),
-        (Ours(2.53, None, 1, failed=1), printed("2.53", None, 1), NATS, ("undecided", NO_SPREAD)),
-        (Ours(2.40, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("undecided", None)),
-        (Ours(2.70, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("worse", None)),
-        (Ours(2.55, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, (NOT_SHOWN, None)),
-        (Ours(0.60, 0.01, 18, failed=2), printed("0.500", "0.001"), BIAS, ("differs", None)),
+        (Estimate(2.53, 0.002, 18, failed=2), printed("2.53", "0.002"), NATS, ("undecided", None)),
+        (
+            Estimate(2.53, None, 1, failed=1),
+            printed("2.53", None, 1),
+            NATS,
+            ("undecided", NO_SPREAD),
+        ),
+        (Estimate(2.40, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("undecided", None)),
+        (Estimate(2.70, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("worse", None)),
+        (Estimate(2.55, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, (NOT_SHOWN, None)),
+        (Estimate(0.60, 0.01, 18, failed=2), printed("0.500", "0.001"), BIAS, ("differs", None)),
         # A sampled truth: a1a and breast cancer of `logistic-posterior`.
         (
-            Ours(0.0127, 0.0002, 10, shared=0.0004),
+            Estimate(0.0127, 0.0002, 10, shared=0.0004),
             printed("0.0204", None, 1),
             SHARE,
-            ("undecided", COARSE),
+            ("undecided", COARSE_TRUTH),
         ),
         (
-            Ours(0.2508, 0.0080, 10, shared=0.003),
+            Estimate(0.2508, 0.0080, 10, shared=0.003),
             printed("0.1729", None, 1),
             SHARE,
             ("worse", None),
         ),
         # Nothing to judge.
-        (Ours(2.6, 0.1, 20), None, NATS, ("no paper value", None)),
-        (Ours(None, None, 0, failed=3), printed("2.53"), NATS, ("failed", None)),
-        (Ours(None, None, 0), printed("22.59"), RUNTIME, ("failed", None)),
+        (Estimate(2.6, 0.1, 20), None, NATS, ("no paper value", None)),
+        (Estimate(None, None, 0, failed=3), printed("2.53"), NATS, ("failed", None)),
+        (Estimate(None, None, 0), printed("22.59"), RUNTIME, ("failed", None)),
         # Durations are ratios, to two digits from 9.95 on.
-        (Ours(0.4, 0.1, 20), printed("21.2"), RUNTIME, ("53x faster", None)),
-        (Ours(1.0, None, 1), printed("9.95"), RUNTIME, ("10x faster", None)),
-        (Ours(1.0, None, 1), printed("9.949"), RUNTIME, ("9.9x faster", None)),
-        (Ours(44.0, None, 1), printed("22.0"), RUNTIME, ("2.0x slower", None)),
-        (Ours(22.0, None, 1), printed("22.0"), RUNTIME, ("1.0x faster", None)),
+        (Estimate(0.4, 0.1, 20), printed("21.2"), RUNTIME, ("53x faster", None)),
+        (Estimate(1.0, None, 1), printed("9.95"), RUNTIME, ("10x faster", None)),
+        (Estimate(1.0, None, 1), printed("9.949"), RUNTIME, ("9.9x faster", None)),
+        (Estimate(44.0, None, 1), printed("22.0"), RUNTIME, ("2.0x slower", None)),
+        (Estimate(22.0, None, 1), printed("22.0"), RUNTIME, ("1.0x faster", None)),
     ],
 )
 def test_rules(ours, paper, about, expected):
-    assert told(ours, paper, about) == expected
+    assert verdict_and_note(ours, paper, about) == expected
 
 
 TWENTY, SINGLE = printed("2.53", "0.02"), printed("0.3766", "0.0000", 1)
@@ -193,29 +208,35 @@ TWENTY, SINGLE = printed("2.53", "0.02"), printed("0.3766", "0.0000", 1)
 @pytest.mark.parametrize(
     ("ours", "paper", "expected"),
     [
-        (Ours(2.40, 0.02, 20), TWENTY, ("print in error", None)),
-        (Ours(2.70, 0.02, 20), TWENTY, ("print in error", None)),
-        (Ours(2.52, 0.020, 20), TWENTY, (NOT_SHOWN, None)),  # less than chance: nothing to explain
-        (Ours(2.53, 0.002, 20), printed("2.53", "0.002"), ("match", None)),
-        (Ours(1.00, None, 1), TWENTY, ("undecided", FEW)),
-        (Ours(2.40, 0.02, 20, shared=0.001), TWENTY, ("print in error", None)),
+        (Estimate(2.40, 0.02, 20), TWENTY, ("print in error", None)),
+        (Estimate(2.70, 0.02, 20), TWENTY, ("print in error", None)),
+        (
+            Estimate(2.52, 0.020, 20),
+            TWENTY,
+            (NOT_SHOWN, None),
+        ),  # less than chance: nothing to explain
+        (Estimate(2.53, 0.002, 20), printed("2.53", "0.002"), ("match", None)),
+        (Estimate(1.00, None, 1), TWENTY, ("undecided", FEW_SPLITS)),
+        (Estimate(2.40, 0.02, 20, shared=0.001), TWENTY, ("print in error", None)),
         # Without a spread it has other digits, and these are finer than the margin.
-        (Ours(0.37649, None, 1), SINGLE, ("print in error", NO_SPREAD)),
-        (Ours(0.37656, None, 1), SINGLE, ("match", NO_SPREAD)),
+        (Estimate(0.37649, None, 1), SINGLE, ("print in error", NO_SPREAD)),
+        (Estimate(0.37656, None, 1), SINGLE, ("match", NO_SPREAD)),
     ],
 )
 def test_a_print_in_error_explains_a_difference_and_nothing_else(ours, paper, expected):
-    assert told(ours, paper, NATS, in_error=True) == expected
+    assert verdict_and_note(ours, paper, NATS, in_error=True) == expected
 
 
 @pytest.mark.parametrize("about", [NATS, BIAS, RUNTIME])
 def test_nothing_follows_where_ours_is_not_the_protocol(about):
     found = judge(
-        Ours(9.0, 0.02, 20), printed("2.53", "0.02"), about, in_error=True, protocol=False
+        Estimate(9.0, 0.02, 20), printed("2.53", "0.02"), about, in_error=True, protocol=False
     )
     assert found == ("withheld", None, None)
-    assert judge(Ours(9.0, 0.02, 20), None, about, protocol=False).verdict == "no paper value"
-    assert judge(Ours(None, None, 0), printed("2.53"), about, protocol=False).verdict == "failed"
+    assert judge(Estimate(9.0, 0.02, 20), None, about, protocol=False).verdict == "no paper value"
+    assert (
+        judge(Estimate(None, None, 0), printed("2.53"), about, protocol=False).verdict == "failed"
+    )
 
 
 def share(words, shift, n, ratio, count, seed):
@@ -228,7 +249,7 @@ def share(words, shift, n, ratio, count, seed):
     (ours, theirs), (s, t) = splits.mean(-1), splits.std(-1, ddof=1) / math.sqrt(n)
     found = (
         judge(
-            Ours(a, own, n),
+            Estimate(a, own, n),
             PaperValue(Printed(f"{b:.9f}"), Printed(f"{other:.9f}"), "a paper", n=n),
             NATS,
         )
@@ -269,14 +290,18 @@ def test_power_is_that_of_the_page(line):
 def test_welch_is_that_of_scipy():
     """Unequal standard errors over 10 and 20 splits."""
     s, t, n, m = 0.03, 0.02, 10, 20
-    found = difference(Ours(2.60, s, n), printed("2.53", "0.02", m))._replace(rounding=0.0)
+    difference = difference_from_print(Estimate(2.60, s, n), printed("2.53", "0.02", m))._replace(
+        rounding=0.0
+    )
     expected = stats.ttest_ind_from_stats(
         2.60, s * math.sqrt(n), n, 2.53, t * math.sqrt(m), m, equal_var=False
     )
-    assert (found.z, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-12)
-    assert found.df == pytest.approx(1.69e-6 / (81e-8 / 9 + 16e-8 / 19), rel=1e-12)
-    assert found.half == pytest.approx(
-        stats.t.interval(0.95, found.df, scale=found.se)[1], rel=1e-12
+    assert (difference.z, difference.p) == pytest.approx(
+        (expected.statistic, expected.pvalue), rel=1e-12
+    )
+    assert difference.df == pytest.approx(1.69e-6 / (81e-8 / 9 + 16e-8 / 19), rel=1e-12)
+    assert difference.half_width == pytest.approx(
+        stats.t.interval(0.95, difference.df, scale=difference.se)[1], rel=1e-12
     )
 
 
@@ -286,35 +311,37 @@ def test_the_spread_of_ours_stands_for_that_of_the_paper():
     Our degrees of freedom alone.
     """
     values = np.array([0.04, 0.05, 0.06, 0.07])
-    ours = Ours(values.mean(), stats.sem(values), 4)
-    run = difference(ours, printed("0.0468", None, 1))
+    ours = Estimate(values.mean(), stats.sem(values), 4)
+    run = difference_from_print(ours, printed("0.0468", None, 1))
     assert run.se == pytest.approx(values.std(ddof=1) * math.sqrt(1 + 1 / 4), rel=1e-12)
-    many = difference(ours, printed("0.0468", None, 16))
+    many = difference_from_print(ours, printed("0.0468", None, 16))
     assert many.se == pytest.approx(values.std(ddof=1) * math.sqrt(1 / 4 + 1 / 16), rel=1e-12)
     assert run.df == many.df == 3
-    assert difference(ours, printed("0.0468", None, None)) == run, (
+    assert difference_from_print(ours, printed("0.0468", None, None)) == run, (
         "of an unknown number of runs: one"
     )
 
 
 def test_the_spread_of_the_paper_stands_for_ours_below_three_splits():
     """Two splits: sd of the paper 0.02 sqrt(20), degrees of freedom 19, whatever our two happen to say."""
-    found = difference(Ours(2.60, 1e-9, 2), printed("2.53", "0.02", 20))
-    assert (found.se, found.df) == pytest.approx(
+    difference = difference_from_print(Estimate(2.60, 1e-9, 2), printed("2.53", "0.02", 20))
+    assert (difference.se, difference.df) == pytest.approx(
         (0.02 * math.sqrt(20) * math.sqrt(1 / 2 + 1 / 20), 19), rel=1e-12
     )
 
 
 def test_an_error_of_both_truths_is_known():
     """It is twice in the variance and has no degrees of freedom to lose: alone, it has the interval of the normal."""
-    found = difference(Ours(0.41, 0.004, 10, shared=0.01), printed("0.38", "0.003", 10))
+    difference = difference_from_print(
+        Estimate(0.41, 0.004, 10, shared=0.01), printed("0.38", "0.003", 10)
+    )
     own, theirs, both = 0.004**2, 0.003**2, 2 * 0.01**2
-    assert found.se == pytest.approx(math.sqrt(own + theirs + both), rel=1e-12)
-    assert found.df == pytest.approx(
+    assert difference.se == pytest.approx(math.sqrt(own + theirs + both), rel=1e-12)
+    assert difference.df == pytest.approx(
         (own + theirs + both) ** 2 / (own**2 / 9 + theirs**2 / 9), rel=1e-12
     )
-    alone = difference(Ours(0.41, 0.0, 10, shared=0.5), printed("0.38"))
-    assert alone.half - alone.rounding == pytest.approx(1.959964 * math.sqrt(0.5), rel=1e-6)
+    alone = difference_from_print(Estimate(0.41, 0.0, 10, shared=0.5), printed("0.38"))
+    assert alone.half_width - alone.rounding == pytest.approx(1.959964 * math.sqrt(0.5), rel=1e-6)
 
 
 def test_where_a_spread_is_known():
@@ -322,18 +349,20 @@ def test_where_a_spread_is_known():
 
     Squares of large numbers have one.
     """
-    assert difference(Ours(1.3, 0.1, 3), printed("1.00")).df == pytest.approx(2)
-    zero = difference(Ours(2.6, 0.02, 20), printed("2.53", "0.00"))
+    assert difference_from_print(Estimate(1.3, 0.1, 3), printed("1.00")).df == pytest.approx(2)
+    zero = difference_from_print(Estimate(2.6, 0.02, 20), printed("2.53", "0.00"))
     assert (zero.se, zero.df) == (pytest.approx(0.02 * math.sqrt(2)), pytest.approx(19))
-    assert difference(Ours(4e150, 1e150, 20), printed("2.13e7", "2.01e7")).df == pytest.approx(19)
+    assert difference_from_print(
+        Estimate(4e150, 1e150, 20), printed("2.13e7", "2.01e7")
+    ).df == pytest.approx(19)
     for ours, paper in (
-        (Ours(2.6, None, 1), printed("2.53", None, 20)),
-        (Ours(2.6, 0.0, 20), printed("2.53", None, 20)),
-        (Ours(2.6, None, 1), printed("2.53", "0.02", None)),
-        (Ours(None, None, 0), printed("2.53", "0.02")),
-        (Ours(1e308, 1e200, 20), printed("2.53")),
+        (Estimate(2.6, None, 1), printed("2.53", None, 20)),
+        (Estimate(2.6, 0.0, 20), printed("2.53", None, 20)),
+        (Estimate(2.6, None, 1), printed("2.53", "0.02", None)),
+        (Estimate(None, None, 0), printed("2.53", "0.02")),
+        (Estimate(1e308, 1e200, 20), printed("2.53")),
     ):
-        assert difference(ours, paper) is None
+        assert difference_from_print(ours, paper) is None
 
 
 def published(name):

@@ -14,8 +14,13 @@ from peers.machine import alone
 from bdl.data.streams import Stream
 from bdl.methods.batch_fa import BatchFa
 from bdl.methods.swag import Swag
-from bdl.plan.planning import cells_of
-from bdl.plan.programs import compiles, rough_seconds, updates_of, width
+from bdl.plan.planning import list_tasks
+from bdl.plan.workload import (
+    count_fits_per_batch,
+    count_stage_updates,
+    estimate_fit_seconds,
+    is_stage_compiled,
+)
 from bdl.spec import load_benchmark
 from bdl.training.trials import Trials
 
@@ -221,11 +226,15 @@ def test_the_planner_is_held_against_what_published_stages_took():
     """Two fits that took twice what is estimated, another entry, and one that failed before it began."""
     cell = next(
         one
-        for one in cells_of(load_benchmark("uci-regression", "quick"))
+        for one in list_tasks(load_benchmark("uci-regression", "quick"))
         if one.entry == "vifa-lr"
     )
-    known = updates_of(cell, "final"), width(cell, "final"), compiles(cell, "final")
-    estimated = 3 * rough_seconds(cell, *known)
+    known = (
+        count_stage_updates(cell, "final"),
+        count_fits_per_batch(cell, "final"),
+        is_stage_compiled(cell, "final"),
+    )
+    estimated = 3 * estimate_fit_seconds(cell, *known)
     row = {
         "dataset": str(cell.dataset),
         "entry": cell.entry,

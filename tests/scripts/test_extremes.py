@@ -5,7 +5,7 @@ import random
 import extremes
 import pytest
 
-from bdl.spec import json_schema
+from bdl.spec import build_json_schema
 
 
 @pytest.mark.parametrize("kind", [extremes.of_fields, extremes.of_options])
@@ -24,7 +24,7 @@ def test_the_complete_benchmark_is_one_and_says_something_in_every_field(tmp_pat
         extremes.Try("", "", text, ("run", "probe.yaml", "--dry-run")), tmp_path
     ) == (0, "")
     said = {part for path in extremes.paths(extremes.COMPLETE) for part in path}
-    schema = json_schema()
+    schema = build_json_schema()
     fields = {
         name for own in (schema, *schema["$defs"].values()) for name in own.get("properties", ())
     }

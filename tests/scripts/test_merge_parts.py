@@ -174,7 +174,9 @@ def test_posteriors_travel_with_their_rows(published, part):
         known["posteriors"] = write_posteriors(contents, folder)
         (folder / "provenance.json").write_text(json.dumps(known))
 
-    old, new = (artefacts.encode(Point(torch.full((2,), value)), {}) for value in (0.0, 1.0))
+    old, new = (
+        artefacts.encode_posterior(Point(torch.full((2,), value)), {}) for value in (0.0, 1.0)
+    )
     told(published, {"yacht/bbb": {0: old, 1: old}, "yacht/slang": {0: old}})
     told(part, {"yacht/bbb": {1: new}})
     assert merge_parts.main([str(published), str(part)]) == 0

@@ -7,7 +7,7 @@ from peers.slang_release import ReleasedSlang
 
 from bdl.methods.slang import Slang
 from bdl.models.likelihoods import Bernoulli
-from bdl.models.networks import Linear
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Batch, Problem
 
 
@@ -18,7 +18,7 @@ def test_the_precision_stays_as_it_was_and_the_mean_moves():
     """
     generator = torch.Generator().manual_seed(0)
     problem, method = (
-        Problem(Linear(), Bernoulli(), 2),
+        Problem(LinearModel(), Bernoulli(), 2),
         ReleasedSlang(rank=1, samples=3, initial_scale=0),
     )
     x, theta = (

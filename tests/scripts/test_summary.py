@@ -10,9 +10,9 @@ import spec_tables
 import summary
 import truth_scores
 
-from bdl.plan.planning import cells_of
-from bdl.plan.truths import recipe
-from bdl.spec import list_benchmarks, load_benchmark, load_variant
+from bdl.plan.planning import list_tasks
+from bdl.plan.reference_posteriors import find_recipe
+from bdl.spec import list_benchmarks, load_benchmark, load_request
 
 RESULTS = (Path(__file__).parents[2] / "docs/results.md").read_text("utf-8")
 
@@ -46,10 +46,10 @@ def test_fields_are_those_of_the_schema():
 
 
 def test_draws_of_the_truth_that_are_zero_predict_the_mean_of_the_training_targets(monkeypatch):
-    cell = cells_of(load_variant("network-posterior", overrides=["datasets=[gap_curve]"]).chosen)[
-        0
-    ]
-    theta = np.zeros((2, 3, recipe(cell, 0).problem.dim))
+    cell = list_tasks(
+        load_request("network-posterior", overrides=["datasets=[gap_curve]"]).selected_benchmark
+    )[0]
+    theta = np.zeros((2, 3, find_recipe(cell, 0).problem.dim))
     monkeypatch.setattr(truth_scores, "obtain", lambda _: SimpleNamespace(theta=theta))
     split, y, noise = cell.data.split(0), cell.data.y, cell.settings.hyper["noise_precision"]
     judged = y[split.test if len(split.test) else split.train]

@@ -14,15 +14,21 @@ from bdl.metrics import METRICS
 from bdl.metrics.elbo import NegElbo
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.rng import random_normals, trial_keys
-from bdl.search.crossval import FoldScore, best_setting, cross_validate, failure, told
+from bdl.search.crossval import (
+    FoldScore,
+    choose_best_setting,
+    cross_validate,
+    describe_failure,
+    summarise_trials,
+)
 from bdl.training.direct import TrainingData
-from bdl.training.fitting import finished
-from bdl.training.program import Program
+from bdl.training.fitting import run_to_end
 from bdl.training.schedule import Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.trials import Pool
 
 HYPER = {"learning_rate": 0.05, "prior_precision": 0.5, "noise_precision": 0.01}
@@ -39,14 +45,14 @@ NO_ROWS = np.arange(0)
 
 
 @pytest.fixture(scope="module")
-def program() -> Program:
+def program() -> TrainingSetup:
     generator = np.random.default_rng(0)
     x = generator.normal(size=(50, 2))
     data = Dataset("toy", x, 100 + 10 * (x @ [1.0, -2.0] + 0.3 * generator.normal(size=50)))
-    return Program(
+    return TrainingSetup(
         data,
         Pool.load(data),
-        Problem(Linear(), Gaussian(), d_in=2),
+        Problem(LinearModel(), GaussianLikelihood(), d_in=2),
         Vifa(gradients_per_update=2),
         Schedule(epochs=6, batch_size=8),
         samples=20,
@@ -54,7 +60,7 @@ def program() -> Program:
 
 
 def scored(
-    program: Program, splits: dict, settings: dict, k: int, metric: str = "nmll"
+    program: TrainingSetup, splits: dict, settings: dict, k: int, metric: str = "nmll"
 ) -> list[FoldScore]:
     return cross_validate(
         program,
@@ -69,7 +75,7 @@ def scored(
     )
 
 
-def validated(program: Program, settings: dict) -> list[FoldScore]:
+def validated(program: TrainingSetup, settings: dict) -> list[FoldScore]:
     return scored(
         program, {split: Split(TRAINING[split], NO_ROWS) for split in settings}, settings, 3
     )
@@ -80,13 +86,13 @@ def healthy(program) -> list[FoldScore]:
     return validated(program, SETTINGS)
 
 
-def alone(program: Program, split: int, trial: int, fold: int) -> float:
+def alone(program: TrainingSetup, split: int, trial: int, fold: int) -> float:
     """Train one setting on the other folds, as scikit-learn cuts them, and score this one."""
     rows, setting, data = TRAINING[split], SETTINGS[split][trial], program.dataset
     train, validation = (rows[part] for part in list(KFold(3).split(rows))[fold])
     identity = [("b", 7, split, trial, fold)]
     fitting = program.fitting(program.trials(identity, [train], [setting]))
-    posterior = fitting.posterior(finished(fitting), 0)
+    posterior = fitting.posterior(run_to_end(fitting), 0)
     pairs = (20 * posterior.noise_dim + 1) // 2
     halves = random_normals(
         trial_keys(identity, "predict"), torch.zeros((), dtype=torch.int32), pairs
@@ -145,7 +151,7 @@ def test_one_fold_scored_by_the_posterior_needs_no_other_rows(program):
         TrainingData.of(program.dataset, rows),
     )
     seen = Examples(data.x, torch.from_numpy(program.dataset.y[rows]), data.y_unit, data.y_origin)
-    posterior, key = fitting.posterior(finished(fitting), 0), trial_keys(identity, "predict")[0]
+    posterior, key = fitting.posterior(run_to_end(fitting), 0), trial_keys(identity, "predict")[0]
     alone = NegElbo()(
         Evaluation(posterior, program.problem, HYPER, lambda: seen, lambda: seen, 20, key)
     )
@@ -161,7 +167,7 @@ def test_a_failed_setting_says_why_and_spoils_no_other(program, healthy):
             assert np.isnan(score.score)
         else:
             assert score == other
-    assert best_setting([score for score in found if score.split == 4]) in (
+    assert choose_best_setting([score for score in found if score.split == 4]) in (
         SETTINGS[4][0],
         SETTINGS[4][2],
     )
@@ -186,7 +192,7 @@ FAILED = [score(0, 0, -9.0), score(0, 1, nan, "non-finite metric")]
 )
 def test_the_best_setting_has_the_lowest_mean_and_no_failed_fold(scores, best):
     expected = None if best is None else {"learning_rate": best}
-    assert best_setting(scores) == best_setting(scores[::-1]) == expected
+    assert choose_best_setting(scores) == choose_best_setting(scores[::-1]) == expected
 
 
 @pytest.mark.parametrize(("penalty", "expected"), [(None, (3 + 7) / 2), (5.0, 4.0), (-1.0, 1.0)])
@@ -195,7 +201,7 @@ def test_a_failed_fold_counts_as_the_penalty_or_as_the_worst_that_finished(penal
     for value in (nan, inf, 1e9):
         failed = [score(1, 0, 3.0), score(1, 1, value, "why")]
         others = [score(0, 0, 7.0), score(0, 1, 1.0)], [score(2, 0, 6.0), score(2, 1, 6.0)]
-        found = told([*others[0], *failed, *others[1]], penalty)
+        found = summarise_trials([*others[0], *failed, *others[1]], penalty)
         assert found == [
             ({"learning_rate": trial}, mean) for trial, mean in enumerate((4.0, expected, 6.0))
         ]
@@ -203,8 +209,8 @@ def test_a_failed_fold_counts_as_the_penalty_or_as_the_worst_that_finished(penal
 
 def test_without_a_finished_fold_there_is_nothing_to_tell_but_the_penalty():
     failed = [score(0, 0, nan, "why"), score(0, 1, nan, "why")]
-    assert np.isnan(told(failed, None)[0][1])
-    assert told(failed, 5.0) == [({"learning_rate": 0.0}, 5.0)]
+    assert np.isnan(summarise_trials(failed, None)[0][1])
+    assert summarise_trials(failed, 5.0) == [({"learning_rate": 0.0}, 5.0)]
 
 
 @pytest.mark.parametrize(
@@ -217,4 +223,4 @@ def test_without_a_finished_fold_there_is_nothing_to_tell_but_the_penalty():
     ],
 )
 def test_why_a_trial_failed(diverged, value, reason):
-    assert failure(diverged, value) == reason
+    assert describe_failure(diverged, value) == reason

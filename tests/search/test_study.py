@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bdl.search import per_round, propose
+from bdl.search import count_settings_per_round, propose
 
 
 class Between(NamedTuple):
@@ -46,7 +46,7 @@ def test_random_settings_are_uniform_draws_in_the_order_of_the_space():
     space = SPACE | {"momentum": Between(-1.0, 3.0, "linear")}
     draws = np.random.RandomState(19)
     proposed = propose(Asked(space), 19, [])
-    assert len(proposed) == per_round(Asked(space)) == 30
+    assert len(proposed) == count_settings_per_round(Asked(space)) == 30
     for setting in proposed:
         expected = {
             name: np.exp(draws.uniform(np.log(low), np.log(high)))
@@ -87,7 +87,7 @@ def calm():
 
 
 def test_a_bayesian_search_begins_with_the_settings_of_a_random_one(calm):
-    assert per_round(GUIDED) == 1
+    assert count_settings_per_round(GUIDED) == 1
     drawn = propose(Asked(PLANE, trials=6), 3, [])
     assert [setting for setting, _ in calm[:5]] == drawn[:5]
     assert calm[5][0] != drawn[5]
@@ -155,7 +155,7 @@ def test_grid_goes_through_every_combination_and_on_from_where_it_was():
         {}, "grid", trials=4, grid={"dropout_rate": (0.01, 0.1), "noise_precision": (0.5, 1.0)}
     )
     proposed = propose(asked, 3, [])
-    assert per_round(asked) == 4
+    assert count_settings_per_round(asked) == 4
     assert proposed == [
         {"dropout_rate": p, "noise_precision": beta} for p in (0.01, 0.1) for beta in (0.5, 1.0)
     ]

@@ -8,7 +8,7 @@ import pytest
 from bdl.data import Stream, load_stream
 from bdl.errors import InputError
 from bdl.methods.vifa import Vifa
-from bdl.models.likelihoods import Gaussian
+from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.networks import Mlp
 from bdl.spec import DatasetName, MetricName, load_benchmark
 from bdl.spec.components import MethodComponent, ModelComponent
@@ -59,7 +59,7 @@ def own(tmp_path):
 def test_build(load, text):
     entry = load(text).entries["searched"]
     assert (entry.method.build(), entry.model.build()) == (Vifa(latent_dim=2), Mlp(hidden=(50,)))
-    assert entry.likelihood.build() == Gaussian()
+    assert entry.likelihood.build() == GaussianLikelihood()
     assert pickle.loads(pickle.dumps(entry)) == entry
 
 
@@ -130,7 +130,7 @@ def test_a_label_is_the_name_and_the_settings_that_are_given(given, text):
     assert DatasetName.read(label) is label
     for again in (
         pickle.loads(pickle.dumps(label)),
-        DatasetName.read(json.loads(json.dumps(label.plain))),
+        DatasetName.read(json.loads(json.dumps(label.file_form))),
     ):
         assert (again, again.name, again.settings, again.key) == (
             label,
@@ -233,7 +233,7 @@ def test_a_metric_of_a_file_is_called_by_its_class(own):
     """Columns and files of figures have its name."""
     metric = MetricName.read({"name": f"{own}:Misses", "limit": 2.5})
     assert (metric, metric.info.label, metric.build().limit) == ("misses_2.5", "Misses", 2.5)
-    assert MetricName.read(metric.plain).key == metric.key
+    assert MetricName.read(metric.file_form).key == metric.key
 
 
 def test_published_labels_are_those_that_they_were():

@@ -6,7 +6,7 @@ from hashlib import sha256 as digest
 import pytest
 
 from bdl.errors import InputError
-from bdl.spec import canonical, load_benchmark, sha256
+from bdl.spec import load_benchmark, sha256, to_canonical_json
 
 CELL = ("yacht", "searched")
 
@@ -21,12 +21,12 @@ def score(benchmark, pair=CELL):
 
 def test_canonical_text_and_its_hash():
     assert (
-        canonical({"b": [1, None], "a": {"d": True, "c": 0.5}})
+        to_canonical_json({"b": [1, None], "a": {"d": True, "c": 0.5}})
         == '{"a":{"c":0.5,"d":true},"b":[1,null]}'
     )
     assert sha256({"b": 1, "a": 2}) == digest(b'{"a":2,"b":1}').hexdigest()
     with pytest.raises(ValueError, match="not JSON compliant"):
-        canonical(float("nan"))
+        to_canonical_json(float("nan"))
 
 
 def test_known_answer(load, text):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bdl.data import load, prepare
+from bdl.data import load_dataset, prepare_dataset
 from bdl.reports.papers import paper_values
-from bdl.spec import json_schema, list_benchmarks, load_benchmark
+from bdl.spec import build_json_schema, list_benchmarks, load_benchmark
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "spec.md"
@@ -162,7 +162,7 @@ def test_quick_needs_no_download():
 
 
 def test_json_schema():
-    schema = json_schema()
+    schema = build_json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert set(re.findall(r'"\$ref": "#/\$defs/(\w+)"', json.dumps(schema))) == set(
         schema["$defs"]
@@ -209,7 +209,7 @@ def test_json_schema():
 
 
 def test_every_field_is_described():
-    schema, text = json_schema(), DOCS.read_text("utf-8")
+    schema, text = build_json_schema(), DOCS.read_text("utf-8")
     fields = {
         name for part in (schema, *schema["$defs"].values()) for name in part.get("properties", {})
     }
@@ -262,8 +262,11 @@ def test_logistic_posterior_follows_the_paper():
     assert benchmark.datasets == tuple(settings)
     for dataset, (rows, dim, precision, epochs) in settings.items():
         entry, preparation = benchmark.entries["vifa"].on(dataset), benchmark.preparation
-        data = prepare(
-            load(dataset), preparation.split, preparation.standardise, preparation.rows_of(dataset)
+        data = prepare_dataset(
+            load_dataset(dataset),
+            preparation.split,
+            preparation.standardise,
+            preparation.rows_of(dataset),
         )
         method = entry.method.build()
         assert (len(data.split(0).train), entry.model.build().dim(data.d, 1)) == (rows, dim)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bdl.errors import InputError
-from bdl.spec import Point, load_benchmark
+from bdl.spec import SweepPoint, load_benchmark
 
 
 @pytest.fixture
@@ -22,23 +22,27 @@ def swept(load, content):
 
 
 def test_a_point():
-    point = Point({"model.hidden": [50], "evaluation.samples": 3})
+    point = SweepPoint({"model.hidden": [50], "evaluation.samples": 3})
     assert dict(point) == {"model.hidden": [50], "evaluation.samples": 3}
     assert list(point) == ["model.hidden", "evaluation.samples"], "in the order of the axes"
     assert point.text == '{"evaluation.samples":3,"model.hidden":[50]}'
     assert point.texts == {"model.hidden": "[50]", "evaluation.samples": "3"}
-    for again in (Point(json.loads(point.text)), pickle.loads(pickle.dumps(point))):
+    for again in (SweepPoint(json.loads(point.text)), pickle.loads(pickle.dumps(point))):
         assert (again, hash(again), again.text) == (point, hash(point), point.text)
-    assert point != Point({"model.hidden": [50]})
+    assert point != SweepPoint({"model.hidden": [50]})
     point["model.hidden"].append(9)
     assert point["model.hidden"] == [50], "it cannot be changed"
 
 
 def test_no_sweep_has_one_empty_point(load, text):
     benchmark = load(text)
-    assert (benchmark.axes, benchmark.points, benchmark.points[0].text) == ((), (Point(),), "{}")
-    assert benchmark.at(Point()) is benchmark
-    assert benchmark.cells == tuple((*pair, Point()) for pair in benchmark.pairs)
+    assert (benchmark.axes, benchmark.points, benchmark.points[0].text) == (
+        (),
+        (SweepPoint(),),
+        "{}",
+    )
+    assert benchmark.at(SweepPoint()) is benchmark
+    assert benchmark.cells == tuple((*pair, SweepPoint()) for pair in benchmark.pairs)
 
 
 def test_points_are_all_combinations_the_last_axis_fastest_and_cells_are_in_table_order(swept):

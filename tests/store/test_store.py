@@ -59,7 +59,7 @@ def test_rows_come_back_as_they_were_in_the_order_of_split_trial_and_fold(store)
         assert again.rows("search", CELL) == rows
         assert again.rows("final", CELL) == [failed]
         assert again.rows("final", OTHER) == []
-        assert again.made == "another"
+        assert again.recorded_request == "another"
 
 
 def test_readings_come_back_in_the_order_of_the_clock(store):

@@ -12,8 +12,8 @@ from scipy import stats
 
 from bdl.rng import trial_keys
 from bdl.training import batches
-from bdl.training.batches import drawn as with_replacement
-from bdl.training.batches import minibatches, shuffled
+from bdl.training.batches import draw_positions as with_replacement
+from bdl.training.batches import iterate_minibatches, permute_positions
 from bdl.training.schedule import Schedule
 
 ALARM = 1e-4
@@ -33,7 +33,9 @@ def updates(
     """
     schedule = Schedule(**{"batch_size": 5, "epochs": 3} | changes)
     own = keys(len(rows)) if own is None else own
-    stream = minibatches(rows, own, schedule, batches_per_step=batches_per_step, done=done)
+    stream = iterate_minibatches(
+        rows, own, schedule, batches_per_step=batches_per_step, updates_done=done
+    )
     return [list(found) for _, found in stream]
 
 
@@ -43,7 +45,7 @@ def drawn(rows: list[np.ndarray], own=None, **changes) -> list[torch.Tensor]:
     return [stacked[:, r].flatten(0, 1) for r in range(len(rows))]
 
 
-@pytest.mark.parametrize("order", [shuffled, with_replacement])
+@pytest.mark.parametrize("order", [permute_positions, with_replacement])
 def test_positions_do_not_depend_on_longer_companions(order):
     lengths = [1, 2, 11, 12, 97]
     together = order(keys(5), 2, torch.tensor(lengths))
@@ -59,9 +61,11 @@ def test_positions_do_not_depend_on_longer_companions(order):
     ("order", "first", "second", "expected"),
     [
         # the words interleave: 3, -2^31, -5, 0, 2^31 - 1, 4
-        pytest.param(shuffled, [3, -5, HIGH], [LOW, 0, 4], [1, 2, 3, 0, 5, 4], id="signs"),
+        pytest.param(
+            permute_positions, [3, -5, HIGH], [LOW, 0, 4], [1, 2, 3, 0, 5, 4], id="signs"
+        ),
         *(
-            pytest.param(shuffled, [word] * 3, [word] * 3, range(6), id=f"ties {word}")
+            pytest.param(permute_positions, [word] * 3, [word] * 3, range(6), id=f"ties {word}")
             for word in (0, -1, LOW, HIGH)
         ),
         # 0, the largest, 1 and just under a half
@@ -79,10 +83,10 @@ def test_words_become_positions(monkeypatch, order, first, second, expected):
 def test_permutations_are_uniform(over):
     """All 24 orders of four rows are equally likely: chi-squared, 23 degrees of freedom."""
     if over == "trials":
-        orders = shuffled(keys(24_000), 0, torch.full((24_000,), 4))
+        orders = permute_positions(keys(24_000), 0, torch.full((24_000,), 4))
     else:
         epochs = torch.arange(4_800, dtype=torch.int32).unsqueeze(1)
-        orders = shuffled(keys(1).expand(4_800, 2), epochs, torch.full((4_800,), 4))
+        orders = permute_positions(keys(1).expand(4_800, 2), epochs, torch.full((4_800,), 4))
     codes = (orders * torch.tensor([64, 16, 4, 1])).sum(1)
     possible = [64 * a + 16 * b + 4 * c + d for a, b, c, d in permutations(range(4))]
     counts = torch.bincount(codes, minlength=256)[possible]
@@ -97,7 +101,7 @@ def test_a_row_is_as_likely_in_every_minibatch():
     the places exclude each other as in sampling without replacement: the statistic times 49/50 is
     chi-squared.
     """
-    order = shuffled(keys(20_000), 0, torch.full((20_000,), 50))
+    order = permute_positions(keys(20_000), 0, torch.full((20_000,), 50))
     batch = torch.empty_like(order).scatter_(1, order, (torch.arange(50) // 5).expand_as(order))
     counts = torch.stack([(batch == b).sum(0) for b in range(10)]).double()
     statistic = ((counts - 2_000).square() / 2_000).sum().item() * 49 / 50

@@ -9,20 +9,20 @@ import torch
 from bdl.methods.conjugate import Conjugate
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.rng import random_normals, trial_keys
-from bdl.training.batches import minibatches
+from bdl.training.batches import iterate_minibatches
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, finished
+from bdl.training.fitting import EvaluationSchedule, run_to_end
 from bdl.training.schedule import Schedule
 
 from .toy import fitted, pick, same, toy, toy_program, toy_trials
 
 
 @dataclass(frozen=True)
-class Tracking(Linear):
+class Tracking(LinearModel):
     """A linear model that remembers the sum of its inputs and of its parameters, and counts minibatches."""
 
     def buffers(self, d_in, d_out):
@@ -52,7 +52,10 @@ VIFA = Vifa(gradients_per_update=2)
 def tracking(method=VIFA, epochs: int = 3, **changes):
     schedule = Schedule(epochs, 8)
     return toy_program(
-        problem=Problem(Tracking(), Gaussian(), 3), method=method, schedule=schedule, **changes
+        problem=Problem(Tracking(), GaussianLikelihood(), 3),
+        method=method,
+        schedule=schedule,
+        **changes,
     )
 
 
@@ -63,7 +66,7 @@ def test_statistics_are_of_the_first_minibatch_of_every_update():
     assert end.buffers["count"].tolist() == end.updates.tolist() == [7, 4]
     for i, own in enumerate(trials.rows):
         keys = trial_keys([trials.identities[i]], "shuffle")
-        stream = minibatches([own], keys, program.schedule, batches_per_step=2)
+        stream = iterate_minibatches([own], keys, program.schedule, batches_per_step=2)
         first = np.stack([rows[0, 0].numpy() for _, updates in stream for rows in updates])
         x = (program.dataset.x - program.dataset.x[own].mean(0)) / program.dataset.x[own].std(0)
         np.testing.assert_allclose(
@@ -89,7 +92,9 @@ def test_parameters_are_drawn_from_the_posterior_after_the_update():
 
 def test_statistics_change_nothing_that_is_trained():
     plain = toy_program(
-        problem=Problem(Linear(), Gaussian(), 3), method=VIFA, schedule=Schedule(3, 8)
+        problem=Problem(LinearModel(), GaussianLikelihood(), 3),
+        method=VIFA,
+        schedule=Schedule(3, 8),
     )
     trials = toy_trials(plain, [40, 24])
     expected, found = fitted(plain, trials), fitted(tracking(), trials)
@@ -114,13 +119,13 @@ def test_statistics_are_looked_at_and_kept_like_the_states(tmp_path):
         evaluations, checkpoint=Checkpoint(tmp_path, "k", every_seconds=0)
     )
     next(snapshots), next(snapshots), next(snapshots)
-    found = finished(program.fitting(trials), checkpoint=Checkpoint(tmp_path, "k"))
+    found = run_to_end(program.fitting(trials), checkpoint=Checkpoint(tmp_path, "k"))
     assert all(torch.equal(found.buffers[name], value) for name, value in expected.buffers.items())
 
 
 def test_statistics_of_direct_fits_are_those_before_training():
     program = toy_program(
-        problem=Problem(Tracking(), Gaussian(), 3), method=Conjugate(), schedule=None
+        problem=Problem(Tracking(), GaussianLikelihood(), 3), method=Conjugate(), schedule=None
     )
     end = fitted(program, toy_trials(program, [40, 24]))
     assert end.buffers["inputs"].tolist() == [[0.0] * 3] * 2

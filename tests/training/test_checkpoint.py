@@ -12,7 +12,7 @@ from bdl.methods.sgd_iterates import SgdIterates
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Snapshot, finished
+from bdl.training.fitting import EvaluationSchedule, Snapshot, run_to_end
 from bdl.training.schedule import Schedule
 
 from .test_streaming import streams
@@ -95,7 +95,7 @@ def test_a_fit_goes_on_to_the_same_bits(tmp_path, method, unit, epochs):
             after,
         )
         heard: list[int] = []
-        found = finished(program.fitting(trials), heard.append, at_once(tmp_path, f"{after}"))
+        found = run_to_end(program.fitting(trials), heard.append, at_once(tmp_path, f"{after}"))
         assert all(same(pick(found.state, i), pick(expected.state, i)) for i in range(3))
         assert found.updates.tolist() == expected.updates.tolist()
         assert found.diverged.tolist() == expected.diverged.tolist()
@@ -126,7 +126,7 @@ def test_the_epoch_of_divergence_outlives_the_interruption(tmp_path):
         ),
         6,
     )
-    assert finished(program.fitting(trials), checkpoint=at_once(tmp_path)).diverged.tolist() == [
+    assert run_to_end(program.fitting(trials), checkpoint=at_once(tmp_path)).diverged.tolist() == [
         0,
         1,
     ]

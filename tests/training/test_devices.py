@@ -20,11 +20,11 @@ from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.methods.point_estimate import Sgd
 from bdl.posteriors import FAMILIES
 from bdl.training import traced
-from bdl.training.fitting import finished
-from bdl.training.program import Program
-from bdl.training.programs import Programs, programs
+from bdl.training.fitting import run_to_end
 from bdl.training.schedule import Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.trials import Pool
+from bdl.training.updates import UpdateFunctions, cached_update_functions
 
 from .elsewhere import ELSEWHERE, WrongDevice, elsewhere, here, none_left_behind
 
@@ -71,7 +71,7 @@ def strict(monkeypatch):
 
     Programs are made anew for it.
     """
-    repeated = Programs._repeated
+    repeated = UpdateFunctions._trace_over_trials
 
     def call(self, one, compile):
         def update(*args):
@@ -80,10 +80,10 @@ def strict(monkeypatch):
 
         return repeated(self, update, compile)
 
-    monkeypatch.setattr(Programs, "_repeated", call)
-    programs.cache_clear()
+    monkeypatch.setattr(UpdateFunctions, "_trace_over_trials", call)
+    cached_update_functions.cache_clear()
     yield
-    programs.cache_clear()
+    cached_update_functions.cache_clear()
 
 
 @pytest.mark.parametrize("method", STEPPED)
@@ -125,8 +125,10 @@ def test_a_tensor_in_the_wrong_place_is_found(also, message, strict):
     )
 
     def train(device: str) -> None:
-        program = Program(data, Pool.load(data, device), problem, Wrong(also=also), Schedule(1, 6))
-        finished(program.fitting(program.trials(*given)))
+        program = TrainingSetup(
+            data, Pool.load(data, device), problem, Wrong(also=also), Schedule(1, 6)
+        )
+        run_to_end(program.fitting(program.trials(*given)))
 
     train("cpu")
     with elsewhere(), pytest.raises(WrongDevice, match=message):
@@ -181,7 +183,7 @@ def test_predictions_are_made_where_the_data_are(batch_norm):
     hyper = {"learning_rate": 0.01, "prior_precision": 1.0}
 
     def predicted(device: str):
-        program = Program(
+        program = TrainingSetup(
             data,
             Pool.load(data, device),
             problem,
@@ -190,7 +192,7 @@ def test_predictions_are_made_where_the_data_are(batch_norm):
             samples=3,
         )
         own = program.trials([("one", 0)], [problems.rows(0)], [hyper])
-        return program.predict(own, finished(program.fitting(own)), [0], problems.rows(0)[:8])
+        return program.predict(own, run_to_end(program.fitting(own)), [0], problems.rows(0)[:8])
 
     expected = predicted("cpu")
     with elsewhere():
@@ -205,10 +207,10 @@ def test_predictions_are_made_where_the_data_are(batch_norm):
 @pytest.fixture
 def early(monkeypatch):
     """Trace from the second call on; programs are made anew for it."""
-    monkeypatch.setattr(traced, "AFTER", 2)
-    programs.cache_clear()
+    monkeypatch.setattr(traced, "TRACE_AFTER_CALLS", 2)
+    cached_update_functions.cache_clear()
     yield
-    programs.cache_clear()
+    cached_update_functions.cache_clear()
 
 
 @pytest.fixture
@@ -230,7 +232,7 @@ def same_signs(monkeypatch):
 def test_methods_end_on_a_gpu_where_they_end_on_the_cpu(method, early, same_signs):
     for settings in trials(method):
         expected = methods.fitted(settings, "float64")
-        programs.cache_clear()
+        cached_update_functions.cache_clear()
         for name, value in methods.fitted(settings, "float64", "cuda").items():
             scale = expected[name].double().abs()
             near = 1e-7 * float(scale[scale.isfinite()].max()) if scale.isfinite().any() else 0.0

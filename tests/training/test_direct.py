@@ -10,16 +10,16 @@ import torch
 from bdl.errors import InputError
 from bdl.methods.base import Direct, ExternalMethod
 from bdl.methods.conjugate import Conjugate
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
+from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian
 from bdl.training.direct import TrainingData
-from bdl.training.fitting import EvaluationSchedule, finished
+from bdl.training.fitting import EvaluationSchedule, run_to_end
 
 from .toy import HYPER, toy_program, toy_trials
 
-LINEAR = Problem(Linear(), Gaussian(), d_in=3)
+LINEAR = Problem(LinearModel(), GaussianLikelihood(), d_in=3)
 ROWS = [np.arange(40), np.arange(40), np.arange(20, 60)]
 
 
@@ -58,12 +58,12 @@ def trials_of(program, rows=ROWS, names=(0, 1, 2), prior_precisions=(0.5,) * 3):
 def test_replicates_of_a_random_method_differ_and_are_their_own():
     method = Drawn()
     program = program_of(method)
-    together = finished(program.fitting(trials_of(program)))
+    together = run_to_end(program.fitting(trials_of(program)))
     means = together.state.loc
     assert len(set(method.seeds)) == 3
     assert all(0 <= seed < 2**31 for seed in method.seeds)
     assert (means[0] - means[1]).abs().min() > 0
-    alone = finished(program.fitting(trials_of(program, ROWS[1:2], (1,), (0.5,))))
+    alone = run_to_end(program.fitting(trials_of(program, ROWS[1:2], (1,), (0.5,))))
     assert torch.equal(alone.state.loc[0], means[1])
     assert together.updates.tolist() == together.diverged.tolist() == [0, 0, 0]
 
@@ -89,7 +89,7 @@ def test_fits_of_a_deterministic_method_are_shared_by_trials_of_equal_rows_and_s
 def test_the_posterior_is_that_of_the_standardised_rows():
     program = program_of(Conjugate())
     fitting = program.fitting(trials_of(program))
-    end = finished(fitting)
+    end = run_to_end(fitting)
     for i, rows in enumerate(ROWS):
         x, y = program.dataset.x[rows], program.dataset.y[rows]
         design = np.append((x - x.mean(0)) / x.std(0), np.ones((len(y), 1)), axis=1)
@@ -137,8 +137,8 @@ def test_an_external_method_is_seen_where_looks_are_due_and_in_the_end():
         for s in fitting.run(EvaluationSchedule("updates", every=12))
     ]
     assert seen == [(index, at, at == 30) for index in ((0,), (1,)) for at in (12, 24, 30)]
-    end = finished(fitting)
+    end = run_to_end(fitting)
     assert end.updates.tolist() == [30, 30]
     assert fitting.posterior(end, 1).mean().tolist() == [30.0] * 4
     with pytest.raises(InputError, match="Showing showed no posterior"):
-        finished(program_of(Showing(stop=0)).fitting(toy_trials(program, [40])))
+        run_to_end(program_of(Showing(stop=0)).fitting(toy_trials(program, [40])))

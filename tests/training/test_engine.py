@@ -16,19 +16,24 @@ from bdl.methods.optim import DescentState
 from bdl.models.problem import Batch
 from bdl.posteriors import Point
 from bdl.rng import random_normals, trial_keys
-from bdl.training import engine, programs
-from bdl.training.batches import minibatches
-from bdl.training.compiler import compiled
-from bdl.training.fitting import finished, finite, initial_state
-from bdl.training.program import Program
-from bdl.training.programs import compiler_found, generator, pairs, shaped
+from bdl.training import engine, updates
+from bdl.training.batches import iterate_minibatches
+from bdl.training.compiler import compile_function
+from bdl.training.fitting import find_finite_trials, make_initial_state, run_to_end
 from bdl.training.schedule import Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.trials import Trials
+from bdl.training.updates import (
+    count_pairs,
+    is_compiler_installed,
+    normal_generator,
+    unflatten_normals,
+)
 
 from .toy import fitted, pick, same, toy, toy_program, toy_trials
 
 
-def looped(program: Program, trials: Trials, index: int) -> DescentState:
+def looped(program: TrainingSetup, trials: Trials, index: int) -> DescentState:
     """Train one trial by a plain loop: no vmap, no pool, inputs standardised by scikit-learn."""
     method, problem, schedule, data = (
         program.method,
@@ -45,12 +50,14 @@ def looped(program: Program, trials: Trials, index: int) -> DescentState:
 
     def noise(stream: str, step: int, shapes: dict) -> dict[str, Tensor]:
         halves = random_normals(
-            trial_keys(identity, stream), torch.tensor(step, dtype=torch.int32), pairs(shapes)
+            trial_keys(identity, stream),
+            torch.tensor(step, dtype=torch.int32),
+            count_pairs(shapes),
         )
-        return shaped((halves[0][0], halves[1][0]), shapes)
+        return unflatten_normals((halves[0][0], halves[1][0]), shapes)
 
     state = method.init(problem, noise("init", 0, method.init_noise(problem)))
-    stream = minibatches(
+    stream = iterate_minibatches(
         [own], trial_keys(identity, "shuffle"), schedule, batches_per_step=method.batches_per_step
     )
     for step, rows in enumerate([rows[0] for _, updates in stream for rows in updates]):
@@ -65,7 +72,7 @@ def test_fifty_batched_updates_equal_a_plain_loop():
     fit = fitted(program, trials)
     assert fit.updates.tolist() == [50] * 4
     assert fit.diverged.tolist() == [0] * 4
-    start = initial_state(program.method, program.problem, trials, program.pool.device)
+    start = make_initial_state(program.method, program.problem, trials, program.pool.device)
     for index in range(4):
         # fifty updates of float32 that add in another order; parameters move by about 1
         alone = tree_leaves(looped(program, trials, index))
@@ -82,7 +89,7 @@ def test_a_diverging_trial_leaves_its_neighbours_alone(bad):
     )
     undisturbed = fitted(program, toy_trials(program, lengths, learning_rate=[0.01] * 5))
     assert fit.diverged.tolist() == [0, 0, 0, 1, 0]
-    assert finite(fit.state).tolist() == [True, True, True, False, True]
+    assert find_finite_trials(fit.state).tolist() == [True, True, True, False, True]
     for index in (0, 1, 2, 4):
         assert same(pick(fit.state, index), pick(undisturbed.state, index))
 
@@ -162,7 +169,7 @@ def test_trials_of_unlike_lengths_come_back_in_order():
     """
     program, lengths = toy_program(), [40, 24, 50, 47, 31]
     trials, heard = toy_trials(program, lengths), []
-    fit = finished(program.fitting(trials), heard.append)
+    fit = run_to_end(program.fitting(trials), heard.append)
     assert fit.updates.tolist() == [50, 30, 60, 50, 30]
     assert sum(heard) == 2 * 220
     assert len(heard) == 3 * 20
@@ -181,7 +188,7 @@ def test_a_failing_compiler_is_reported_once_and_done_without(monkeypatch, caplo
         return fail
 
     monkeypatch.setattr(torch, "compile", no_compiler)
-    double = compiled(lambda x: 2 * x)
+    double = compile_function(lambda x: 2 * x)
     assert [double(2), double(3)] == [4, 6]
     assert [record.message for record in caplog.records] == [
         "torch.compile failed, going on without it (slower): no C++ compiler"
@@ -190,17 +197,17 @@ def test_a_failing_compiler_is_reported_once_and_done_without(monkeypatch, caplo
 
 CURVE = """
 import torch
-from bdl.training.compiler import compiled
+from bdl.training.compiler import compile_function
 def curve(x): return torch.exp(-x * x) * torch.cos(x)
 x = torch.linspace(-3, 3, 1000)
-torch.testing.assert_close(compiled(curve)(x), curve(x))
+torch.testing.assert_close(compile_function(curve)(x), curve(x))
 """
 
 
 @pytest.mark.slow  # compiles
 def test_processors_that_share_a_cache_of_programs_compute_the_same(tmp_path, monkeypatch):
     """Two compilations, one for each kind of processor: the second ran the first one's program, and had garbage."""
-    if not compiler_found() or torch.backends.cpu.get_cpu_capability() != "AVX512":
+    if not is_compiler_installed() or torch.backends.cpu.get_cpu_capability() != "AVX512":
         pytest.skip(
             "needs a C++ compiler, and a processor that can also be one with shorter vectors"
         )
@@ -218,18 +225,22 @@ def test_processors_that_share_a_cache_of_programs_compute_the_same(tmp_path, mo
 @pytest.mark.slow  # compiles
 def test_a_generator_of_many_normals_is_compiled_and_draws_the_same(monkeypatch, caplog):
     """To the rounding of the logarithms and cosines of either program."""
-    if not compiler_found():
+    if not is_compiler_installed():
         pytest.skip("needs a C++ compiler")
     program, asked = toy_program(), []
     trials = toy_trials(program, [40, 43])
     eager = fitted(program, trials)
-    monkeypatch.setattr(engine, "_MANY", 1)
-    monkeypatch.setattr(programs, "generator", lambda *how: asked.append(how) or generator(*how))
+    monkeypatch.setattr(engine, "_MANY_PAIRS", 1)
+    monkeypatch.setattr(
+        updates, "normal_generator", lambda *how: asked.append(how) or normal_generator(*how)
+    )
     fast = fitted(program, trials)
     assert asked == [(torch.float32, True)]
     torch.testing.assert_close(pick(fast.state, 1), pick(eager.state, 1), rtol=1e-3, atol=1e-4)
 
     keys, step = trial_keys([("a",), ("b",)], "noise"), torch.tensor(3, dtype=torch.int32)
-    slow, fast = (generator(torch.float32, compile)(keys, step, 1000) for compile in (False, True))
+    slow, fast = (
+        normal_generator(torch.float32, compile)(keys, step, 1000) for compile in (False, True)
+    )
     torch.testing.assert_close(fast, slow, rtol=1e-5, atol=1e-6)
     assert "torch.compile failed" not in caplog.text

@@ -13,14 +13,14 @@ from bdl.metrics import predictions as streaming
 from bdl.metrics.predictions import Draws, Predictions, tensors_of
 from bdl.metrics.predictions import predict as predict_one
 from bdl.metrics.targets import Examples
-from bdl.models.likelihoods import Categorical, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.likelihoods import Categorical, GaussianLikelihood
+from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Dropout
 from bdl.rng import trial_keys
-from bdl.training import program as batched
-from bdl.training.program import Program
-from bdl.training.trials import Pool, fitted_scaling
+from bdl.training import setup
+from bdl.training.setup import TrainingSetup
+from bdl.training.trials import Pool, fit_scaling
 
 R, S = 5, 9
 ROWS = np.arange(60, 80)
@@ -51,7 +51,7 @@ def together(
     index: list[int],
     buffers: dict[str, Tensor] | None = None,
 ) -> Predictions:
-    program = Program(
+    program = TrainingSetup(
         data, Pool.load(data), problem, Conjugate(), None, S
     )  # whose states are posteriors
     trials = program.trials(IDENTITIES, ROW_SETS, SETTINGS)
@@ -62,7 +62,7 @@ def together(
 
 def alone(problem: Problem, data: Dataset, posterior: DiagonalGaussian, i: int) -> Predictions:
     """From the data themselves, standardised in float64."""
-    scaling = fitted_scaling(data, [ROW_SETS[i]])
+    scaling = fit_scaling(data, [ROW_SETS[i]])
     x = torch.from_numpy((data.x[ROWS] - scaling.x_mean[0]) / scaling.x_scale[0])
     unit, origin = float(scaling.y_scale[0]), float(scaling.y_mean[0])
     rows = Examples(x, torch.from_numpy(data.y[ROWS]), unit, origin)
@@ -79,7 +79,9 @@ def close(found: Predictions, expected: Predictions, tolerance: float) -> None:
 def test_each_trial_predicts_as_it_does_alone(classes):
     """With rows, units, hyper-parameters and draws of its own."""
     data = dataset(classes)
-    problem = Problem(Mlp((6,)), Categorical() if classes else Gaussian(), 3, max(1, classes))
+    problem = Problem(
+        Mlp((6,)), Categorical() if classes else GaussianLikelihood(), 3, max(1, classes)
+    )
     state, index = stacked(problem.dim), [3, 0, 4]
     found = together(problem, data, state, index)
     assert found.log_likelihood.shape == (3, len(ROWS))
@@ -92,16 +94,16 @@ def test_each_trial_predicts_as_it_does_alone(classes):
 @pytest.mark.parametrize("values", [1, 1000])
 def test_pieces_change_nothing_but_rounding(values, monkeypatch):
     """Trials one by one, or by twos; samples and rows as well."""
-    problem, data = Problem(Mlp((6,)), Gaussian(), 3), dataset()
+    problem, data = Problem(Mlp((6,)), GaussianLikelihood(), 3), dataset()
     whole = together(problem, data, stacked(problem.dim), [0, 1, 2, 3, 4])
     monkeypatch.setattr(streaming, "_PARAMETERS_AT_ONCE", values)
-    for module in (streaming, batched):
+    for module in (streaming, setup):
         monkeypatch.setattr(module, "VALUES_AT_ONCE", values)
     close(together(problem, data, stacked(problem.dim), [0, 1, 2, 3, 4]), whole, 1e-5)
 
 
 def test_a_diverged_trial_leaves_the_others_alone():
-    problem, data = Problem(Linear(), Gaussian(), 3), dataset()
+    problem, data = Problem(LinearModel(), GaussianLikelihood(), 3), dataset()
     state = stacked(problem.dim)
     broken = DiagonalGaussian(state.loc.clone(), state.var)
     broken.loc[1] = torch.nan
@@ -115,7 +117,7 @@ def test_a_diverged_trial_leaves_the_others_alone():
 
 def test_whole_numbers_of_a_state_stay_whole():
     """The posterior of dropout refers to units by number."""
-    problem = Problem(Linear(), Gaussian(), 3)
+    problem = Problem(LinearModel(), GaussianLikelihood(), 3)
     source = torch.tensor([0, 1, 2, 3]).expand(R, 4)
     state = Dropout(torch.ones(R, 4), source, torch.full((R, 3), 0.5))
     assert together(problem, dataset(), state, [0, 1]).mean.isfinite().all()
@@ -124,7 +126,7 @@ def test_whole_numbers_of_a_state_stay_whole():
 def test_statistics_of_a_model_are_each_trials_own():
     """A model whose output is its buffer."""
 
-    class Constant(Linear):
+    class Constant(LinearModel):
         def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
             return {"level": torch.zeros(())}
 
@@ -143,7 +145,7 @@ def test_statistics_of_a_model_are_each_trials_own():
 
     data, levels = dataset(), torch.arange(float(R))
     found = together(
-        Problem(Constant(), Gaussian(), 3), data, stacked(4), [4, 2], {"level": levels}
+        Problem(Constant(), GaussianLikelihood(), 3), data, stacked(4), [4, 2], {"level": levels}
     ).mean
     for place, i in enumerate((4, 2)):
         y = data.y[ROW_SETS[i]]

@@ -5,7 +5,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
-from bdl.training.recording import recorded
+from bdl.training.recording import record_operations
 
 X, Y = torch.arange(6.0).reshape(2, 3), torch.linspace(-1, 1, 3)
 
@@ -37,7 +37,10 @@ def test_operations_are_those_that_pytorch_records(cost):
             )
         ]
 
-    ours, reference = recorded(gradients, [X, Y]), CSEPass()(make_fx(gradients)(X, Y)).graph_module
+    ours, reference = (
+        record_operations(gradients, [X, Y]),
+        CSEPass()(make_fx(gradients)(X, Y)).graph_module,
+    )
     reference.graph.eliminate_dead_code()
     assert operations(ours) == operations(reference)
     for x, y in ((X, Y), (X.cos(), Y - 3)):
@@ -45,7 +48,7 @@ def test_operations_are_those_that_pytorch_records(cost):
 
 
 def test_what_is_computed_twice_is_written_down_once_if_its_numbers_are_the_same():
-    graph = recorded(lambda x: [x * 2 + x * 2, x * 2.0, x + 0.0, x + -0.0], [X])
+    graph = record_operations(lambda x: [x * 2 + x * 2, x * 2.0, x + 0.0, x + -0.0], [X])
     names = [
         node.target.overloadpacket.__name__
         for node in graph.graph.nodes
@@ -56,14 +59,14 @@ def test_what_is_computed_twice_is_written_down_once_if_its_numbers_are_the_same
 
 def test_constants_are_moved_once():
     own = torch.arange(3, dtype=torch.int32)
-    graph = recorded(lambda x: [x * own.to(x.dtype), x + own.to(x.dtype)], [X])
+    graph = record_operations(lambda x: [x * own.to(x.dtype), x + own.to(x.dtype)], [X])
     assert len(operations(graph)) == 2
     assert [constant.dtype for constant in graph.buffers()] == [torch.float32]
     assert torch.equal(graph(X + 1)[0], (X + 1) * own)
 
 
 def test_a_tensor_that_is_passed_twice_is_two_arguments():
-    graph = recorded(lambda x, y: [x - y], [X, X])
+    graph = record_operations(lambda x, y: [x - y], [X, X])
     assert torch.equal(graph(X, 2 * X)[0], -X)
 
 
@@ -85,7 +88,7 @@ def changed_part_of_what_is_used_twice(x):
 )
 def test_what_a_list_of_operations_cannot_say_is_refused(function, message):
     with pytest.raises(ValueError, match=message):
-        recorded(function, [X.clone()])
+        record_operations(function, [X.clone()])
 
 
 def test_a_result_of_ones_own_is_changed_in_place():
@@ -94,7 +97,7 @@ def test_a_result_of_ones_own_is_changed_in_place():
         own[0].mul_(before[0])
         return [own, own.clone().squeeze_(), x.exp()]
 
-    graph = recorded(function, [X])
+    graph = record_operations(function, [X])
     assert all(map(torch.equal, graph(X.sin()), function(X.sin())))
 
 
@@ -110,7 +113,7 @@ def test_running_statistics_move():
         return [*torch.func.vmap(one)(*tensors)]
 
     args = torch.randn(2, 5, 3), torch.zeros(2, 3), torch.ones(2, 3)
-    graph = recorded(function, args)
+    graph = record_operations(function, args)
     args = (args[0] + 1, *args[1:])
     assert all(map(torch.equal, graph(*args), function(*args)))
     assert not torch.equal(graph(*args)[0], args[1])

@@ -13,7 +13,7 @@ from bdl.methods.counters import StepCounters
 from bdl.methods.slang import Slang
 from bdl.methods.vifa import Vifa
 from bdl.posteriors import Point
-from bdl.training.schedule import Constant, Decay, Exponential, Linear, Power, Schedule
+from bdl.training.schedule import Constant, Decay, Exponential, LinearDecay, Power, Schedule
 
 from .toy import fitted, pick, same, toy_program, toy_trials
 
@@ -31,7 +31,7 @@ FIRST, FIFTH, SIXTH = (
         (Decay(0.5), (1 / 2, 1 / (1 + 5**0.5), 1 / (1 + 6**0.5))),
         (Power(0.25), (1, 5**-0.25, 6**-0.25)),
         (Exponential(0.9), (1, 0.9, 0.81)),
-        (Linear(), (1, 4 / 8, 3 / 8)),
+        (LinearDecay(), (1, 4 / 8, 3 / 8)),
     ],
 )
 def test_factors(rate, factors):

@@ -1,4 +1,4 @@
-"""Places in slot batches: how they are filled, and that a trial's bits do not depend on who stands beside it."""
+"""Slot batches: how they are filled, and that bits of a trial do not depend on the other trials."""
 
 import pytest
 import torch
@@ -8,9 +8,9 @@ from bdl.methods.bbb import BayesByBackprop
 from bdl.methods.slang import Slang
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
-from bdl.training.fitting import finished
+from bdl.training.fitting import run_to_end
 from bdl.training.schedule import Schedule
-from bdl.training.slots import Part, SlotBatch
+from bdl.training.slots import SlotBatch, SlotGroup
 
 from .toy import pick, same, toy_program, toy_trials
 
@@ -18,28 +18,28 @@ LENGTHS = [40, 24, 47, 50, 31, 44]
 """5, 3, 5, 6, 3 and 5 minibatches of 8 rows."""
 
 
-def test_parts_have_the_places_of_trials_with_as_many_minibatches():
-    """Trials 0 and 1 have the places 5 and 1.
+def test_groups_have_the_slots_of_trials_with_as_many_minibatches():
+    """Trials 0 and 1 have the slots 5 and 1.
 
-    Those of 3 stay empty, and no part is made of them alone.
+    Those of 3 stay empty, and no group is made of them alone.
     """
     schedule = Schedule(epochs=1, batch_size=8)
-    assert list(SlotBatch(LENGTHS, (5, 1)).parts(schedule)) == [
-        Part(0, standing=[0, 0, 0], places=[2], fitted=(0,)),
-        Part(1, standing=[1, 1], places=[0], fitted=(1,)),
+    assert list(SlotBatch(LENGTHS, (5, 1)).groups(schedule)) == [
+        SlotGroup(0, slot_trials=[0, 0, 0], fitted_slots=[2], fitted_trials=(0,)),
+        SlotGroup(1, slot_trials=[1, 1], fitted_slots=[0], fitted_trials=(1,)),
     ]
-    assert list(SlotBatch(LENGTHS, (3, 2, 0)).parts(schedule)) == [
-        Part(0, standing=[2, 1, 1], places=[1, 0], fitted=(1, 2)),
-        Part(2, standing=[0, 0], places=[0], fitted=(0,)),
+    assert list(SlotBatch(LENGTHS, (3, 2, 0)).groups(schedule)) == [
+        SlotGroup(0, slot_trials=[2, 1, 1], fitted_slots=[1, 0], fitted_trials=(1, 2)),
+        SlotGroup(2, slot_trials=[0, 0], fitted_slots=[0], fitted_trials=(0,)),
     ]
 
 
-def test_parts_have_as_many_rows_where_incomplete_minibatches_are_kept():
+def test_groups_have_as_many_rows_where_incomplete_minibatches_are_kept():
     schedule = Schedule(epochs=1, batch_size=8, incomplete="keep")
-    (alone,) = SlotBatch([40], (0,), least=1).parts(schedule)
-    assert alone.standing == [0]
-    (part,) = SlotBatch([40, 39, 40], (2,)).parts(schedule)
-    assert part == Part(0, standing=[0, 0], places=[1], fitted=(0,))
+    (alone,) = SlotBatch([40], (0,), min_slots=1).groups(schedule)
+    assert alone.slot_trials == [0]
+    (group,) = SlotBatch([40, 39, 40], (2,)).groups(schedule)
+    assert group == SlotGroup(0, slot_trials=[0, 0], fitted_slots=[1], fitted_trials=(0,))
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_parts_have_as_many_rows_where_incomplete_minibatches_are_kept():
     ids=lambda method: type(method).__name__,
 )
 def test_a_trial_has_the_same_bits_in_any_company(method):
-    """Unlike numbers of minibatches: the slot batch is trained in parts."""
+    """Unlike numbers of minibatches: the slot batch is trained in groups."""
     program = toy_program(method=method, schedule=Schedule(epochs=6, batch_size=8))
     trials = toy_trials(program, LENGTHS)
-    everyone = finished(program.fitting(trials))
+    everyone = run_to_end(program.fitting(trials))
     for company in ([4], [2], [5, 0], [3, 1, 2]):
         heard: list[int] = []
         fitting = program.fitting(trials.take(company), slot_batch=SlotBatch(LENGTHS, company))
-        found = finished(fitting, heard.append)
+        found = run_to_end(fitting, heard.append)
         assert len(found.diverged) == len(company)
         assert sum(heard) == method.batches_per_step * found.updates.sum(), (
             "copies are not counted"
@@ -76,12 +76,14 @@ def test_a_single_trial_has_no_copy_and_the_same_bits_on_any_number_of_threads()
         method=BayesByBackprop(samples=2), schedule=Schedule(epochs=6, batch_size=8)
     )
     trials, threads = toy_trials(program, LENGTHS).take([0]), torch.get_num_threads()
-    assert [part.standing for part in SlotBatch.of(trials.rows).parts(program.schedule)] == [[0]]
+    assert [group.slot_trials for group in SlotBatch.of(trials.rows).groups(program.schedule)] == [
+        [0]
+    ]
     found = []
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            found.append(finished(program.fitting(trials)))
+            found.append(run_to_end(program.fitting(trials)))
             assert torch.get_num_threads() == count
     finally:
         torch.set_num_threads(threads)

@@ -11,7 +11,7 @@ from bdl.data.streams import Stream
 from bdl.methods.batch_fa import BatchFa
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
-from bdl.training.fitting import EvaluationSchedule, finished
+from bdl.training.fitting import EvaluationSchedule, run_to_end
 from bdl.training.streaming import StreamFitting, StreamTrial
 
 from .toy import same
@@ -34,7 +34,7 @@ def last(fitting: StreamFitting) -> list[Tensor]:
 
 def test_is_the_method_fed_with_each_stream():
     fitting, heard = streams(OnlineEm(2)), []
-    end = finished(fitting, heard.append)
+    end = run_to_end(fitting, heard.append)
     assert (end.index, end.updates.tolist(), sum(heard)) == ((0, 1, 2, 3), [1300] * 4, 4 * 1300)
     for i, trial in enumerate(fitting.trials):
         generator = torch.Generator().manual_seed(trial.seed)

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bdl.data import Dataset, Standardise
 from bdl.training.direct import TrainingData
-from bdl.training.trials import Pool, Trials, View, fitted_scaling
+from bdl.training.trials import Pool, Trials, View, fit_scaling
 
 from .toy import HYPER, toy
 
@@ -67,7 +67,7 @@ def test_both_is_inputs_for_labels(digits, standardise: Standardise, mean):
     assert data.y.tolist() == digits.y[rows].tolist()
     assert data.y_unit == 1
     assert data.x.mean() == pytest.approx(mean, abs=4.5 * 5 / np.sqrt(400) if mean else 1e-12)
-    scaling = fitted_scaling(dataset, [rows])
+    scaling = fit_scaling(dataset, [rows])
     assert (scaling.y_mean[0], scaling.y_scale[0]) == (0, 1)
 
 

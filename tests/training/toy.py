@@ -9,12 +9,12 @@ from torch.utils._pytree import tree_leaves
 
 from bdl.data import Dataset
 from bdl.methods.vifa import Vifa
-from bdl.models.likelihoods import Gaussian
+from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
-from bdl.training.fitting import EvaluationSchedule, Fitting, Snapshot, finished
-from bdl.training.program import Program
+from bdl.training.fitting import EvaluationSchedule, Fitting, Snapshot, run_to_end
 from bdl.training.schedule import Schedule
+from bdl.training.setup import TrainingSetup
 from bdl.training.trials import Pool, Trials
 
 HYPER = {
@@ -37,20 +37,20 @@ def toy(n: int = 60, d: int = 3, **changes: Any) -> Dataset:
     return Dataset("toy", 1000 + z * 10.0 ** np.arange(-1, d - 1), y, **changes)
 
 
-def toy_program(**changes: Any) -> Program:
+def toy_program(**changes: Any) -> TrainingSetup:
     """VIFA of a small network, 20 epochs of minibatches of 8, unless parts say otherwise."""
     parts = {
         "dataset": toy(),
-        "problem": Problem(Mlp((5,)), Gaussian(), d_in=3),
+        "problem": Problem(Mlp((5,)), GaussianLikelihood(), d_in=3),
         "method": Vifa(latent_dim=2, gradients_per_update=2),
         "schedule": Schedule(epochs=20, batch_size=8),
         "samples": 10,
     } | changes
     dtype = parts["schedule"].dtype if parts["schedule"] else "float32"
-    return Program(pool=Pool.load(parts["dataset"], dtype=dtype), **parts)
+    return TrainingSetup(pool=Pool.load(parts["dataset"], dtype=dtype), **parts)
 
 
-def toy_trials(program: Program, lengths: list[int], **hyper: list[float]) -> Trials:
+def toy_trials(program: TrainingSetup, lengths: list[int], **hyper: list[float]) -> Trials:
     """One trial a length, each with rows and a learning rate of its own."""
     order = np.random.default_rng(1)
     rows = [order.permutation(60)[:n] for n in lengths]
@@ -67,9 +67,9 @@ def toy_trials(program: Program, lengths: list[int], **hyper: list[float]) -> Tr
     return program.trials([("toy", i) for i in range(len(lengths))], rows, settings)
 
 
-def fitted(program: Program, trials: Trials, compile: bool = False) -> Snapshot:
+def fitted(program: TrainingSetup, trials: Trials, compile: bool = False) -> Snapshot:
     """All trials in the end."""
-    return finished(program.fitting(trials, compile=compile))
+    return run_to_end(program.fitting(trials, compile=compile))
 
 
 def curve(

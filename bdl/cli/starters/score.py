@@ -1,11 +1,10 @@
-"""A score of your own: the mean absolute error, to be changed. What is here runs.
+"""A score of your own to start from: the mean absolute error. It runs as it is.
 
 Name it in a benchmark file by the path of this file:
 
     metrics: [nmll, {name: score.py:MyScore, scale: 2}]
 
-A score that is added to a finished run needs no training: it is computed from the stored
-posteriors.
+Adding a score to a finished run needs no training: the stored posteriors are evaluated again.
 """
 
 from dataclasses import dataclass
@@ -27,17 +26,17 @@ class MyScore:
         Factor of the errors.
     """
 
-    # A setting is a field with a type and a default; a benchmark file changes it beside the name.
+    # A setting is a field with a type and a default; a benchmark file sets it after the name.
     scale: Annotated[float, Gt(0)] = 1.0
 
-    # Heading and unit in tables; "lower", "higher" or "none" is better; the kind; the task that it
-    # is for.
+    # Heading and unit in tables, the better direction ("lower", "higher" or "none"), the kind, and
+    # the task that it scores.
     info: ClassVar[MetricInfo] = MetricInfo(
         "MAE", "target units", "lower", "predictive", "regression"
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score one fit.
+        """Return the score of one fit.
 
         `evaluation` has the test rows (`tested.x`, `tested.y`), the predictions for them
         (`predictions.mean`, `predictions.probabilities`) and the `posterior`; each is computed

@@ -10,11 +10,11 @@ import torch
 from bdl.errors import InputError
 from bdl.execution import WorkerPool
 from bdl.execution.groups import FinalGroup, SearchGroup
-from bdl.execution.queue import remaining, run
-from bdl.execution.scoring import evaluation, scores
-from bdl.plan import programs
-from bdl.plan.planning import plan
-from bdl.plan.programs import unit
+from bdl.execution.scheduler import count_remaining_work, run_tasks
+from bdl.execution.scoring import compute_scores, make_evaluation
+from bdl.plan import workload
+from bdl.plan.planning import plan_tasks
+from bdl.plan.workload import estimate_batch_work
 from bdl.posteriors.tensors import as_type
 from bdl.rng import normal_slice, trial_keys
 from bdl.search import propose
@@ -51,13 +51,13 @@ def load(*changes: str, sampler: str = "random") -> Benchmark:
 
 
 def go(store: Store, splits: Sequence[int], benchmark: Benchmark) -> Ear:
-    ear = run_here(plan(benchmark, splits=splits, compile=False), store)
+    ear = run_here(plan_tasks(benchmark, splits=splits, compile=False), store)
     assert ear.total == ear.done
     return ear
 
 
 def everything(store: Store) -> list[dict[str, object]]:
-    return outcomes(store, plan(load(), splits=(0,)))
+    return outcomes(store, plan_tasks(load(), splits=(0,)))
 
 
 @pytest.fixture(scope="module", params=["random", "bayesian"])
@@ -87,9 +87,9 @@ def test_each_round_trains_every_split_as_one_program(calm):
         for own in rounds_of(benchmark)
     ]
     assert ear.rounds == [*rounds, ("final", [[0]] * 3)]
-    (cell,) = plan(benchmark, splits=(0,))
-    search = TRIALS * FOLDS * IN_A_FOLD * unit(cell, "search")
-    assert ear.total == ear.done == 3 * (search + IN_A_FIT * unit(cell, "final"))
+    (cell,) = plan_tasks(benchmark, splits=(0,))
+    search = TRIALS * FOLDS * IN_A_FOLD * estimate_batch_work(cell, "search")
+    assert ear.total == ear.done == 3 * (search + IN_A_FIT * estimate_batch_work(cell, "final"))
     assert len(rows) == 3 * (TRIALS * FOLDS + 1)
 
 
@@ -136,10 +136,12 @@ def test_an_interrupted_run_goes_on_as_it_would_have(calm, store, monkeypatch, d
         patch.setattr(FinalGroup, "run", die)
         with pytest.raises(KeyboardInterrupt):
             go(store, (0, 1, 2), benchmark)
-    (cell,) = plan(benchmark, splits=(0, 1, 2))
+    (cell,) = plan_tasks(benchmark, splits=(0, 1, 2))
     trials = sum(map(len, rounds_of(benchmark)[done:]))
-    search_work = unit(cell, "search") * trials * FOLDS * IN_A_FOLD
-    assert remaining(cell, store) == 3 * (search_work + unit(cell, "final") * IN_A_FIT)
+    search_work = estimate_batch_work(cell, "search") * trials * FOLDS * IN_A_FOLD
+    assert count_remaining_work(cell, store) == 3 * (
+        search_work + estimate_batch_work(cell, "final") * IN_A_FIT
+    )
     assert len(go(store, (0, 1, 2), benchmark).groups) == rounds - done + 1
     assert everything(store) == expected
     again = go(store, (0, 1, 2), benchmark)
@@ -167,12 +169,13 @@ def test_a_split_that_lags_behind_joins_the_others(store, monkeypatch):
 def test_scores_follow_from_the_stored_posteriors(store):
     """As `evaluation` computes them, and by hand: five draws, a linear model, the mean density of each row."""
     go(store, (0, 2), load())
-    (cell,) = plan(load(), splits=(0, 2))
+    (cell,) = plan_tasks(load(), splits=(0, 2))
     for row in store.rows("final", CELL):
-        posterior, buffers = artefacts.read(store.posteriors, row.artefact)
+        posterior, buffers = artefacts.read_artefact(store.posteriors, row.artefact)
         assert buffers == {}
-        again = scores(
-            evaluation(cell, row.split, posterior, buffers, row.hyper), cell.benchmark.metrics[:3]
+        again = compute_scores(
+            make_evaluation(cell, row.split, posterior, buffers, row.hyper),
+            cell.benchmark.metrics[:3],
         ).values
         assert {
             name: row.metrics[name] for name in ("nmll", "joint_nll", "rmse")
@@ -211,8 +214,10 @@ def test_the_death_of_a_group_is_a_failed_row_and_the_rest_goes_on(store, monkey
         return search(self, report)
 
     monkeypatch.setattr(SearchGroup, "run", sometimes)
-    monkeypatch.setattr(programs, "_MANY", 1)  # each split is searched by itself
-    run_here(plan(load(), splits=(0, 1, 2), compile=False), store)
+    monkeypatch.setattr(
+        workload, "_CONCURRENT_FITS_FOR_ONE_SPLIT", 1
+    )  # each split is searched by itself
+    run_here(plan_tasks(load(), splits=(0, 1, 2), compile=False), store)
     rows = store.rows("final", CELL)
     assert [row.status for row in rows] == ["ok", "failed", "ok"]
     assert rows[1].reason == "RuntimeError: out of memory"
@@ -255,7 +260,7 @@ def test_failed_folds_are_counted_and_penalised(store, monkeypatch):
 def test_a_search_in_which_everything_fails_ends(store):
     """Learning rates that overflow."""
     rates = "entries.vifa-lr.search.space.learning_rate={low: 1e30, high: 1e38}"
-    run_here(plan(load(rates, sampler="bayesian"), splits=(0,), compile=False), store)
+    run_here(plan_tasks(load(rates, sampler="bayesian"), splits=(0,), compile=False), store)
     assert {row.status for row in store.rows("search", CELL)} == {"failed"}
     assert [row.reason for row in store.rows("final", CELL)] == [
         f"all {TRIALS} search settings failed"
@@ -319,7 +324,7 @@ def test_groups_that_end_in_any_order_give_the_same_results(tiny, store, tmp_pat
         in_order = [(rows[0].cell, rows[0].stage) for rows in run_here(cells, calm).stored_rows]
         expected = outcomes(calm, cells)
     ear, workers = Ear(), NewestFirst()
-    run(cells, store, workers, ear)
+    run_tasks(cells, store, workers, ear)
     assert outcomes(store, cells) == expected
     assert ear.total == ear.done > 0
     assert max(map(len, workers.side_by_side)) == 3
@@ -342,7 +347,7 @@ def test_a_round_waits_for_the_one_before_it_and_for_no_other_cell(tiny, store):
     """
     cells = tiny(entries=["rounds", "exact"])
     ear = Ear()
-    run(cells, store, NewestFirst(), ear)
+    run_tasks(cells, store, NewestFirst(), ear)
     stages = {
         cell.key: [rows[0].stage for rows in ear.stored_rows if rows[0].cell == cell.key]
         for cell in cells

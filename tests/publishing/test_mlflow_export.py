@@ -18,10 +18,16 @@ import pytest
 import urllib3
 
 from bdl.errors import InputError
-from bdl.plan.planning import cells_of
-from bdl.publishing.logged import check_names, measurements, mirrored, open_ui, views
-from bdl.publishing.mirror import mirror, parameters
-from bdl.publishing.tracking import bring_along, connection, database
+from bdl.plan.planning import list_tasks
+from bdl.publishing.mlflow_export import export_run, parameters
+from bdl.publishing.mlflow_names import (
+    check_mlflow_names,
+    measurements,
+    mlflow_name,
+    open_ui,
+    views,
+)
+from bdl.publishing.tracking import connection, database, upgrade_database
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
 from bdl.store import Outcome, Reading, Row
@@ -56,7 +62,7 @@ profiles:
 
 MAKE = """
 import sys
-from bdl.publishing import mirror
+from bdl.publishing import mlflow_export
 from bdl.publishing.tracking import connection
 assert "mlflow" not in sys.modules
 with connection(sys.argv[1]) as client:
@@ -115,11 +121,11 @@ def send(store, uri, benchmark, tmp_path):
     def call(cells=None, artifacts=(), tags={}, **changes):
         options = {"tracking_uri": uri, "artifact_root": tmp_path / "mlartifacts"} | changes
         own = (
-            [cell for cell in cells_of(benchmark) if store.fit_hash(cell.key)]
+            [cell for cell in list_tasks(benchmark) if store.fit_hash(cell.key)]
             if cells is None
             else cells
         )
-        return mirror(benchmark, store, own, tags=tags, artifacts=artifacts, **options)
+        return export_run(benchmark, store, own, tags=tags, artifacts=artifacts, **options)
 
     return call
 
@@ -182,7 +188,7 @@ def test_mirroring_into_a_new_database_is_silent_and_private(creation):
     assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
 
 
-ODD, MIRRORED = "ece_1e+06", mirrored("ece_1e+06")
+ODD, MIRRORED = "ece_1e+06", mlflow_name("ece_1e+06")
 PROTOCOL = "Not the protocol."
 
 
@@ -193,7 +199,7 @@ def sent(client, uri, tmp_path_factory):
     (table := folder / "table.md").write_text("| 4.0 |")
     odd = {"metrics": ("nmll", "rmse", MetricName(ODD, "ece"))}
     benchmark = read(folder, "quick").model_copy(update=odd)
-    (cell,) = (cell for cell in cells_of(benchmark) if cell.dataset == "yacht")
+    (cell,) = (cell for cell in list_tasks(benchmark) if cell.dataset == "yacht")
     tags = {"bdl.git_commit": "abc", "version.torch": "2", "bdl.protocol": PROTOCOL}
     with Store(folder / "store.sqlite") as store:
         fill(store)
@@ -202,7 +208,7 @@ def sent(client, uri, tmp_path_factory):
             [Outcome(final(5, {"nmll": 4.0, "rmse": 40.0, ODD: 0.5}, {"a+b": 2.0}), tuple(curve))]
         )
         place = {"tracking_uri": uri, "artifact_root": folder / "mlartifacts"}
-        (run_id,) = mirror(benchmark, store, [cell], tags=tags, artifacts=[table], **place)
+        (run_id,) = export_run(benchmark, store, [cell], tags=tags, artifacts=[table], **place)
     run = client.get_run(run_id)
     experiment = client.get_experiment(run.info.experiment_id)
     return SimpleNamespace(
@@ -240,7 +246,7 @@ def test_every_number_is_read_back(sent, client):
             split: {"hyper.learning_rate": rate}
             for split, rate in enumerate(["0.01", "0.02", "0.04", "0.09"])
         },
-        **{4: {}, 5: {mirrored("hyper.a+b"): "2"}},
+        **{4: {}, 5: {mlflow_name("hyper.a+b"): "2"}},
     }
     assert [below[split].info.status for split in range(6)] == [
         *["FINISHED"] * 4,
@@ -324,7 +330,7 @@ def test_params_are_the_resolved_entry_with_dots(sent):
     assert "method.optimizer" in params, "a default, not in the file"
     found = parameters(sent.cell.with_splits((0, 2, 3)))
     assert (found["splits"], found["split_numbers"]) == ("3", "0, 2-3")
-    (stream,) = cells_of(load_benchmark("online-fa", "quick").select([], ["online-em"]))
+    (stream,) = list_tasks(load_benchmark("online-fa", "quick").select([], ["online-em"]))
     found = parameters(stream)
     assert found["dataset"] == "fa_100_10"
     settings = {"dim": "100", "top": "10.0", "scaling": "rows", "length": "100000", "splits": "10"}
@@ -342,7 +348,7 @@ def test_mirroring_again_replaces_what_has_changed_alone(
     (path := tmp_path / "table.md").write_text("one")
     (first,) = send(artifacts=[path])
     with monkeypatch.context() as patch:
-        patch.delattr("bdl.publishing.mirror.connection")
+        patch.delattr("bdl.publishing.mlflow_export.connection")
         assert send(artifacts=[path]) == [first]
         with pytest.raises(NameError):
             send(artifacts=[path], tags={"another": "tag"})
@@ -467,7 +473,7 @@ def test_curves_are_means_over_the_splits_at_each_place():
 def test_each_point_of_a_sweep_is_a_run(store, client, uri, tmp_path):
     """All under one fit hash here: the point tells them apart."""
     benchmark = read(tmp_path, overrides=["sweep={model.hidden: [[5], [7, 7]]}"])
-    cells = [cell for cell in cells_of(benchmark) if cell.dataset == "yacht"]
+    cells = [cell for cell in list_tasks(benchmark) if cell.dataset == "yacht"]
     place = {
         "tracking_uri": uri,
         "artifact_root": tmp_path / "mlartifacts",
@@ -478,9 +484,9 @@ def test_each_point_of_a_sweep_is_a_run(store, client, uri, tmp_path):
     for text in texts:
         store.claim(("yacht", "searched", text), "f00d")
         append(store, final(0, {"nmll": 1.0}, point=text))
-    first, second = mirror(benchmark, store, cells, **place)
+    first, second = export_run(benchmark, store, cells, **place)
     append(store, final(1, {"nmll": 2.0}, point=texts[1]))
-    third, fourth = mirror(benchmark, store, cells, **place)
+    third, fourth = export_run(benchmark, store, cells, **place)
     assert third == first
     assert runs_of(client, benchmark.name).keys() == {first, fourth} != {first, second}
     runs = [client.get_run(run_id) for run_id in (first, fourth)]
@@ -544,7 +550,7 @@ def test_bad_cells_and_files_are_refused_before_anything_is_written(
 ):
     fill(store)
     with refused("no rows of diabetes/searched", "run the benchmark"):
-        send(cells_of(benchmark))
+        send(list_tasks(benchmark))
     with refused("table.md", "bdl-bench run"):
         send(artifacts=[tmp_path / "table.md"])
     (tmp_path / "file").touch()
@@ -588,7 +594,7 @@ def test_ui_serves_the_runs_until_interrupted(store, send, uri):
     port = free_port()
     # ignored under nohup
     heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
-    script = f"{heard}\nfrom bdl.publishing.logged import open_ui\nopen_ui({uri!r}, {port})"
+    script = f"{heard}\nfrom bdl.publishing.mlflow_names import open_ui\nopen_ui({uri!r}, {port})"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ui:
         try:
             assert (
@@ -613,7 +619,7 @@ def test_a_server_ends_with_the_command(tmp_path):
     place = tmp_path / "pid"
     server = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     script = (
-        "import os, sys; from bdl.publishing.logged import attended; "
+        "import os, sys; from bdl.publishing.mlflow_names import attended; "
         f"sys.exit(attended([sys.executable, '-c', {server!r}], os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as command:
@@ -661,7 +667,7 @@ def test_results_of_any_folder_are_mirrored_to_where_they_are(
 ):
     """Database and artifacts are in the folder, whatever its name, and come along where it is moved to."""
     fill(store)
-    cells = [cell for cell in cells_of(benchmark) if cell.dataset == "yacht"]
+    cells = [cell for cell in list_tasks(benchmark) if cell.dataset == "yacht"]
     (table := tmp_path / "table.md").write_text("rows")
     (start := tmp_path / "start").mkdir()
     monkeypatch.chdir(start)
@@ -671,7 +677,7 @@ def test_results_of_any_folder_are_mirrored_to_where_they_are(
             "tracking_uri": f"sqlite:///{place}/mlflow.db",
             "artifact_root": place / "mlartifacts",
         }
-        return mirror(benchmark, store, cells, tags={}, artifacts=[table], **options)[0]
+        return export_run(benchmark, store, cells, tags={}, artifacts=[table], **options)[0]
 
     (old := tmp_path / "job%2Fx a b#c?d q'\"é:x p%20q").mkdir()
     first = send(old)
@@ -696,7 +702,7 @@ def test_a_database_elsewhere_keeps_its_places(store, benchmark, send, client, t
     fill(store)
     send()
     before = client.get_experiment_by_name(benchmark.name).artifact_location
-    bring_along(f"sqlite:///{tmp_path}/none.db", tmp_path / "mlartifacts")
+    upgrade_database(f"sqlite:///{tmp_path}/none.db", tmp_path / "mlartifacts")
     append(store, final(5, {"nmll": 5.0, "rmse": 5.0}))
     send(artifact_root=tmp_path / "other" / "mlartifacts")
     assert client.get_experiment_by_name(benchmark.name).artifact_location == before
@@ -728,17 +734,17 @@ def test_mlflow_takes_every_name_and_keeps_those_that_it_would():
         "x" * 301,
         *("".join(rng.choices(letters, k=rng.randint(1, 300))) for _ in range(500)),
     }
-    found = {mirrored(name) for name in given}
+    found = {mlflow_name(name) for name in given}
     for name in found:
         _validate_metric_name(f"{name}_median")
         _validate_param_name(name)
     assert len(found) == len(given)
     kept = ["nmll", "training.batch_size", "splits/rmse"]
-    assert [mirrored(name) for name in kept] == kept
+    assert [mlflow_name(name) for name in kept] == kept
 
 
 @pytest.mark.parametrize("metrics", [["ece", "ece_median"], ["rmse", "trials"]])
 def test_numbers_that_would_have_one_name_are_refused(metrics):
     with refused(f"'{metrics[1]}' is the name of another number", "label"):
-        check_names(metrics)
-    check_names(metrics[:1])
+        check_mlflow_names(metrics)
+    check_mlflow_names(metrics[:1])

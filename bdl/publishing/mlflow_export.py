@@ -10,20 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.errors import InputError
-from bdl.plan import Cell
-from bdl.publishing.logged import (
+from bdl.plan import Task
+from bdl.publishing.mlflow_names import (
     Measurement,
-    described,
-    logged_dataset,
-    looks,
+    describe_experiment,
+    describe_run,
     measurements,
-    mirrored,
-    of_split,
+    mlflow_dataset,
+    mlflow_name,
+    split_measurements,
 )
-from bdl.publishing.tracking import bring_along, complete, connection, explained
+from bdl.publishing.tracking import (
+    completed_runs,
+    connection,
+    upgrade_database,
+    with_tracking_hint,
+)
 from bdl.spec.labels import DatasetName
-from bdl.spec.values import leaves
-from bdl.spec.variant import listed
+from bdl.spec.request import format_ranges
+from bdl.spec.values import iterate_leaves
 from bdl.store.store import Store
 
 if TYPE_CHECKING:
@@ -70,7 +75,7 @@ class _Content(NamedTuple):
 
     @property
     def name(self) -> str:
-        return "/".join(value for part, value in self.identity.items() if part != "bdl.fit_hash")
+        return "/".join(value for key, value in self.identity.items() if key != "bdl.fit_hash")
 
     @property
     def status(self) -> str:
@@ -94,10 +99,10 @@ class _Content(NamedTuple):
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def mirror(
+def export_run(
     benchmark: "Benchmark",
     store: Store,
-    cells: Iterable[Cell],
+    cells: Iterable[Task],
     *,
     variant: str = "",
     tracking_uri: str,
@@ -129,23 +134,23 @@ def mirror(
             raise InputError(
                 f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}"
             )
-    bring_along(tracking_uri, artifact_root)
-    told = [part for part in (benchmark.profile, variant) if part not in ("paper", "")]
-    name = f"{benchmark.name} ({', '.join(told)})" if told else benchmark.name
-    if there := complete(
-        tracking_uri, name, _CONTENT, [(own.digest, own.status) for own in contents]
+    upgrade_database(tracking_uri, artifact_root)
+    suffixes = [suffix for suffix in (benchmark.profile, variant) if suffix not in ("paper", "")]
+    name = f"{benchmark.name} ({', '.join(suffixes)})" if suffixes else benchmark.name
+    if exported := completed_runs(
+        tracking_uri, name, _CONTENT, [(content.digest, content.status) for content in contents]
     ):
-        return there
-    with connection(tracking_uri) as client, explained(tracking_uri):
+        return exported
+    with connection(tracking_uri) as client, with_tracking_hint(tracking_uri):
         experiment = _experiment(client, name, artifact_root)
-        looks(client, experiment, benchmark)
+        describe_experiment(client, experiment, benchmark)
         return [_replace(client, experiment, content) for content in contents]
 
 
 def _content(
     benchmark: "Benchmark",
     store: Store,
-    cell: Cell,
+    cell: Task,
     tags: Mapping[str, str],
     artifacts: Sequence[Path],
 ) -> _Content:
@@ -155,13 +160,13 @@ def _content(
     swept = {"bdl.point": cell.point.text} if cell.point else {}
     rows = store.rows("final", cell.key)
     reasons = Counter(row.reason for row in rows if row.status == "failed")
-    told = {
+    tags_of_cell = {
         "bdl.failures": "; ".join(
             f"{count} x {reason}" for reason, count in reasons.most_common()
         )[:_LONGEST]
     }
     measured = measurements(rows, benchmark.metrics, store.readings(cell.key))
-    about = described(cell, measured, len(rows), tags.get("bdl.protocol", ""))
+    description = describe_run(cell, measured, len(rows), tags.get("bdl.protocol", ""))
     return _Content(
         identity={
             "bdl.dataset": str(cell.dataset),
@@ -172,22 +177,29 @@ def _content(
         failed=reasons.total() == len(rows) > 0,
         params=parameters(cell),
         measured=measured,
-        tags={**tags, **(told if reasons else {}), "mlflow.note.content": about[:_LONGEST]},
+        tags={
+            **tags,
+            **(tags_of_cell if reasons else {}),
+            "mlflow.note.content": description[:_LONGEST],
+        },
         artifacts=artifacts,
         dataset=cell.dataset,
         splits=[
             _Split(
                 row.split,
                 row.status == "failed",
-                {mirrored(f"hyper.{name}"): f"{value:.6g}" for name, value in row.hyper.items()},
-                of_split(row, benchmark.metrics),
+                {
+                    mlflow_name(f"hyper.{name}"): f"{value:.6g}"
+                    for name, value in row.hyper.items()
+                },
+                split_measurements(row, benchmark.metrics),
             )
             for row in rows
         ],
     )
 
 
-def parameters(cell: Cell) -> dict[str, str]:
+def parameters(cell: Task) -> dict[str, str]:
     """List what a cell was run with: its entry with every default, dotted, and what the cells share."""
     benchmark, dataset = cell.benchmark, cell.dataset
     settings = {
@@ -195,7 +207,7 @@ def parameters(cell: Cell) -> dict[str, str]:
         "entry": cell.entry,
         "seed": benchmark.seed,
         "splits": len(cell.splits),
-        "split_numbers": listed(cell.splits),
+        "split_numbers": format_ranges(cell.splits),
         **({"dataset_settings": dataset.settings} if dataset.settings else {}),
         **benchmark.entries[cell.entry].dump_on(dataset),
         "preparation": benchmark.preparation.dump_on(dataset),
@@ -203,14 +215,14 @@ def parameters(cell: Cell) -> dict[str, str]:
     }
     texts = {
         name: value if isinstance(value, str) else json.dumps(value)
-        for name, value in leaves(settings)
+        for name, value in iterate_leaves(settings)
     }
-    return {mirrored(name): text[:_LONGEST] for name, text in texts.items()}
+    return {mlflow_name(name): text[:_LONGEST] for name, text in texts.items()}
 
 
 def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         folder = (artifact_root / name).resolve()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -222,12 +234,12 @@ def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
             name, artifact_location=folder.as_uri(), tags=_KIND
         )
         return identifier
-    if found.lifecycle_stage != "active":
+    if experiment.lifecycle_stage != "active":
         raise InputError(
             f"the MLflow experiment '{name}' was deleted; bring it back with: "
-            f"mlflow experiments restore -x {found.experiment_id}"
+            f"mlflow experiments restore -x {experiment.experiment_id}"
         )
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
 
 
 def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
@@ -235,12 +247,12 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
 
     One that says the same and is complete stays instead.
     """
-    found = client.search_runs(
+    candidates = client.search_runs(
         [experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'"
     )
-    own = [run for run in found if content.identity.items() <= run.data.tags.items()]
+    replaced = [run for run in candidates if content.identity.items() <= run.data.tags.items()]
     digest = content.digest
-    for run in own:
+    for run in replaced:
         if (run.data.tags.get(_CONTENT), run.info.status) == (digest, content.status):
             return str(run.info.run_id)
     run_id: str = client.create_run(
@@ -248,7 +260,7 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     ).info.run_id
     try:
         _log(client, run_id, content, content.tags)
-        client.log_inputs(run_id, [logged_dataset(content.dataset)])
+        client.log_inputs(run_id, [mlflow_dataset(content.dataset)])
         for path in content.artifacts:
             client.log_artifact(run_id, str(path))
         for split in content.splits:
@@ -264,7 +276,7 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")
         raise
-    for run in own:
+    for run in replaced:
         for child in client.search_runs([experiment], f"tags.`{_PARENT}` = '{run.info.run_id}'"):
             client.delete_run(child.info.run_id)
         client.delete_run(run.info.run_id)

@@ -13,11 +13,11 @@ import yaml
 
 from bdl.archive.frames import folder
 from bdl.archive.loading import NO_VERDICTS, LoadedResults, load_results
-from bdl.plan.planning import cells_of
-from bdl.publishing import outcome
-from bdl.publishing.outcome import compared, narrowed, tables
-from bdl.reports.more_tables import bound_notes
-from bdl.spec import load_benchmark, load_variant
+from bdl.plan.planning import list_tasks
+from bdl.publishing import published_files
+from bdl.publishing.published_files import compare_with_print, narrowed, tables
+from bdl.reports.search_bounds import bound_notes
+from bdl.spec import load_benchmark, load_request
 from bdl.store import Outcome, Row
 from bdl.store.store import Store
 
@@ -47,10 +47,10 @@ def test_what_no_row_has_is_left_out():
 
 def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypatch):
     """What was asked of a benchmark before, such as one of its points, makes it no other."""
-    asked = load_variant(
+    asked = load_request(
         "uci-regression", "quick", ["sweep={model.hidden: [[5], [7]]}", "splits=1"]
     )
-    cells = cells_of(asked.benchmark)
+    cells = list_tasks(asked.benchmark)
     with Store(folder(tmp_path, asked) / "store.sqlite") as store:
         store.remember(json.dumps(asked.dump()))
         for cell in cells:
@@ -59,7 +59,7 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
             )
     monkeypatch.setattr(outcome, "pictures", lambda cells, store: len(cells))
     found = load_results(asked, tmp_path)
-    assert outcome.stored_pictures(found, asked) == len(cells)
+    assert published_files.stored_pictures(found, asked) == len(cells)
 
 
 LONGER = ["entries.slang.training.epochs=3"]
@@ -78,14 +78,14 @@ LONGER = ["entries.slang.training.epochs=3"]
 )
 def test_a_part_is_the_protocol_and_what_is_changed_is_not(options, protocol):
     """An override of an entry that was not run changes nothing of what was."""
-    asked = load_variant("slang-uci", **options)
+    asked = load_request("slang-uci", **options)
     scores = {"rmse": 3.0, "joint_nll": 2.5, "nmll": 2.5, "runtime": 1.0}
     place = {"dataset": asked.benchmark.datasets[0], "entry": "slang", "split": 0, "status": "ok"}
     rows = pd.DataFrame([place | scores])
     found = LoadedResults.of(RESULTS, asked, asked.benchmark, rows, rows)
     words = {
         cell.verdict
-        for cell in compared(found)
+        for cell in compare_with_print(found)
         if cell.paper is not None and cell.ours is not None
     }
     assert (found.protocol, words == {"withheld"}) == (protocol, not protocol)
@@ -93,14 +93,14 @@ def test_a_part_is_the_protocol_and_what_is_changed_is_not(options, protocol):
 
 
 def test_rows_of_another_file_are_not_the_protocol():
-    before, now = load_variant("slang-uci"), load_variant("slang-uci", overrides=LONGER).benchmark
+    before, now = load_request("slang-uci"), load_request("slang-uci", overrides=LONGER).benchmark
     assert not LoadedResults.of(
-        RESULTS, before, now, pd.DataFrame(), pd.DataFrame(), known=False
+        RESULTS, before, now, pd.DataFrame(), pd.DataFrame(), has_spec=False
     ).protocol
 
 
 def test_the_published_table_of_a_profile_has_no_verdicts():
-    text = tables(load_results(load_variant("mnist-slang", "cpu"), RESULTS), "markdown")
+    text = tables(load_results(load_request("mnist-slang", "cpu"), RESULTS), "markdown")
     assert text.startswith("**Not the protocol: profile cpu")
     assert NO_VERDICTS in text.splitlines()[0]
     assert "| Paper ± SE |" in text

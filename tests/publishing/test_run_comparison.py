@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bdl.publishing.runs import compare_runs, read_run
+from bdl.publishing.run_comparison import compare_runs, read_run
 from bdl.spec import load_benchmark
 
 from .conftest import SPEC

@@ -10,14 +10,14 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.spec import (
-    Variant,
-    differences,
+    Request,
+    find_differences,
     list_benchmarks,
     list_profiles,
-    load_variant,
+    load_request,
     parse_splits,
 )
-from bdl.spec.variant import listed
+from bdl.spec.request import format_ranges
 
 EPOCHS = "entries.vifa-lr.training.epochs=2"
 
@@ -25,38 +25,38 @@ EPOCHS = "entries.vifa-lr.training.epochs=2"
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"spec": {}}', '{"spec": {"name": "x"}}'])
 def test_what_is_no_variant_is_refused(text):
     with pytest.raises(InputError, match=r"trials\.parquet"):
-        Variant.parse(text, "trials.parquet")
+        Request.parse(text, "trials.parquet")
 
 
 @pytest.mark.parametrize(("name", "title"), list_benchmarks())
 def test_every_benchmark_comes_back_from_what_is_stored_of_it(name, title):
     for profile in list_profiles(name):
-        asked = load_variant(name, profile)
-        back = Variant.parse(json.dumps(asked.dump()), "here")
-        assert (back.name, back.benchmark.name) == ("", name)
+        asked = load_request(name, profile)
+        back = Request.parse(json.dumps(asked.dump()), "here")
+        assert (back.folder_name, back.benchmark.name) == ("", name)
         assert profile != "paper" or back.benchmark.title == title
-        assert differences(asked.benchmark, back.benchmark) == {}
+        assert find_differences(asked.benchmark, back.benchmark) == {}
         assert back.benchmark.content_hash == asked.benchmark.content_hash
 
 
 def test_what_narrows_or_changes_nothing_is_the_protocol():
-    whole = load_variant("uci-regression").benchmark
+    whole = load_request("uci-regression").benchmark
     splits = f"0-{whole.splits - 1}"
-    asked = load_variant(
+    asked = load_request(
         "uci-regression", "paper", ["seed=0"], [*whole.datasets][::-1], [*whole.entries], splits
     )
-    assert (asked.name, asked.narrowed, dict(asked.changes)) == ("", False, {})
+    assert (asked.folder_name, asked.is_narrowed, dict(asked.changes)) == ("", False, {})
 
 
 def test_the_order_and_the_spelling_of_options_do_not_matter():
-    one = load_variant("uci-regression", "paper", [EPOCHS], ["yacht", "energy"], ["vifa-lr"], "2")
+    one = load_request("uci-regression", "paper", [EPOCHS], ["yacht", "energy"], ["vifa-lr"], "2")
     spelt = "entries.vifa-lr={training: {epochs: 2}}"
-    same = load_variant(
+    same = load_request(
         "uci-regression", "paper", [spelt], ["energy", "yacht"], ["vifa-lr"], "1,0"
     )
-    other = load_variant("uci-regression", "paper", [EPOCHS], ["yacht"], ["vifa-lr"], "2")
-    assert one.name == same.name != other.name
-    assert one.name.startswith("energy_yacht_vifa-lr_splits-2_epochs-2-")
+    other = load_request("uci-regression", "paper", [EPOCHS], ["yacht"], ["vifa-lr"], "2")
+    assert one.folder_name == same.folder_name != other.folder_name
+    assert one.folder_name.startswith("energy_yacht_vifa-lr_splits-2_epochs-2-")
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_the_order_and_the_spelling_of_options_do_not_matter():
     ],
 )
 def test_the_options_that_are_told_ask_for_the_same(overrides, splits):
-    asked = load_variant("uci-regression", "quick", overrides, [], ["vifa-nn"], splits)
-    _, *words = shlex.split(asked.asked)
+    asked = load_request("uci-regression", "quick", overrides, [], ["vifa-nn"], splits)
+    _, *words = shlex.split(asked.command_arguments)
     given = {"--profile": [], "--method": [], "--splits": [None], "--set": []}
     for option, value in zip(words[::2], words[1::2], strict=True):
         given[option].append(value)
     (profile,), entries, overrides = given["--profile"], given["--method"], given["--set"]
-    again = load_variant("uci-regression", profile, overrides, [], entries, given["--splits"][-1])
-    assert again.name == asked.name
+    again = load_request("uci-regression", profile, overrides, [], entries, given["--splits"][-1])
+    assert again.folder_name == asked.folder_name
     assert again.dump() == asked.dump()
 
 
@@ -124,4 +124,4 @@ def test_splits_refused(text, message):
     ("splits", "text"), [([], ""), ([4], "4"), ([0, 1], "0-1"), ([7, 3, 0, 6, 5], "0, 3, 5-7")]
 )
 def test_listed(splits, text):
-    assert listed(splits) == text
+    assert format_ranges(splits) == text

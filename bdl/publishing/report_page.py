@@ -17,15 +17,22 @@ from bdl.archive.frames import folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.outcome import claimed, shown_again
+from bdl.publishing.published_files import judge_run_claims, load_figure_data
 from bdl.reports.claims import claim_sections
-from bdl.reports.figures import KINDS, Shown, data_uri, draw_figures, heading_of
-from bdl.reports.layout import UNPRINTED, Section, below, sections, shown
-from bdl.reports.more_tables import elsewhere_sections, ensemble_sections
-from bdl.reports.paired import paired_sections, tally
+from bdl.reports.elsewhere import elsewhere_sections
+from bdl.reports.ensembles import ensemble_sections
+from bdl.reports.figures import FIGURE_KINDS, FigureData, data_uri, draw_figures, heading_of
+from bdl.reports.layout import (
+    UNPRINTED,
+    Section,
+    lines_below_tables,
+    metric_sections,
+    verdict_text,
+)
+from bdl.reports.paired import paired_sections, tally_section
 from bdl.reports.render import STYLES
-from bdl.spec import Benchmark, Variant
-from bdl.spec.variant import listed
+from bdl.spec import Benchmark, Request
+from bdl.spec.request import format_ranges
 from bdl.store import HYPER
 
 HIDDEN = (
@@ -49,21 +56,21 @@ WIDEST = 1600
 _ABOUT = re.compile(r"<!-- papers: (.*?) -->\n*")
 
 
-def write_page(asked: Variant, results: Path, target: Path | None = None) -> Path:
+def write_page(request: Request, results: Path, target: Path | None = None) -> Path:
     """Write what is known of a run as one HTML file that needs nothing beside it, by default its ``report.html``.
 
     Its figures are drawn for it; those of posteriors without a store are those of the folder.
     `InputError` as `load_results` says; if no fit is finished; or if the file cannot be written.
     """
-    found, place = load_results(asked, results), folder(results, asked)
-    path = target or place / "report.html"
-    with TemporaryDirectory() as drawn:
-        seen = shown_again(found, asked, results)  # refused if no fit is finished
-        draw_figures(seen, Path(drawn) / "figures", pdf=False)
-        page = _page(_filled(found, seen, [Path(drawn), place]))
+    loaded, run_folder = load_results(request, results), folder(results, request)
+    path = target or run_folder / "report.html"
+    with TemporaryDirectory() as temporary:
+        figure_data = load_figure_data(loaded, request, results)  # refused if no fit is finished
+        draw_figures(figure_data, Path(temporary) / "figures", pdf=False)
+        page = _page(_page_sections(loaded, figure_data, [Path(temporary), run_folder]))
     try:
         if target is None:
-            place.mkdir(
+            run_folder.mkdir(
                 parents=True, exist_ok=True
             )  # that of a part of the whole may not be there
         path.write_text(page, encoding="utf-8")
@@ -74,34 +81,37 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     return path
 
 
-def _filled(found: LoadedResults, seen: Shown, places: Sequence[Path]) -> dict[str, Any]:
-    cells, benchmark = seen.cells, found.benchmark
-    pictures = _pictures(places, benchmark.name)
-    with ResultsFolder(found.place, found.made) as here:
-        failed, origin = _failures(here.failures()), here.provenance
-    compared = seen.benchmark, seen.differences
-    pairs = any(difference.n for difference in seen.differences)
+def _page_sections(
+    loaded: LoadedResults, figure_data: FigureData, folders: Sequence[Path]
+) -> dict[str, Any]:
+    cells, benchmark = figure_data.cells, loaded.benchmark
+    pictures = _pictures(folders, benchmark.name)
+    with ResultsFolder(loaded.folder, loaded.recorded_request) as opened:
+        failed, origin = _failures(opened.failures()), opened.provenance
+    compared = figure_data.benchmark, figure_data.differences
+    pairs = any(difference.n for difference in figure_data.differences)
     return {
         "benchmark": benchmark,
-        "part": _part(seen.benchmark, found.rows),
-        "remark": found.banner,
-        "command": f"bdl-bench run {found.made.asked}",
+        "part": _request_rows(figure_data.benchmark, loaded.rows),
+        "remark": loaded.banner,
+        "command": f"bdl-bench run {loaded.recorded_request.command_arguments}",
         "counts": Counter(
             cell.verdict for cell in cells if info(cell.metric).direction != "ratio"
         ),
-        "tables": sections(cells),
-        "notes": below(cells),
-        "claims": claim_sections(benchmark, claimed(found)),
-        "ensembles": ensemble_sections(benchmark, found.rows),
+        "tables": metric_sections(cells),
+        "notes": lines_below_tables(cells),
+        "claims": claim_sections(benchmark, judge_run_claims(loaded)),
+        "ensembles": ensemble_sections(benchmark, loaded.rows),
         "elsewhere": elsewhere_sections(benchmark, cells),
-        "paired": [tally(*compared), *paired_sections(*compared)] if pairs else [],
+        "paired": [tally_section(*compared), *paired_sections(*compared)] if pairs else [],
         "pictures": {
-            kind: [(path.stem, *_embedded(path)) for path in own] for kind, own in pictures.items()
+            kind: [(path.stem, *_embedded(path)) for path in paths]
+            for kind, paths in pictures.items()
         },
         "failures": failed,
-        "hypers": _hypers(found.rows, benchmark.axes),
+        "hypers": _hypers(loaded.rows, benchmark.axes),
         "provenance": {
-            name: _told(value)
+            name: _format_value(value)
             for name, value in origin.items()
             if name not in HIDDEN and value not in (None, {}, [])
         },
@@ -125,15 +135,15 @@ def _page(values: Mapping[str, Any]) -> str:
     )
     environment.filters |= {
         "verdict": _kind,
-        "shown": shown,
+        "shown": verdict_text,
         "html": lambda text: Markup(markdown.render(text)),
     }
-    parts = files("bdl.publishing") / "parts"
-    own = {
-        name: Markup((parts / f"page.{name}").read_text(encoding="utf-8"))
+    templates = files("bdl.publishing") / "parts"
+    embedded = {
+        name: Markup((templates / f"page.{name}").read_text(encoding="utf-8"))
         for name in ("css", "js")
     }
-    return environment.get_template("page.html").render(**own, **values)
+    return environment.get_template("page.html").render(**embedded, **values)
 
 
 def _kind(verdict: str) -> str:
@@ -157,36 +167,45 @@ def _embedded(path: Path) -> tuple[int, str]:
     return width, data_uri(stream)
 
 
-def _part(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
+def _request_rows(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
     """Name the data sets and entries of a benchmark, and the splits that have rows, for people."""
     have = set(rows["split"].unique())
     total = max(len(benchmark.splits_of(dataset)) for dataset in benchmark.datasets)
     return {
         "Data sets": ", ".join(benchmark.datasets),
         "Methods": ", ".join(benchmark.entries),
-        "Splits": f"{total}" if len(have) == total else f"{len(have)} of {total} ({listed(have)})",
+        "Splits": f"{total}"
+        if len(have) == total
+        else f"{len(have)} of {total} ({format_ranges(have)})",
     }
 
 
-def _pictures(places: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
+def _pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
     """Group the figures of folders by what they show.
 
     Of those with one name, take that of the first folder.
     """
     groups: dict[str, list[Path]] = {}
-    found = {
+    paths = {
         path.name: path
-        for place in reversed(places)
-        for path in (place / "figures").glob(f"{benchmark}-*.png")
+        for folder in reversed(folders)
+        for path in (folder / "figures").glob(f"{benchmark}-*.png")
     }
-    for _, path in sorted(found.items()):
+    for _, path in sorted(paths.items()):
         groups.setdefault(heading_of(path.stem.removeprefix(benchmark)), []).append(path)
-    return {kind.heading: groups[kind.heading] for kind in KINDS if kind.heading in groups}
+    return {kind.heading: groups[kind.heading] for kind in FIGURE_KINDS if kind.heading in groups}
 
 
-def _failures(found: Sequence[Failure]) -> Section | None:
+def _failures(failures: Sequence[Failure]) -> Section | None:
     lines = [
-        (own.cell, own.stage, listed({*own.splits}), f"{own.fits}", own.reason) for own in found
+        (
+            failure.cell,
+            failure.stage,
+            format_ranges({*failure.splits}),
+            f"{failure.fits}",
+            failure.reason,
+        )
+        for failure in failures
     ]
     title = "Fits that failed, or of which a score could not be computed"
     return (
@@ -201,18 +220,18 @@ def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
             str(column).removeprefix(HYPER),
             *(f"{value:.3g}" for value in values.agg(["median", "min", "max"])),
         )
-        for key, own in rows.groupby(["dataset", "entry", *axes], sort=False)
-        for column, values in own.filter(regex=f"^{HYPER}").items()
+        for key, cell_rows in rows.groupby(["dataset", "entry", *axes], sort=False)
+        for column, values in cell_rows.filter(regex=f"^{HYPER}").items()
         if values.notna().any()
     ]
     columns = ["Dataset", "Method", *axes, "Hyper-parameter", "Median", "Least", "Greatest"]
     return Section.of("Hyper-parameters of the final fits", columns, lines) if lines else None
 
 
-def _told(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_told(part)}" for name, part in value.items())
-    return ", ".join(map(_told, value)) if isinstance(value, list) else str(value)
+        return ", ".join(f"{name} {_format_value(inner)}" for name, inner in value.items())
+    return ", ".join(map(_format_value, value)) if isinstance(value, list) else str(value)
 
 
 def errata(papers: Iterable[str]) -> str:
@@ -223,10 +242,10 @@ def errata(papers: Iterable[str]) -> str:
     # an installed package has the page among its own files, and a checkout among its documentation
     installed = files("bdl") / "errata.md"
     page = installed if installed.is_file() else Path(__file__).parents[2] / "docs" / "errata.md"
-    wanted, (_, *sections) = (
+    names, (_, *sections) = (
         set(papers),
         re.split(r"(?m)^(?=## )", page.read_text(encoding="utf-8")),
     )
-    about = ((section, _ABOUT.search(section)) for section in sections)
-    chosen = (section for section, found in about if found and wanted & set(found[1].split()))
+    matches = ((section, _ABOUT.search(section)) for section in sections)
+    chosen = (section for section, match in matches if match and names & set(match[1].split()))
     return "".join(_ABOUT.sub("", section) for section in chosen)

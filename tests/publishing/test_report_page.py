@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bdl.archive.loading import NO_VERDICTS
-from bdl.publishing.page import errata, write_page
-from bdl.spec import load_variant
+from bdl.publishing.report_page import errata, write_page
+from bdl.spec import load_request
 
 RESULTS = Path(__file__).parents[2] / "results"
 SCORES = {"one": [3.0, 3.1, 3.2, 3.3], "two": [2.0, 2.1, 2.2, None]}
@@ -54,7 +54,7 @@ def test_a_page_that_cannot_be_is_refused(invoke, published, tmp_path):
 def page(published, tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     path = published(folder, SCORES)
-    return write_page(load_variant(str(path)), folder / "results").read_text(encoding="utf-8")
+    return write_page(load_request(str(path)), folder / "results").read_text(encoding="utf-8")
 
 
 def test_names_titles_and_notes_are_text(page):
@@ -97,7 +97,7 @@ def test_what_it_shows(page):
 
 def test_the_head_names_what_the_run_has(published, tmp_path):
     path = published(tmp_path, {"two": SCORES["two"][1:]}, split=[1, 3, 2])
-    text = write_page(load_variant(str(path)), tmp_path / "results").read_text("utf-8")
+    text = write_page(load_request(str(path)), tmp_path / "results").read_text("utf-8")
     assert facts(text)[:3] == [
         ("Data sets", "diabetes"),
         ("Methods", "two"),
@@ -130,12 +130,12 @@ def test_errata_are_those_of_the_papers():
 @pytest.mark.slow  # a whole run
 def test_without_verdicts_printed_values_are_grey(tmp_path):
     text = write_page(
-        load_variant("mnist-slang", "cpu"), RESULTS, tmp_path / "page.html"
+        load_request("mnist-slang", "cpu"), RESULTS, tmp_path / "page.html"
     ).read_text("utf-8")
     assert NO_VERDICTS in text
     assert '<td class="right quiet">1.77</td>' in text
     assert 'class="verdict worse"' not in text
-    whole = write_page(load_variant("noisy-mnist"), RESULTS, tmp_path / "whole.html").read_text(
+    whole = write_page(load_request("noisy-mnist"), RESULTS, tmp_path / "whole.html").read_text(
         "utf-8"
     )
     assert 'quiet">1.82' not in whole

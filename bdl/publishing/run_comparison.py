@@ -14,26 +14,26 @@ from rich.text import Text
 from bdl.archive import SHOWN, ResultsFolder
 from bdl.archive.frames import axes_of
 from bdl.archive.loading import LoadedResults, brief
-from bdl.errors import InputError, unknown
+from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import info
-from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.provenance import overlaps
+from bdl.publishing.published_files import compare_with_print, narrowed
 from bdl.reports.layout import Section
 from bdl.reports.paired import (
-    Change,
+    ScoreChange,
     change_sections,
-    changes,
-    moved,
-    moved_section,
+    changed_hyperparameters,
+    compare_scores,
+    hyperparameter_section,
     paired_differences,
     paired_sections,
-    tally,
+    tally_section,
 )
 from bdl.reports.render import markdown, markdown_table, rich_table
-from bdl.reports.standings import Ranks, rank_section, ranks
-from bdl.reports.statistics import short
-from bdl.spec import Benchmark, differences, list_benchmarks, load_benchmark
-from bdl.spec.fields import keep
+from bdl.reports.standings import Ranks, rank_entries, rank_section
+from bdl.reports.statistics import format_setting
+from bdl.spec import Benchmark, find_differences, list_benchmarks, load_benchmark
+from bdl.spec.fields import select_names
 
 INDEPENDENT = "The data are not at hand: intervals take splits as independent, and are too short where they are not."
 RENDERINGS = ("text", "markdown", "json")
@@ -41,7 +41,7 @@ DIRECTED = ("lower", "higher")
 """Directions of scores with a better and a worse."""
 
 
-class Told(NamedTuple):
+class ComparisonText(NamedTuple):
     """What a comparison says: lines, tables, and all of it as JSON values."""
 
     lines: Sequence[str]
@@ -60,18 +60,18 @@ class Told(NamedTuple):
                 ]
             )
         if format != "text":
-            raise unknown("format", format, RENDERINGS)
+            raise unknown_name_error("format", format, RENDERINGS)
         return Group(
             *map(Text, self.lines),
             Text(),
-            *(Padding(rich_table(each), (0, 0, 1, 0)) for each in self.sections),
+            *(Padding(rich_table(section), (0, 0, 1, 0)) for section in self.sections),
         )
 
 
 class Run(NamedTuple):
     """Final rows of a folder, and the benchmark they were made with, if that is known."""
 
-    place: Path
+    folder: Path
     rows: pd.DataFrame
     benchmark: Benchmark | None
 
@@ -80,114 +80,118 @@ class Run(NamedTuple):
         """Metrics that the rows have."""
         if self.benchmark:
             return [name for name in self.benchmark.metrics if name in self.rows.columns]
-        return [name for name in self.rows.columns if _known(name)]
+        return [name for name in self.rows.columns if _is_known_column(name)]
 
 
-def read_run(given: str, results: Path) -> Run:
+def read_run(name: str, results: Path) -> Run:
     """Read a run from its folder, given by its path or by that below `results`.
 
     `InputError` if none, or if damaged.
     """
-    for place in (Path(given), results / given):
-        with ResultsFolder(place) as here:
-            if here.has_rows:
-                if not (here.published or here.spec):
+    for folder in (Path(name), results / name):
+        with ResultsFolder(folder) as opened:
+            if opened.has_rows:
+                if not (opened.published or opened.spec):
                     raise InputError(
-                        f"{place} does not say what it was made with; finish the run first"
+                        f"{folder} does not say what it was made with; finish the run first"
                     )
-                return Run(place, here.finals, here.spec.benchmark if here.spec else None)
+                return Run(folder, opened.finals, opened.spec.benchmark if opened.spec else None)
     raise InputError(
-        f"no results in {given} or {results / given}: give a folder of a run or of published rows"
+        f"no results in {name} or {results / name}: give a folder of a run or of published rows"
     )
 
 
 def compare_runs(
     first: Run, second: Run, datasets: Sequence[str] = (), methods: Sequence[str] = ()
-) -> Told:
+) -> ComparisonText:
     """List the scores, hyper-parameters and fields in which two runs, or a part of both, differ.
 
     `InputError` if they have no score or no axis in common, or neither has such a data set or
     method.
     """
-    for column, kind, wanted in (("dataset", "dataset", datasets), ("entry", "method", methods)):
-        names = keep(kind, wanted, dict.fromkeys((*first.rows[column], *second.rows[column])))
+    for column, kind, selected in (("dataset", "dataset", datasets), ("entry", "method", methods)):
+        names = select_names(
+            kind, selected, dict.fromkeys((*first.rows[column], *second.rows[column]))
+        )
         first, second = (
             run._replace(rows=run.rows[run.rows[column].isin(names)]) for run in (first, second)
         )
     metrics = [name for name in first.metrics if name in second.metrics]
     axes = axes_of(first.rows)
     if not metrics or axes != axes_of(second.rows):
-        what = "the same sweep" if metrics else "a score in common"
+        reason = "the same sweep" if metrics else "a score in common"
         raise InputError(
-            f"{first.place} and {second.place} do not have {what}: there is nothing to pair"
+            f"{first.folder} and {second.folder} do not have {reason}: there is nothing to pair"
         )
-    known = second.benchmark or first.benchmark
-    if known is None and second.place.name in dict(
+    benchmark = second.benchmark or first.benchmark
+    if benchmark is None and second.folder.name in dict(
         list_benchmarks()
     ):  # that which the folder is called by
-        known = narrowed(load_benchmark(second.place.name), second.rows)
-    shared, lines = _shared(known)
-    found = changes(first.rows, second.rows, metrics, axes, shared)
-    hypers = moved(first.rows, second.rows, axes)
+        benchmark = narrowed(load_benchmark(second.folder.name), second.rows)
+    shared, lines = _shared(benchmark)
+    changes = compare_scores(first.rows, second.rows, metrics, axes, shared)
+    hypers = changed_hyperparameters(first.rows, second.rows, axes)
     fields = (
-        differences(first.benchmark, second.benchmark)
+        find_differences(first.benchmark, second.benchmark)
         if first.benchmark and second.benchmark
         else None
     )
-    both = [change for change in found if not change.only]
-    other = [change for change in both if not change.same]
+    both = [change for change in changes if not change.only]
+    changed = [change for change in both if not change.same]
     lines = [
-        f"first: {first.place}; second: {second.place}; differences are second minus first",
-        f"scores of both: {len(both)}, {len(both) - len(other)} the same to six digits and {len(other)} not",
-        *_lone(found),
+        f"first: {first.folder}; second: {second.folder}; differences are second minus first",
+        f"scores of both: {len(both)}, {len(both) - len(changed)} the same to six digits and {len(changed)} not",
+        *_unpaired_texts(changes),
         *lines,
         *_spec_lines(fields),
     ]
     sections = [
-        *change_sections(other, "mean difference"),
-        *([moved_section(hypers)] if hypers else []),
+        *change_sections(changed, "mean difference"),
+        *([hyperparameter_section(hypers)] if hypers else []),
     ]
     content = {
-        "first": str(first.place),
-        "second": str(second.place),
-        "scores": [_by_method(change.record) for change in found],
-        "hyper": [_by_method(each._asdict()) for each in hypers],
+        "first": str(first.folder),
+        "second": str(second.folder),
+        "scores": [_by_method(change.record) for change in changes],
+        "hyper": [_by_method(row._asdict()) for row in hypers],
         "spec": None
         if fields is None
         else {path: list(values) for path, values in fields.items()},
     }
-    return Told(lines, sections, content)
+    return ComparisonText(lines, sections, content)
 
 
-def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, list[Ranks]]:
+def compare_entries(
+    loaded: LoadedResults, baseline: str | None
+) -> tuple[ComparisonText, list[Ranks]]:
     """Hold the entries of a run against one of them, split by split, and rank them over data sets.
 
     `InputError` if no entry is the baseline, or it has no rows.
     """
-    benchmark = narrowed(found.benchmark, found.rows)
+    benchmark = narrowed(loaded.benchmark, loaded.rows)
     against = baseline or benchmark.baseline
     if against is None:
         raise InputError(
             f"{benchmark.name} names no baseline: give --baseline METHOD, or a second folder of results"
         )
     if against not in benchmark.entries:
-        raise unknown("method", against, benchmark.entries)
+        raise unknown_name_error("method", against, benchmark.entries)
     benchmark = benchmark.model_copy(update={"baseline": against})
     shared, lines = _shared(benchmark)
-    pairs = paired_differences(benchmark, found.rows, shared)
-    lines = [found.remark, *lines] if found.remark else lines
-    cells, ranked = compared(found), list[Ranks]()
+    pairs = paired_differences(benchmark, loaded.rows, shared)
+    lines = [loaded.remark, *lines] if loaded.remark else lines
+    cells, ranked = compare_with_print(loaded), list[Ranks]()
     scored = [
         name
         for name in dict.fromkeys(cell.metric for cell in cells)
         if info(name).direction in DIRECTED
     ]
     try:
-        ranked = [each for name in scored if (each := ranks(cells, name))]
+        ranked = [difference for name in scored if (difference := rank_entries(cells, name))]
     except InputError as error:  # without the library, which says what to install
         lines.append(str(error))
     sections = [
-        tally(benchmark, pairs),
+        tally_section(benchmark, pairs),
         *paired_sections(benchmark, pairs),
         *map(rank_section, ranked),
     ]
@@ -195,15 +199,23 @@ def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, l
         "benchmark": benchmark.name,
         "baseline": against,
         "paired": [
-            _by_method(each._asdict() | {"point": {**each.point}, "verdict": each.verdict})
-            for each in pairs
+            _by_method(
+                difference._asdict()
+                | {"point": {**difference.point}, "verdict": difference.verdict}
+            )
+            for difference in pairs
         ],
         "ranks": [
-            {"metric": each.metric, "places": each.places, "p": each.p, "means": each.means}
-            for each in ranked
+            {
+                "metric": difference.metric,
+                "places": difference.n_datasets,
+                "p": difference.p,
+                "means": difference.means,
+            }
+            for difference in ranked
         ],
     }
-    return Told(lines, sections if pairs else sections[1:], content), ranked
+    return ComparisonText(lines, sections if pairs else sections[1:], content), ranked
 
 
 def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]]:
@@ -218,11 +230,13 @@ def _by_method(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"method" if name == "entry" else name: value for name, value in record.items()}
 
 
-def _lone(found: Sequence[Change]) -> Iterator[str]:
+def _unpaired_texts(changes: Sequence[ScoreChange]) -> Iterator[str]:
     for which in ("first", "second"):
         cells = dict.fromkeys(
-            " ".join((f"{place.dataset}/{place.entry}", *map(short, place.point.values())))
-            for place, _, only in found
+            " ".join(
+                (f"{label.dataset}/{label.entry}", *map(format_setting, label.point.values()))
+            )
+            for label, _, only in changes
             if only == which
         )
         if cells:
@@ -233,15 +247,17 @@ def _spec_lines(fields: Mapping[str, tuple[Any, Any]] | None) -> Iterator[str]:
     if fields is None:
         yield "one of them does not say what it was made with: specs are not compared"
         return
-    shown = dict.fromkeys(field for path in fields if (field := path.partition(".")[0]) in SHOWN)
+    sections = dict.fromkeys(
+        field for path in fields if (field := path.partition(".")[0]) in SHOWN
+    )
     for path, (before, after) in fields.items():
-        if path.partition(".")[0] not in shown:
+        if path.partition(".")[0] not in sections:
             yield f"{path}: {brief(before)} -> {brief(after)}"
-    if shown:
-        yield f"different without an effect on numbers: {', '.join(shown)}"
+    if sections:
+        yield f"different without an effect on numbers: {', '.join(sections)}"
 
 
-def _known(column: str) -> bool:
+def _is_known_column(column: str) -> bool:
     if column.endswith(("_mcse", "_floor")):
         return False
     try:

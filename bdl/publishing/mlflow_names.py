@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bdl.errors import InputError
-from bdl.plan import Cell
+from bdl.plan import Task
 from bdl.publishing.tracking import PRIVATE, address_of, database
-from bdl.reports.layout import heading, quantity
+from bdl.reports.layout import format_number, metric_heading
 from bdl.spec.fields import sha256
 from bdl.spec.labels import DatasetName
 from bdl.store import Reading, Row
@@ -44,24 +44,28 @@ _VIEWS = "mlflow.sharedViewState."
 _NOTE = "mlflow.note.content"
 
 
-def mirrored(name: str) -> str:
+def mlflow_name(name: str) -> str:
     """Return the name that a metric or parameter has in MLflow: its own where MLflow takes it, else one like it.
 
     Two names are never the same there. A ``/`` between two parts stays.
     """
-    parts = [re.sub(r"[^\w. -]", "_", part) for part in name.split("/")]
-    plain = "/".join("_" * len(part) if part in (".", "..") else part for part in parts if part)
+    segments = [re.sub(r"[^\w. -]", "_", segment) for segment in name.split("/")]
+    plain = "/".join(
+        "_" * len(segment) if segment in (".", "..") else segment
+        for segment in segments
+        if segment
+    )
     if plain == name and len(name) <= _LONGEST:
         return name
     return f"{plain[: _LONGEST - _DIGITS - 1]}-{sha256(name)[:_DIGITS]}"
 
 
-def check_names(metrics: Sequence[str]) -> None:
+def check_mlflow_names(metrics: Sequence[str]) -> None:
     """Refuse, before anything is run, metrics that are called as a statistic of another is in MLflow, or as a count."""
-    statistics = [mirrored(name) + end for name in metrics for end in ("", "_median", "_se")]
+    statistics = [mlflow_name(name) + end for name in metrics for end in ("", "_median", "_se")]
     numbers = Counter(["trials", "trials_failed", *statistics])
     for name in metrics:
-        if numbers[mirrored(name)] > 1:
+        if numbers[mlflow_name(name)] > 1:
             raise InputError(
                 f"metrics: in MLflow '{name}' is the name of another number; give it another label, or --tracking none"
             )
@@ -78,52 +82,59 @@ def measurements(
     splits; ``trials``; ``trials_failed``, which failed or lack a finite value. MLflow compares by
     what comes first.
     """
-    scores = [{name: value for name, value, _ in of_split(row, metrics)} for row in rows]
-    found: list[Measurement] = []
-    for name in map(mirrored, metrics):
+    scores = [{name: value for name, value, _ in split_measurements(row, metrics)} for row in rows]
+    numbers: list[Measurement] = []
+    for name in map(mlflow_name, metrics):
         values = [of[name] for of in scores if name in of]
         if values:
-            found += [
+            numbers += [
                 (name, float(np.mean(values)), 0),
                 (f"{name}_median", float(np.median(values)), 0),
             ]
         if len(values) > 1:
-            found.append((f"{name}_se", float(np.std(values, ddof=1)) / sqrt(len(values)), 0))
+            numbers.append((f"{name}_se", float(np.std(values, ddof=1)) / sqrt(len(values)), 0))
     n_failed = sum(
         row.status == "failed" or len(of) < len(metrics)
         for row, of in zip(rows, scores, strict=True)
     )
-    found += [("trials", float(len(rows)), 0), ("trials_failed", float(n_failed), 0)]
-    places: dict[tuple[str, int], list[float]] = {}
+    numbers += [("trials", float(len(rows)), 0), ("trials_failed", float(n_failed), 0)]
+    series: dict[tuple[str, int], list[float]] = {}
     for _, reading in readings:
         if isfinite(reading.value):
-            places.setdefault(
-                (f"{mirrored(reading.metric)}_by_{reading.axis}", reading.at), []
+            series.setdefault(
+                (f"{mlflow_name(reading.metric)}_by_{reading.axis}", reading.at), []
             ).append(reading.value)
-    return [*found, *((name, float(np.mean(values)), at) for (name, at), values in places.items())]
+    return [
+        *numbers,
+        *((name, float(np.mean(values)), at) for (name, at), values in series.items()),
+    ]
 
 
-def of_split(row: Row, metrics: Sequence[str]) -> list[Measurement]:
+def split_measurements(row: Row, metrics: Sequence[str]) -> list[Measurement]:
     """List the finite scores of one final fit, under the metrics' own names; none if it failed."""
-    values = [(mirrored(name), row.metrics.get(name)) for name in metrics if row.status == "ok"]
+    values = [(mlflow_name(name), row.metrics.get(name)) for name in metrics if row.status == "ok"]
     return [(name, value, 0) for name, value in values if value is not None and isfinite(value)]
 
 
-def looks(client: "MlflowClient", experiment: str, benchmark: "Benchmark") -> None:
+def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Benchmark") -> None:
     """Describe an experiment, and save a view of its table with a column a metric, which MLflow's own view lacks."""
-    found = client.get_experiment(experiment)
+    recorded = client.get_experiment(experiment)
     columns = [
         "attributes.`Dataset`",
-        *(f"metrics.`{mirrored(name)}`" for name in benchmark.metrics),
+        *(f"metrics.`{mlflow_name(name)}`" for name in benchmark.metrics),
     ]
-    view = {"name": "Scores", "createdAt": found.creation_time, "updatedAt": found.creation_time}
+    view = {
+        "name": "Scores",
+        "createdAt": recorded.creation_time,
+        "updatedAt": recorded.creation_time,
+    }
     tags = {
         _NOTE: f"{benchmark.title}\n\nA run is a method on a data set, with means over the splits; below it is a run "
         "for each split. The view **Scores** (Views, above the table) has a column for each score.",
         f"{_VIEWS}{_VIEW}": json.dumps(view | {"state": json.dumps({"selectedColumns": columns})}),
     }
     for name, text in tags.items():
-        if found.tags.get(name) != text:
+        if recorded.tags.get(name) != text:
             client.set_experiment_tag(experiment, name, text)
 
 
@@ -134,28 +145,28 @@ def views(database: Path, address: str) -> list[str]:
         "WHERE key = ? AND lifecycle_stage = 'active' ORDER BY name"
     )
     with closing(sqlite3.connect(database)) as db:
-        found = db.execute(query, (f"{_VIEWS}{_VIEW}",)).fetchall()
+        rows = db.execute(query, (f"{_VIEWS}{_VIEW}",)).fetchall()
     return [
         f"{name}: {address}/#/experiments/{number}/runs?viewStateShareKey={_VIEW}"
-        for name, number in found
+        for name, number in rows
     ]
 
 
-def described(cell: Cell, measured: Sequence[Measurement], fits: int, remark: str) -> str:
+def describe_run(cell: Task, measured: Sequence[Measurement], fits: int, remark: str) -> str:
     """Describe a run in Markdown: what was fitted to what, its means and standard errors, and what it is not."""
     values = {name: value for name, value, _ in measured}
-    about = [
+    lines = [
         f"**{cell.entry}** on **{cell.dataset}**{f' at {cell.point.text}' if cell.point else ''}, {fits} splits"
     ]
     for metric in cell.benchmark.metrics:
-        name = mirrored(metric)
+        name = mlflow_name(metric)
         if name in values:
             error = f" ± {values[f'{name}_se']:.2g}" if f"{name}_se" in values else ""
-            about.append(f"- {heading(metric)}: {quantity(values[name])}{error}")
-    return "\n".join([*about, *(["", remark] if remark not in ("", "Yes.") else [])])
+            lines.append(f"- {metric_heading(metric)}: {format_number(values[name])}{error}")
+    return "\n".join([*lines, *(["", remark] if remark not in ("", "Yes.") else [])])
 
 
-def logged_dataset(dataset: DatasetName) -> Any:
+def mlflow_dataset(dataset: DatasetName) -> Any:
     """Return a data set as MLflow takes it as a run's input: its name and settings, whose digest it has."""
     from mlflow.data.code_dataset_source import CodeDatasetSource
     from mlflow.data.meta_dataset import MetaDataset
@@ -163,8 +174,8 @@ def logged_dataset(dataset: DatasetName) -> Any:
 
     settings = {name: json.dumps(value) for name, value in dataset.settings.items()}
     # not at run time
-    found = MetaDataset(CodeDatasetSource({"dataset": dataset.name, **settings}), str(dataset))  # type: ignore[abstract]
-    entity: Any = Dataset.from_dictionary(found.to_dict())
+    source = MetaDataset(CodeDatasetSource({"dataset": dataset.name, **settings}), str(dataset))  # type: ignore[abstract]
+    entity: Any = Dataset.from_dictionary(source.to_dict())
     return DatasetInput(entity, [InputTag("mlflow.data.context", "training")])
 
 
@@ -209,13 +220,13 @@ def open_ui(tracking_uri: str, port: int) -> None:
     ]
     command += ["--uvicorn-opts", "--log-level warning", "--backend-store-uri"]
     with address_of(tracking_uri) as uri:
-        if code := attended([*command, uri], os.environ | PRIVATE | _LEAN):
+        if code := run_server([*command, uri], os.environ | PRIVATE | _LEAN):
             raise InputError(
                 f"the MLflow UI stopped with exit code {code}; its message stands above"
             )
 
 
-def attended(command: Sequence[str], environment: Mapping[str, str]) -> int:
+def run_server(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a server until it ends or this process is interrupted or terminated, either of which ends it as well.
 
     Its exit code is returned; 0 where it was ended from here.

@@ -14,8 +14,8 @@ from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
 from bdl.training import traced
 from bdl.training.fitting import EvaluationSchedule
-from bdl.training.programs import compiler_found, programs
 from bdl.training.schedule import Decay, Schedule
+from bdl.training.updates import cached_update_functions, is_compiler_installed
 
 from .test_streaming import streams
 from .toy import curve, fitted, pick, same, toy_program, toy_trials
@@ -39,7 +39,11 @@ def test_when_a_look_is_due(evaluations, stop, expected):
     places = [
         evaluations.due(StepCounters(n, n, ended=True, per_epoch=1.0)) for n in range(stop + 1)
     ]
-    assert [place for place in places if place] == expected == list(evaluations.within(0, stop))
+    assert (
+        [place for place in places if place]
+        == expected
+        == list(evaluations.counts_between(0, stop))
+    )
 
 
 def test_epochs_are_looked_at_when_they_have_ended():
@@ -99,12 +103,12 @@ def test_a_look_after_an_update_is_a_fit_of_so_many_updates():
 
 @pytest.mark.parametrize("compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["adam", "vifa", "swag"])
-def test_looks_change_no_bit(monkeypatch, name, compile):
+def test_evaluation_schedule_change_no_bit(monkeypatch, name, compile):
     """The rate is another one at every update, and the last minibatch of an epoch is smaller."""
-    if compile and not compiler_found():
+    if compile and not is_compiler_installed():
         pytest.skip("needs a C++ compiler")
-    monkeypatch.setattr(traced, "AFTER", 2)
-    programs.cache_clear()  # functions count their calls from fit to fit
+    monkeypatch.setattr(traced, "TRACE_AFTER_CALLS", 2)
+    cached_update_functions.cache_clear()  # functions count their calls from fit to fit
     schedule = Schedule(
         epochs=4,
         batch_size=8,

@@ -14,9 +14,9 @@ from bdl.methods.sgd_iterates import SgdIterates
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
 from bdl.posteriors import Point
-from bdl.training import programs as making
-from bdl.training.programs import Programs, compiler_found, occasion
+from bdl.training import updates
 from bdl.training.schedule import Schedule
+from bdl.training.updates import UpdateFunctions, is_compiler_installed, update_kind
 
 from .toy import fitted, pick, toy_program, toy_trials
 
@@ -108,35 +108,42 @@ def test_every_update_is_made_by_what_the_clock_says():
     ],
     ids=["swag", "sgd-iterates", "windows", "iterates-fa", "vifa"],
 )
-def test_occasions_of_the_methods(method, expected):
+def test_update_kinds_of_the_methods(method, expected):
     """Three updates an epoch."""
     counts = [StepCounters(n, n // 3, n % 3 == 0, 3.0) for n in range(1, len(expected) + 1)]
-    assert [" ".join(occasion(method, counters)) for counters in counts] == expected
+    assert [" ".join(update_kind(method, counters)) for counters in counts] == expected
 
 
 def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):
     """Of the others only what they share with most updates is compiled."""
     made_compiled: list[bool] = []
     monkeypatch.setattr(
-        making, "Repeated", lambda function, compile: made_compiled.append(compile) or function
+        updates,
+        "TracedFunction",
+        lambda function, compile: made_compiled.append(compile) or function,
     )
     program = toy_program(method=Logging())
-    made = Programs(Logging(), program.problem, None, 0, compile=True)
+    made = UpdateFunctions(Logging(), program.problem, None, 0, compile=True)
     frequent, rare = ("step", "often"), ("step", "often", "epoch")
-    assert len(made.parts(frequent, {frequent})) == 1
-    assert len(made.parts(rare, {frequent})) == 2
-    assert len(made.parts(("step",), {frequent})) == 1
+    assert len(made.functions(frequent, {frequent})) == 1
+    assert len(made.functions(rare, {frequent})) == 2
+    assert len(made.functions(("step",), {frequent})) == 1
     assert made_compiled == [True, True, False], (
         "step and often as one, step alone; often and epoch are not compiled"
     )
-    assert made.parts(rare, {frequent}) == made.parts(rare, {frequent}), "made once"
-    assert len(Programs(Logging(), program.problem, None, 0, compile=False).parts(rare, ())) == 1
+    assert made.functions(rare, {frequent}) == made.functions(rare, {frequent}), "made once"
+    assert (
+        len(
+            UpdateFunctions(Logging(), program.problem, None, 0, compile=False).functions(rare, ())
+        )
+        == 1
+    )
 
 
 @pytest.mark.slow  # compiles
 @pytest.mark.parametrize("method", [Swag(warmup_epochs=1), Vifa()], ids=["swag", "vifa"])
 def test_compiled_programs_give_what_eager_ones_give(caplog, method):
-    if not compiler_found():
+    if not is_compiler_installed():
         pytest.skip("needs a C++ compiler")
     program = toy_program(method=method, schedule=Schedule(45, 8))
     trials = toy_trials(program, [40, 43])

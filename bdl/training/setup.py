@@ -1,4 +1,4 @@
-"""A program: the data, model, method and schedule that a group of trials shares."""
+"""The data, model, method and schedule that a group of trials shares."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +25,8 @@ from bdl.training.trials import Pool, Trials, View
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """What is trained, on what, and for how long.
-
-    A prediction takes S = `samples` posterior samples.
+class TrainingSetup:
+    """Data, model, method and schedule of a group of trials, and S = `samples` of its predictions.
 
     The data are there in original units, and as a pool on the device. Without minibatches there is
     no schedule.
@@ -47,7 +45,7 @@ class Program:
         rows: Sequence[Rows],
         hyper: Sequence[Mapping[str, float]],
     ) -> Trials:
-        """Describe trials; one element of each sequence a trial."""
+        """Make trials, one for each element of the sequences."""
         return Trials.make(self.dataset, self.pool, identities, rows, hyper)
 
     def fitting(
@@ -56,16 +54,16 @@ class Program:
         *,
         compile: bool = False,
         slot_batch: SlotBatch | None = None,
-        asked: Sequence[Rows] = (),
+        rows_to_predict: Sequence[Rows] = (),
     ) -> Fitting:
-        """Describe how they are fitted.
+        """Make the fitting of trials.
 
-        Compilation and slot batches concern minibatches alone, and the rows that trials predict
-        direct fits alone.
+        Compilation and slot batches concern minibatches alone, and `rows_to_predict` direct fits
+        alone.
         """
         shared = self.dataset, self.pool, self.problem
         if isinstance(self.method, ExternalMethod):
-            return DirectFitting(*shared, self.method, trials, asked)
+            return DirectFitting(*shared, self.method, trials, rows_to_predict)
         assert isinstance(self.method, MinibatchMethod), "streams have a fitting of their own"
         assert self.schedule is not None, "minibatches need a schedule"
         return MinibatchFitting(*shared, self.method, self.schedule, trials, compile, slot_batch)
@@ -73,50 +71,43 @@ class Program:
     def predict(
         self, trials: Trials, end: Snapshot, index: Sequence[int], rows: Rows
     ) -> Predictions:
-        """Predict rows of the data set, (n,), that some trials share: stacked over these, on the device of the pool.
+        """Predict rows of the data set, (n,), by some trials; stacked over these.
 
-        `end` has all trials in the end, and `index` the positions of those that predict, which
-        were trained on the same rows. Each draws its posterior samples from its stream "predict".
+        The result is on the device of the pool. `end` has all trials in the end, and `index` the
+        positions of those that predict, which were trained on the same rows. Each draws its
+        posterior samples from its stream "predict".
         """
-        pool, problem, chosen = self.pool, self.problem, trials.take(index)
+        pool, problem, predicting = self.pool, self.problem, trials.take(index)
         device = pool.device
-        where = torch.as_tensor(index, device=device)
-        states = as_type(tree_map(lambda leaf: leaf[where], end.state), torch.float32)
-        statistics = {name: value[where] for name, value in end.buffers.items()}
-        scale = as_type(chosen.view, torch.float32)._replace(
-            y_origin=chosen.view.y_origin, y_unit=chosen.view.y_unit
-        )
-        keys = trial_keys(chosen.identities, "predict").to(device)
-        # they share what they were trained on: a split, or all of it but a fold
-        seen = (
-            pool.x[torch.as_tensor(chosen.rows[0], device=device)]
-            if problem.recomputes
-            else pool.x[:0]
-        )
-        x, y = (
-            pool.x[torch.as_tensor(rows, device=device)],
-            torch.from_numpy(self.dataset.y[rows]).double().to(device),
-        )
+        trial_index = torch.as_tensor(index, device=device)
+        states = as_type(tree_map(lambda leaf: leaf[trial_index], end.state), torch.float32)
+        statistics = {name: value[trial_index] for name, value in end.buffers.items()}
+        # the units of the targets stay float64, in which scores are computed
+        view = predicting.view
+        scale = as_type(view, torch.float32)._replace(y_origin=view.y_origin, y_unit=view.y_unit)
+        keys = trial_keys(predicting.identities, "predict").to(device)
+        training_x = pool.x[:0]
+        if problem.recomputes:
+            training_rows = torch.as_tensor(predicting.rows[0], device=device)
+            training_x = pool.x[training_rows]
+        x = pool.x[torch.as_tensor(rows, device=device)]
+        y = torch.from_numpy(self.dataset.y[rows]).double().to(device)
 
-        def one(
+        def predict_trial(
             state: Any, buffers: Mapping[str, Tensor], view: View, hyper: Hyper, key: Tensor
         ) -> Predictions:
-            rows, draws = (
-                Examples(view.inputs(x), y, view.y_unit, view.y_origin),
-                Draws(self.samples, key),
-            )
             return predict(
                 problem,
                 self.method.posterior(state),
-                rows,
+                Examples(view.inputs(x), y, view.y_unit, view.y_origin),
                 hyper,
                 buffers,
-                draws,
-                lambda: view.inputs(seen),
+                Draws(self.samples, key),
+                lambda: view.inputs(training_x),
             )
 
         values = self.samples * max(len(rows) * problem.widest, problem.dim)
         chunk = max(1, VALUES_AT_ONCE // max(1, values))
-        return torch.func.vmap(one, chunk_size=chunk)(
-            states, statistics, scale, chosen.hyper, keys
+        return torch.func.vmap(predict_trial, chunk_size=chunk)(
+            states, statistics, scale, predicting.hyper, keys
         )

@@ -1,0 +1,110 @@
+"""Records of a group of fits: how they were made, their curves and their seconds of training."""
+
+import json
+import time
+from collections.abc import Iterable
+from typing import Any, Self
+
+from bdl.methods.guest import Guest
+from bdl.plan import Task, outside_files
+from bdl.posteriors.base import Posterior
+from bdl.posteriors.predictive import Answer, is_predictive
+from bdl.store import CERTIFICATE, KEPT, Reading
+
+
+def describe_fits(task: Task, width: int, compile: bool) -> dict[str, Any]:
+    """Describe how fits are made.
+
+    That is how many side by side, on which device, and with which outside files and guests'
+    packages.
+    """
+    details: dict[str, Any] = {"width": width, "device": task.device, "compiled": compile}
+    method = task.settings.method.build()
+    if isinstance(method, Guest) and (packages := method.packages):
+        details["packages"] = packages
+    if files := outside_files(task):
+        details["files"] = files
+    return details
+
+
+def posterior_details(posterior: Posterior) -> dict[str, str]:
+    """Describe a fit that is no distribution of parameters, with its certificate if it has one."""
+    if not is_predictive(posterior):
+        return {}
+    is_answer = isinstance(posterior, Answer)
+    details = {KEPT: "predictions at the test rows" if is_answer else "a predictive"}
+    certificate: str | None = getattr(posterior, "certificate", None)
+    if certificate:
+        details[CERTIFICATE] = certificate
+    return details
+
+
+class CurveLog:
+    """Scores at recorded counts, by member, and the seconds of training they took.
+
+    `text` is that of an earlier log, or empty.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self.seconds, members = json.loads(text) if text else (0.0, {})
+        self._scores: dict[int, dict[tuple[str, int, str], float]] = {}
+        for member, readings in members.items():
+            self.add(int(member), [Reading(*reading) for reading in readings])
+
+    @property
+    def text(self) -> str:
+        """The log as JSON."""
+        return json.dumps(
+            [self.seconds, {member: self.readings(member) for member in self._scores}]
+        )
+
+    def add(self, member: int, readings: Iterable[Reading]) -> None:
+        """Add scores of a member.
+
+        They replace those at the same counts, from before an interruption.
+        """
+        self._scores.setdefault(member, {}).update(
+            {reading[:3]: reading.value for reading in readings}
+        )
+
+    def readings(self, member: int) -> tuple[Reading, ...]:
+        """List the scores of a member, in the order in which they came."""
+        return tuple(Reading(*key, value) for key, value in self._scores.get(member, {}).items())
+
+
+class Stopwatch:
+    """A context manager with a clock of seconds, which compilations pause.
+
+    A program is compiled once in a process, for whichever fits come first, and is no part of the
+    time of these.
+    """
+
+    def __init__(self) -> None:
+        self._paused, self._since = 0.0, 0.0
+
+    def __enter__(self) -> Self:
+        """Begin to listen to the compiler, which reports the outermost compilation alone."""
+        from torch._dynamo.callback import callback_handler  # imports the compiler
+
+        callback_handler.register_start_callback(self.pause)
+        callback_handler.register_end_callback(self.resume)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop to listen."""
+        from torch._dynamo.callback import callback_handler
+
+        callback_handler.remove_start_callback(self.pause)
+        callback_handler.remove_end_callback(self.resume)
+
+    def now(self) -> float:
+        """Return the seconds since an arbitrary moment."""
+        return time.perf_counter() - self._paused
+
+    def pause(self, *_: object) -> None:
+        """Stop the clock."""
+        self._since = time.perf_counter()
+
+    def resume(self, *_: object) -> None:
+        """Go on."""
+        self._paused += time.perf_counter() - self._since

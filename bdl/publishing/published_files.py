@@ -1,0 +1,342 @@
+"""What follows a run: rows and provenance, the table in two formats, figures, and the MLflow mirror."""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from rich.console import RenderableType
+
+from bdl.archive import ResultsFolder, stored_cells
+from bdl.archive.frames import final_frame, folder, points_frame, write_frames
+from bdl.archive.loading import LoadedResults, load_open_results, load_results, open_results
+from bdl.archive.posteriors import is_published, stored_posteriors, write_posteriors
+from bdl.errors import InputError, unknown_name_error
+from bdl.plan import Task
+from bdl.plan.reference_posteriors import (
+    copy_certificates,
+    list_sampled_references,
+    read_certificates,
+)
+from bdl.publishing.pictures import cells_with_all_splits, pictures
+from bdl.publishing.provenance import overlaps, provenance, recorded_overlaps, write_provenance
+from bdl.reports import TableEntry as TableCell
+from bdl.reports import compare_with_papers, refusal_notes
+from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
+from bdl.reports.curves import average_curves
+from bdl.reports.distributions import gather_boxes, gather_truth_ranks
+from bdl.reports.elsewhere import elsewhere_sections
+from bdl.reports.ensembles import ensemble_sections
+from bdl.reports.figures import FigureData, draw_figures
+from bdl.reports.layout import Section
+from bdl.reports.paired import paired_differences
+from bdl.reports.reference_tables import reference_sections
+from bdl.reports.render import FORMATS_WITH_SECTIONS, render
+from bdl.reports.search_bounds import bound_notes
+from bdl.spec import Benchmark, Request, find_differences
+from bdl.store.artefacts import with_rerun_hint
+from bdl.store.store import Store
+
+ARTIFACTS = "mlartifacts"
+"""Folder of the files of MLflow's runs, in that of results."""
+
+
+def compare_with_print(loaded: LoadedResults) -> list[TableCell]:
+    """Compare final rows with the printed values; data sets and entries without rows are left out.
+
+    Entries whose searches ended on a bound have a note that says so.
+    """
+    present = narrowed(loaded.benchmark, loaded.rows)
+    noted = present.model_copy(
+        update={"notes": (*present.notes, *bound_notes(present, loaded.rows))}
+    )
+    return compare_with_papers(noted, loaded.rows, protocol=loaded.protocol)
+
+
+def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
+    """Narrow a benchmark to the data sets, the entries and the metrics that rows have.
+
+    To all metrics if none has.
+
+    A metric is had, too, where the rows say why it could not be computed.
+    """
+    present = {name: set(rows[name].unique()) for name in ("dataset", "entry")}
+    selected = benchmark.select(
+        [name for name in benchmark.datasets if name in present["dataset"]],
+        [name for name in benchmark.entries if name in present["entry"]],
+    )
+    metrics = tuple(
+        name
+        for name in benchmark.metrics
+        if name in rows and (rows[name].notna().any() or refusal_notes(rows, name))
+    )
+    return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
+
+
+class Published(NamedTuple):
+    """What a run has published."""
+
+    loaded: LoadedResults
+    cells: Sequence[TableCell]
+    """The rows beside the printed values."""
+    files: Sequence[Path]
+    """Those for people: table and figures."""
+
+
+def publish(request: Request, store: Store, results: Path, wall_seconds: float) -> Published:
+    """Write rows, posteriors, provenance, table and figures.
+
+    But for the rows, only if one of them has changed.
+
+    Figures that are no longer drawn are removed, unless the store has fits that were imported from
+    published rows: without their posteriors some figures cannot be drawn, and all that there are
+    stay.
+    """
+    run_folder, benchmark = folder(results, request), request.benchmark
+    cells = stored_cells(benchmark, store)
+    written = write_frames(cells, store, run_folder, json.dumps(request.dump()))
+    origin = provenance(request, cells, store, wall_seconds)
+    if benchmark.baseline or benchmark.claims:
+        origin["overlap"] = overlaps(benchmark)
+    loaded = LoadedResults.of(
+        run_folder, request, benchmark, final_frame(cells, store), points_frame(cells, store)
+    )
+    table = compare_with_print(loaded)
+    copy_certificates(list_sampled_references(cells), run_folder)  # the table shows it
+    texts = {
+        run_folder / f"table.{end}": str(tables(loaded, format, cells=table))
+        for end, format in (("md", "markdown"), ("json", "json"))
+    }
+    digest = _digest(origin, written, texts, cells, store)
+    if _as_before(digest, run_folder):
+        return Published(loaded, table, _for_people(run_folder))
+    travelling = stored_posteriors(cells, store)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    figures = draw_figures(
+        gather_figure_data(loaded, pictures(cells, store), table),
+        run_folder / "figures",
+        pdf=False,
+    )
+    if len(cells_with_all_splits(cells, store)) == len(cells):
+        for path in (run_folder / "figures").glob(f"{benchmark.name}-*.*"):
+            if path not in figures and path.suffix in (".png", ".pdf"):
+                path.unlink()
+    files = _for_people(run_folder)
+    origin["posteriors"] = write_posteriors(travelling, run_folder)
+    write_provenance(
+        origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
+        run_folder,
+    )
+    return Published(loaded, table, files)
+
+
+def _digest(
+    origin: Mapping[str, Any],
+    rows: Sequence[Path],
+    texts: Mapping[Path, str],
+    cells: Sequence[Task],
+    store: Store,
+) -> str:
+    """Digest (SHA-256, hex) what tables and figures are made of, and by which code."""
+    lasting = {
+        name: value
+        for name, value in origin.items()
+        if name not in ("written", "command_wall_minutes")
+    }
+    artefacts = [artefact for cell in cells for *_, artefact in store.artefacts(cell.key)]
+    content = [
+        lasting,
+        [sha256(path.read_bytes()).hexdigest() for path in rows],
+        [*texts.values()],
+        artefacts,
+    ]
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _as_before(digest: str, folder: Path) -> bool:
+    files = [path.name for path in _for_people(folder)]
+    try:
+        with ResultsFolder(folder) as opened:
+            provenance = opened.provenance
+            return provenance.get("published") == {
+                "digest": digest,
+                "files": files,
+            } and is_published(folder, provenance)
+    except InputError:  # a damaged file, which is written anew
+        return False
+
+
+def _for_people(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob("table.*")), *sorted((folder / "figures").glob("*.p[nd][gf]"))]
+
+
+def tables(
+    loaded: LoadedResults,
+    format: str,
+    metrics: Sequence[str] = (),
+    cells: Sequence[TableCell] | None = None,
+) -> RenderableType:
+    """Render our numbers beside the printed ones (`cells`, as `compare_with_print` gives them), with what they are not as head.
+
+    Without a choice of metrics there are all, and below them sampled references, claims, members
+    of an ensemble that are as good, and what other papers print. `InputError` if there is no such
+    metric, or as `render` says.
+    """
+    cells = compare_with_print(loaded) if cells is None else cells
+    metric_names = dict.fromkeys(str(cell.metric) for cell in cells)
+    for name in metrics:
+        if name not in metric_names:
+            raise unknown_name_error(f"metric of {loaded.benchmark.name}", name, metric_names)
+    if metrics:
+        return render([cell for cell in cells if cell.metric in metrics], format, loaded.banner)
+    sections = list[Section]()
+    if format in FORMATS_WITH_SECTIONS:
+        sections += reference_sections(loaded.benchmark.name, read_certificates(loaded.folder))
+        sections += claim_sections(loaded.benchmark, judge_run_claims(loaded))
+        sections += ensemble_sections(loaded.benchmark, loaded.rows)
+        sections += elsewhere_sections(loaded.benchmark, cells)
+    return render(cells, format, loaded.banner, sections)
+
+
+def judge_run_claims(loaded: LoadedResults) -> list[ClaimVerdict]:
+    """Judge claims by what has rows.
+
+    None if that is not the protocol, or data are needed and not here.
+    """
+    present = narrowed(loaded.benchmark, loaded.rows)
+    if not (present.claims and loaded.protocol):
+        return []
+    try:
+        return judge_claims(
+            present, loaded.rows, recorded_overlaps(loaded.folder, loaded.benchmark)
+        )
+    except InputError:  # rows of an earlier version, without data
+        return []
+
+
+def redraw(request: Request, results: Path) -> list[Path]:
+    """Draw the figures of an earlier run again, as PNG and PDF.
+
+    Those of posteriors only where its store has them.
+
+    They are drawn into the folder of the run, or of one that would be narrowed to such a part.
+    `InputError` if no fit is finished, or as `load_results` says.
+    """
+    figure_data = load_figure_data(load_results(request, results), request, results)
+    return draw_figures(figure_data, folder(results, request) / "figures")
+
+
+def load_figure_data(loaded: LoadedResults, request: Request, results: Path) -> FigureData:
+    """Gather what the figures of an earlier run show, once it is loaded; errors as in `redraw`."""
+    if loaded.rows.empty:
+        raise InputError(
+            f"no fit of {loaded.benchmark.name} is finished; go on with: {request.format_command('run', results)}"
+        )
+    with with_rerun_hint(
+        request if loaded.folder == folder(results, request) else request.full_request, results
+    ):
+        pictures = stored_pictures(loaded, request)
+    return gather_figure_data(loaded, pictures)
+
+
+def stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any]:
+    """Gather what figures show of posteriors, if the store of the rows is there and is of them."""
+    with ResultsFolder(loaded.folder, request, prefer_store=True) as opened:
+        # an interrupted run may have begun it for other rows than the published ones
+        if opened.store is None or find_differences(
+            opened.recorded_request.benchmark, loaded.benchmark
+        ):
+            return {}
+        return pictures(opened.cells, opened.store)
+
+
+def gather_figure_data(
+    loaded: LoadedResults, pictures: Mapping[str, Any], cells: Sequence[TableCell] | None = None
+) -> FigureData:
+    """Gather what figures show of what has rows.
+
+    `kept` and `cells` are as `pictures` and `compare_with_print` give them.
+    """
+    present = narrowed(loaded.benchmark, loaded.rows)
+    pairs = paired_differences(
+        present, loaded.rows, recorded_overlaps(loaded.folder, present) if present.baseline else {}
+    )
+    paired = (
+        average_curves(present, loaded.points),
+        gather_boxes(present, loaded.rows),
+        gather_truth_ranks(present, loaded.rows),
+    )
+    return FigureData(
+        present,
+        compare_with_print(loaded) if cells is None else cells,
+        pairs,
+        *paired,
+        **pictures,
+        remark=loaded.remark,
+    )
+
+
+def export_to_mlflow(
+    loaded: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]
+) -> int:
+    """Mirror what a run has left to MLflow; return the number of runs written.
+
+    `InputError` if no cell has results, or as `bdl.publishing.mlflow_export.export_run` says.
+    """
+    from bdl.publishing.mlflow_export import export_run
+
+    request, cells = loaded.recorded_request, stored_cells(loaded.benchmark, store)
+    if not cells:
+        raise InputError(
+            f"no fit of {request.benchmark.name} is finished; go on with: {request.format_command('run', results)}"
+        )
+
+    origin = provenance(request, cells, store, 0.0)
+    tags: Mapping[str, str] = {
+        "bdl.protocol": loaded.remark or "Yes.",
+        "bdl.spec_hash": origin["spec_hash"],
+        "bdl.profile": origin["profile"],
+        **({"bdl.git_commit": origin["git_commit"]} if origin["git_commit"] else {}),
+        "bdl.device": origin["machine"]["device"],
+        "bdl.processor": origin["machine"]["processor"],
+        **{f"version.{name}": loaded for name, loaded in origin["packages"].items()},
+    }
+    benchmark, root = request.benchmark, results / ARTIFACTS
+    runs = export_run(
+        benchmark,
+        store,
+        cells,
+        variant=request.folder_name,
+        tracking_uri=uri,
+        artifact_root=root,
+        tags=tags,
+        artifacts=artifacts,
+    )
+    return len(runs)
+
+
+def export_again(request: Request, uri: str, results: Path) -> int:
+    """Mirror an earlier run to MLflow from its store, as what it was made with.
+
+    Errors as in `export_to_mlflow`.
+    """
+    run_folder = folder(results, request)
+    with ResultsFolder(run_folder, request, prefer_store=True) as opened:
+        if opened.store is None:
+            open_results(request, results).close()  # says so if there is nothing at all
+            raise InputError(
+                f"{run_folder} has no store to export; one comes with: {request.format_command('run', results)}"
+            )
+        return export_to_mlflow(
+            load_open_results(opened), opened.store, uri, results, _for_people(run_folder)
+        )
+
+
+def tracking_uri(uri: str, results: Path) -> str | None:
+    """Return the tracking URI: as given, None for ``none``, by default a database in the results folder."""
+    if uri == "none":
+        return None
+    return uri or f"sqlite:///{(results / 'mlflow.db').resolve()}"
