@@ -24,7 +24,7 @@ import pandas as pd
 from rich.console import Console
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import read_frames
+from bdl.archive.frames import read_frames, write_table
 from bdl.archive.loading import load_open_results
 from bdl.archive.posteriors import Contents, read_posteriors, write_posteriors
 from bdl.archive.reuse import ORIGIN
@@ -81,8 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def read(folder: Path) -> Run:
     """Read a folder of published rows; errors as in `read_frames`."""
-    rows, points, _ = read_frames(folder)
     origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    rows, points, _ = read_frames(folder, origin.get("checksums"))
     return Run(rows, points, origin, read_posteriors(folder, origin))
 
 
@@ -134,7 +134,7 @@ def write(merged: Run, folder: Path) -> None:
     for name, table in (("trials", merged.rows), ("points", merged.points)):
         table.attrs["made"] = json.dumps(asked.dump())
         if len(table):
-            table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
+            write_table(table, folder / f"{name}.parquet")
     travels = {"posteriors": write_posteriors(merged.posteriors, folder)}
     write_provenance({**merged.origin, **travels, **asked.dump()}, folder)
     with ResultsFolder(folder, asked) as here:

@@ -13,7 +13,7 @@ from typer import Exit
 
 from bdl.api import forecast
 from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
-from bdl.archive.frames import empty, folder, looked_at, opened, siblings, start_afresh
+from bdl.archive.frames import empty_store, folder, open_readonly, open_for_writing, siblings, back_up_and_clear
 from bdl.archive.loading import check_overwrite
 from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, stored_fits
 from bdl.errors import InputError
@@ -69,7 +69,7 @@ def run_benchmark(
     tasks = _plan_tasks(request, options, console)
     _print_lines(forecast.describe_columns(tasks), console)
     print_detail(console, f"planned in {time.perf_counter() - start:.1f} s")
-    with opened(results, request) as store:
+    with open_for_writing(results, request) as store:
         _run_missing_fits(request, tasks, store, options, console)
         fitted_at = time.perf_counter()
         try:
@@ -148,7 +148,7 @@ def print_forecast(request: Request, options: RunOptions, console: Console) -> N
         _print_lines(missing_files, console)
         return
     tasks = _plan_tasks(request, options, console, dry=True)
-    with empty() if options.fresh else looked_at(options.results, request) as store:
+    with empty_store() if options.fresh else open_readonly(options.results, request) as store:
         check_stored_fits(tasks, store)
         copied_splits = _list_reusable_splits(request, tasks, store, options)
         estimate = forecast.estimate_run(
@@ -223,7 +223,7 @@ def _select_runnable_tasks(
     uninstalled_tasks = [task for task in tasks if task.settings.method.build().missing]
     if not uninstalled_tasks:
         return tasks
-    with empty() if options.fresh else looked_at(options.results, request) as store:
+    with empty_store() if options.fresh else open_readonly(options.results, request) as store:
         available_splits = _list_reusable_splits(request, uninstalled_tasks, store, options)
         for task in uninstalled_tasks:
             available_splits[task.key] |= {row.split for row in store.rows("final", task.key)}
@@ -283,7 +283,7 @@ def _run_missing_fits(
         restarted_tasks = tasks
     elif options.changed:
         restarted_tasks = changed_tasks(tasks, store)
-    if copy := start_afresh(store, [task.key for task in restarted_tasks]):
+    if copy := back_up_and_clear(store, [task.key for task in restarted_tasks]):
         console.print(
             f"Starting {len(restarted_tasks)} of {len(tasks)} cells anew; "
             f"the earlier rows are in {copy}"

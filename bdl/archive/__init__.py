@@ -272,7 +272,11 @@ class ResultsFolder:
 
     @cached_property
     def _frames(self) -> Frames:
-        return read_frames(self.folder)
+        checksums = {}
+        if not self._stored:  # which writes the rows anew, and may have been stopped in between
+            with suppress(InputError):  # a damaged provenance, without which the rows are shown
+                checksums = self.provenance.get("checksums", {})
+        return read_frames(self.folder, checksums)
 
     def _select_part(self, table: pd.DataFrame) -> pd.DataFrame:
         for column, names in zip(("dataset", "entry"), self._chosen, strict=True):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from hashlib import sha256
 from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ def siblings(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def opened(results: Path, variant: Request) -> Iterator[Store]:
+def open_for_writing(results: Path, variant: Request) -> Iterator[Store]:
     """Open the store for writing, alone.
 
     `InputError` if the folder is not writable, or another run is under way.
@@ -69,15 +70,15 @@ def opened(results: Path, variant: Request) -> Iterator[Store]:
 
 
 @contextmanager
-def looked_at(results: Path, variant: Request) -> Iterator[Store]:
-    """Open the store to look at what it has; an `empty` one if there is none."""
+def open_readonly(results: Path, variant: Request) -> Iterator[Store]:
+    """Open the store to look at what it has; an `empty_store` one if there is none."""
     path = folder(results, variant) / STORE
-    with with_rerun_hint(variant, results), Store(path) if path.exists() else empty() as store:
+    with with_rerun_hint(variant, results), Store(path) if path.exists() else empty_store() as store:
         yield store
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replace_atomically(path: Path) -> Iterator[Path]:
     """Yield a file to write to, which takes the place of another at the end of the block, if that does not fail."""
     new = path.with_name(f".{path.name}.new")
     try:
@@ -87,12 +88,12 @@ def replacing(path: Path) -> Iterator[Path]:
         new.unlink(missing_ok=True)
 
 
-def empty() -> Store:
+def empty_store() -> Store:
     """Make a store in memory, which leaves nothing behind."""
     return Store(Path(":memory:"))
 
 
-def start_afresh(store: Store, cells: Sequence[CellKey]) -> Path | None:
+def back_up_and_clear(store: Store, cells: Sequence[CellKey]) -> Path | None:
     """Forget the cells' rows, keeping a copy of the store beside it.
 
     None if there was nothing to forget.
@@ -114,7 +115,7 @@ TRIALS, POINTS = "trials.parquet", "points.parquet"
 
 COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
 _MADE = "made"
-_APART = {"traceback", "origin", "files"}
+_PUBLISHED_ELSEWHERE = {"traceback", "origin", "files"}
 """Details of a row that are published elsewhere: with failures, and in the provenance."""
 _AS_LISTS = 100_000
 """Rows from which on columns become arrays: lists take several times their memory."""
@@ -147,7 +148,7 @@ def frame(
     The order is that of cells, then stages. `details` names further ones, such as ``traceback``,
     which is not published. With `problems`, only rows with a reason are read.
     """
-    separate_columns = _APART.difference(details)
+    separate_columns = _PUBLISHED_ELSEWHERE.difference(details)
     tables = (
         {
             **{
@@ -226,22 +227,41 @@ def write_frames(
     for name, table in tables.items():
         path = folder / name
         if len(table) or name == TRIALS:
-            with replacing(path) as new:
-                table.to_parquet(new, compression="zstd", index=False)
+            write_table(table, path)
             paths.append(path)
         else:
             path.unlink(missing_ok=True)  # an earlier run may have recorded what this one has not
     return paths
 
 
-def read_frames(folder: Path) -> Frames:
-    """Read published rows; `InputError` if a file is damaged."""
-    rows, recorded = _read(folder / TRIALS, COLUMNS), folder / POINTS
-    points = (
-        _read(recorded, POINT_COLUMNS)
-        if recorded.exists()
-        else pd.DataFrame(columns=POINT_COLUMNS)
-    )
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as parquet with a checksum of each page, all of it or nothing."""
+    with replace_atomically(path) as new:
+        table.to_parquet(new, compression="zstd", index=False, write_page_checksum=True)
+
+
+def row_checksums(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 (hex) of each file of published rows in a folder, by its name."""
+    paths = [folder / name for name in (TRIALS, POINTS)]
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in paths if path.exists()}
+
+
+def read_frames(folder: Path, checksums: Mapping[str, str] | None = None) -> Frames:
+    """Read published rows; `InputError` if a file is damaged.
+
+    `checksums` are those of `row_checksums` when the files were published. Pages of a file have
+    checksums of their own, which do not cover what describes the pages.
+    """
+    for name, recorded in (checksums or {}).items():
+        if row_checksums(folder).get(name) != recorded:
+            raise InputError(
+                f"{folder / name} is damaged or of another run: its SHA-256 is not the one in "
+                "provenance.json; fetch the folder again, or remove it and run again"
+            )
+    rows = _read(folder / TRIALS, COLUMNS)
+    points = pd.DataFrame(columns=POINT_COLUMNS)
+    if (folder / POINTS).exists():
+        points = _read(folder / POINTS, POINT_COLUMNS)
     return Frames(rows, points, rows.attrs.pop(_MADE, None))
 
 
@@ -266,7 +286,7 @@ def cell_keys(rows: pd.DataFrame) -> list[CellKey]:
 
 def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     try:
-        table = pd.read_parquet(path)
+        table = pd.read_parquet(path, page_checksum_verification=True)
     except (OSError, ValueError) as error:  # those of pyarrow among them
         raise InputError(
             f"cannot read {path} ({str(error).splitlines()[0]}); remove it and run again"

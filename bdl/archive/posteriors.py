@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from bdl.archive.frames import replacing
+from bdl.archive.frames import replace_atomically
 from bdl.errors import InputError
 from bdl.plan import Task
 from bdl.store import artefacts
@@ -81,7 +81,7 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
         for label, splits in contents.items()
     }
     if any(contents_to_write.values()) and len(packed := _packed(contents_to_write)) <= LIMIT:
-        with replacing(path) as new:
+        with replace_atomically(path) as new:
             new.write_bytes(packed)
         return {"sha256": sha256(packed).hexdigest()}
     path.unlink(missing_ok=True)

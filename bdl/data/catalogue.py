@@ -102,12 +102,12 @@ def describe_dataset(name: str) -> list[str]:
     """Describe a data set without reading its files: its target, and its size if known."""
     component = _find_component(name)
     if isinstance(component, Stream):
-        return [component.about]
+        return [component.description]
     if not isinstance(component, FileSet):
         first_paragraph = (getdoc(component) or "no description").split("\n\n")[0]
         return [" ".join(first_paragraph.split())]
     splits = f"{component.splits} published split{'s' if component.splits > 1 else ''}"
-    return [component.about, f"{component.n} rows, {component.d} inputs, {splits}"]
+    return [component.description, f"{component.n} rows, {component.d} inputs, {splits}"]
 
 
 def file_states(name: str, *, gaps: bool = True) -> list[tuple[str, FileState]]:

@@ -176,12 +176,12 @@ def _describe_failure(error: OSError) -> str:
 class FileSet(ABC):
     """Description of a data set before its files are read; calling it loads the data set.
 
-    `about` describes the target in a line; n, d and splits are the numbers of rows, inputs and
+    `description` is of the target, in a line; n, d and splits are the numbers of rows, inputs and
     published splits.
     """
 
     name: str
-    about: str
+    description: str
     n: int
     d: int
     splits: int

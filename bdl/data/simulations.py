@@ -3,8 +3,8 @@
 They are draws of known models, the problems of Mata (2018, section 4.1), and curves with gaps. A
 draw of the thesis, or with gaps, seeds NumPy's generator with its number. One of the thesis takes
 the teacher's weights, then row by row inputs and noise, the test rows first: draws of other sizes
-have the same teacher, the same test rows and the same first rows. The thesis prints neither numbers
-of test rows nor seeds; those here are defaults.
+have the same teacher, the same test rows and the same first rows. The thesis prints neither the
+number of test rows nor seeds; those here are defaults.
 """
 
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ class Split(NamedTuple):
     train: Rows
     test: Rows
     validation: Rows = np.arange(0, dtype=np.int64)
-    """Rows to choose settings by, which are neither trained on nor tested; most splits have none."""
+    """Rows to choose settings by, neither trained on nor tested; most splits have none."""
 
 
 @lru_cache(maxsize=4)  # a plan asks for the same rows thousands of times
@@ -40,9 +40,9 @@ def recipe_split(n: int, index: int) -> Split:
 def half_split(n: int, seed: int) -> Split:
     """Split `n` rows into two halves at random, as MATLAB's generator does.
 
-    That is ``rand('twister', seed)`` and ``randperm(n)``: the rows are ordered by n uniform numbers
-    of the legacy NumPy generator, which is the same Mersenne twister; the first floor(n / 2) are
-    for training. Source: Mishkin et al. (2018), "SLANG", code release
+    That is ``rand('twister', seed)`` and ``randperm(n)``: the rows are ordered by n uniform
+    numbers of the legacy NumPy generator, which is the same Mersenne twister; the first
+    floor(n / 2) are for training. Source: Mishkin et al. (2018), "SLANG", code release
     (github.com/aaronpmishkin/SLANG), whose splits 1 to 20 have the seeds 1 to 20.
     """
     order = np.argsort(np.random.RandomState(seed).random_sample(n), kind="stable").astype(
@@ -72,7 +72,7 @@ def tail_split(x: NDArray[np.generic], index: int) -> Split:
 
 
 def leading_split(n: int, train: int) -> Split:
-    """Split `n` rows in their order: the first `train` are for training, the others for testing."""
+    """Split `n` rows in their order: the first `train` train, the others test."""
     return Split(np.arange(train, dtype=np.int64), np.arange(train, n, dtype=np.int64))
 
 
@@ -145,9 +145,9 @@ differently.
 
 
 class Scaling(NamedTuple):
-    """Means and scales that standardise inputs and targets: ``(x - x_mean) / x_scale``, same for y.
+    """Means and scales that standardise inputs and targets.
 
-    Shapes are (d,), (d,), (), () for one set of rows, with R in front for R sets. All float64, in
+    That is ``(x - x_mean) / x_scale``, and the same for y. Shapes are (d,), (d,), (), () for one set of rows, with R in front for R sets. All float64, in
     the original units. A scale is the population standard deviation, or 1 where a column is
     constant.
     """
@@ -177,7 +177,7 @@ class Scaling(NamedTuple):
         return cls(*(np.stack(values) for values in zip(*fits, strict=True)))
 
     def keep_only(self, inputs: bool, targets: bool) -> Self:
-        """Replace mean by 0 and scale by 1 for inputs, or for targets, if the argument is False."""
+        """Set mean to 0 and scale to 1 for inputs, or for targets, if the argument is False."""
         scaling = self
         if not inputs:
             scaling = scaling._replace(
@@ -196,7 +196,7 @@ def _mean_and_scale(values: Array) -> tuple[Array, Array]:
     with np.errstate(over="ignore"):
         variance = np.asarray(values.var(axis=0))
     # The computed variance of a constant column is rounding noise, seldom 0. Only the range, which
-    # is exact, distinguishes it from a column that varies a little about a distant mean.
+    # is exact, distinguishes it from a column that varies a little around a distant mean.
     low, high = values.min(axis=0), values.max(axis=0)
     constant = high - low <= _ROUNDED * np.maximum(np.abs(low), np.abs(high))
     if not np.all(constant | ((variance > _LIMITS.tiny) & (variance < np.inf))):

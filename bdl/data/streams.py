@@ -55,7 +55,7 @@ class Stream:
         return f"fa_{self.dim}_{self.top:g}" + ("_columns" if self.scaling == "columns" else "")
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         """Description of the observations, in a line."""
         return (
             f"{self.length} vectors of {self.dim} parameters from a factor-analysis model "

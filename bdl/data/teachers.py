@@ -235,10 +235,10 @@ def draw_observations(
 ) -> Iterator[Tensor]:
     """Draw theta = c + F h + psi^{1/2} o z from each of S models, as blocks (S, block, D).
 
-    All models have the same h and z. The generator draws all h, (count, K), and then all z, (count, D). The published runs gave it
-    the seed of the model, so that the first h repeat the normals of c and M; models that differ in
-    their spectrum alone then have the same h and z. A `block` that is a multiple of 16 makes the
-    values independent of it.
+    All models have the same h and z. The generator draws all h, (count, K), and then all z,
+    (count, D). The published runs gave it the seed of the model, so that the first h repeat the
+    normals of c and M; models that differ in their spectrum alone then have the same h and z. A
+    `block` that is a multiple of 16 makes the values independent of it.
     """
     generator = torch.Generator().manual_seed(seed)
     h = torch.randn(count, models[0].rank, generator=generator)

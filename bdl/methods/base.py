@@ -62,7 +62,7 @@ class Method(ABC):
 
     @property
     def missing(self) -> str:
-        """What has to be installed before it can fit, in one line; empty as a rule."""
+        """Message about packages that have to be installed first, one line; empty if none are."""
         return ""
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most methods fit any problem

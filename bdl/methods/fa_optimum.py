@@ -169,7 +169,7 @@ def minimise_from_starts(
     """Minimise by L-BFGS from each start, (p,) float64, and return the best point."""
     optima = [minimise(cost, start.numpy(), _OPTIONS, bounds=bounds) for start in starts]
     best = min(optima, key=lambda optimum: float(optimum.fun))
-    for _ in range(_RESTARTS):  # a failed line search is mended by a fresh memory
+    for _ in range(_RESTARTS):  # a fresh memory lets a failed line search go on
         if np.abs(best.jac).max() > _FLAT:
             best = minimise(cost, best.x, _OPTIONS, bounds=bounds)
     slope = np.abs(best.jac).max()

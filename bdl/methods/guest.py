@@ -94,11 +94,12 @@ class Guest(ExternalMethod):
 
     @property
     def packages(self) -> str:
-        """The packages that it needs, with their versions, which rows keep."""
-        names = _distributions()
-        return ", ".join(
-            f"{name} {version(name)}" for module in self.needs for name in names.get(module, ())
-        )
+        """The packages that it needs, with their versions, for the rows."""
+        distributions = _distributions()
+        packages: list[str] = []
+        for module in self.needs:
+            packages += [f"{name} {version(name)}" for name in distributions.get(module, ())]
+        return ", ".join(packages)
 
     @property
     def limit(self) -> float:

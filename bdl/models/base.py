@@ -1,4 +1,4 @@
-"""What a model must say about itself, a function of one flat parameter vector, and where the entries of that stand."""
+"""Contracts of models, functions of one flat parameter vector, and the layout of that vector."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,10 +12,7 @@ from bdl.errors import InputError
 
 
 class Model(Protocol):
-    """What a model must say about itself.
-
-    A frozen dataclass whose fields are its YAML settings.
-    """
+    """Contract of a model: a frozen dataclass whose fields are its YAML settings."""
 
     def dim(self, d_in: int, d_out: int) -> int:
         """Count the parameters, D."""
@@ -26,7 +23,7 @@ class Model(Protocol):
         ...
 
     def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
-        """Return the parameters that training may start from, (D,), made of standard-normal noise, (D,)."""
+        """Return parameters to start training from, (D,), made of standard-normal noise, (D,)."""
         ...
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
@@ -36,7 +33,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class NoModel:
-    """The place of a model in an entry whose method brings its own; without parameters."""
+    """Placeholder, without parameters, in an entry whose method brings its own model."""
 
     def dim(self, d_in: int, d_out: int) -> int:
         return 0
@@ -58,7 +55,10 @@ Layers = tuple[tuple[Tensor, Tensor], ...]
 
 @runtime_checkable
 class LayeredModel(Model, Protocol):
-    """A model of dense layers, each with its weights (out x in, row-major) and then its bias, if any, in theta."""
+    """A model of dense layers.
+
+    In theta each layer has its weights (out x in, row-major) and then its bias, if there is one.
+    """
 
     @property
     def bias(self) -> bool:
@@ -82,11 +82,10 @@ class LayeredModel(Model, Protocol):
 
     def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
         """Start at weights noise / sqrt(inputs of their layer) and biases of 0: (D,) -> (D,)."""
-        factors = [
-            factor
-            for n_in, n_out in pairwise(self.widths(d_in, d_out))
-            for factor in (torch.full((n_out * n_in,), n_in**-0.5), torch.zeros(n_out * self.bias))
-        ]
+        factors = list[Tensor]()
+        for n_in, n_out in pairwise(self.widths(d_in, d_out)):
+            factors.append(torch.full((n_out * n_in,), n_in**-0.5))
+            factors.append(torch.zeros(n_out * self.bias))
         return noise * torch.cat(factors).to(noise)
 
     def backpropagate(
@@ -95,7 +94,7 @@ class LayeredModel(Model, Protocol):
         """Return each layer's inputs (M, in) and errors (M, out), from the first layer on.
 
         `error` maps the outputs (M, d_out) to the derivative of each example's value by its own
-        outputs; a layer's errors are the derivative by what the layer puts out, before any
+        outputs; a layer's errors are the derivative by the outputs of the layer before any
         activation function.
         """
         ...
@@ -103,19 +102,16 @@ class LayeredModel(Model, Protocol):
 
 @runtime_checkable
 class BufferedModel(Model, Protocol):
-    """A model whose predictions need more than parameters: running statistics that training gathers."""
+    """A model whose predictions need running statistics, which training gathers."""
 
     def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
-        """Return the statistics before training, by name.
-
-        None of them if the model gathers none.
-        """
+        """Return the statistics before training, by name; empty if the model gathers none."""
         ...
 
     def predict(
         self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]
     ) -> Tensor:
-        """Map parameters, inputs and gathered statistics to outputs, (M, d_out): no row depends on the others."""
+        """Map parameters, inputs and gathered statistics to outputs, (M, d_out), row by row."""
         ...
 
     def track(
@@ -125,27 +121,27 @@ class BufferedModel(Model, Protocol):
         ...
 
     def widest(self, d_in: int, d_out: int) -> int:
-        """Count the values that the widest layer puts out for one row."""
+        """Count the outputs of the widest layer for one row."""
         ...
 
 
 @runtime_checkable
 class RecomputingModel(Model, Protocol):
-    """A model whose predictions may need statistics of the training rows under the parameters themselves."""
+    """A model whose predictions may need statistics of the training rows for each theta."""
 
     @property
     def recomputes(self) -> bool:
-        """Whether they do."""
+        """Whether predictions need these statistics."""
         ...
 
-    def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
-        """Return the statistics by name, from parameters and training inputs, (n, d_in)."""
+    def recompute_statistics(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
+        """Compute the statistics by name, from parameters and training inputs, (n, d_in)."""
         ...
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a prior, or a method, may ask about each parameter; computed when it is asked for."""
+    """Layer and units of each parameter, for priors and methods; each property is computed anew."""
 
     model: Model
     d_in: int
@@ -163,13 +159,17 @@ class Layout:
 
     @property
     def last_layer(self) -> tuple[int, int, bool]:
-        """Inputs and outputs of the last layer, whose parameters are the last ones, and whether it has biases."""
-        own: Callable[[int, int], tuple[int, int, bool]] | None = getattr(
+        """Inputs and outputs of the last layer, and whether it has biases.
+
+        Its parameters are the last ones.
+        """
+        describe_last_layer: Callable[[int, int], tuple[int, int, bool]] | None = getattr(
             self.model, "last_layer", None
         )
-        if own is not None:
-            return own(self.d_in, self.d_out)
-        return *self.widths[-2:], self.layered.bias  # type: ignore[return-value]
+        if describe_last_layer is not None:
+            return describe_last_layer(self.d_in, self.d_out)
+        n_in, n_out = self.widths[-2:]
+        return n_in, n_out, self.layered.bias
 
     @property
     def n_layers(self) -> int:
@@ -180,11 +180,11 @@ class Layout:
     def n_units(self) -> int:
         """Number of inputs and hidden units.
 
-        Of a model that is not dense throughout, of inputs of its last layer.
+        For a model that is not dense throughout, the number of inputs of its last layer.
         """
-        return (
-            sum(self.widths[:-1]) if isinstance(self.model, LayeredModel) else self.last_layer[0]
-        )
+        if not isinstance(self.model, LayeredModel):
+            return self.last_layer[0]
+        return sum(self.widths[:-1])
 
     @property
     def layers(self) -> Tensor:
@@ -205,39 +205,36 @@ class Layout:
             units, end = torch.full((self.dim,), n_in), self.dim - n_out * bias
             units[end - n_in * n_out : end] = torch.arange(n_in).repeat(n_out)
             return units
-        parts, first = [], 0
+        layers, first_unit = list[Tensor](), 0
         for n_in, n_out in pairwise(self.widths):
-            parts.append(torch.arange(first, first + n_in).repeat(n_out))
-            first += n_in
-        return self._with_biases(parts, self.n_units)
+            layers.append(torch.arange(first_unit, first_unit + n_in).repeat(n_out))
+            first_unit += n_in
+        return self._with_biases(layers, self.n_units)
 
     @property
-    def n_entered(self) -> int:
+    def n_target_units(self) -> int:
         """Number of hidden units and outputs."""
         return sum(self.widths[1:])
 
     @property
-    def entered(self) -> Tensor:
-        """Unit that each weight enters, hidden units first; `n_entered` for a bias.
+    def target_units(self) -> Tensor:
+        """Unit that each weight enters, hidden units first; `n_target_units` for a bias.
 
         Integers, (D,).
         """
-        parts, first = [], 0
+        layers, first_unit = list[Tensor](), 0
         for n_in, n_out in pairwise(self.widths):
-            parts.append(torch.arange(first, first + n_out).repeat_interleave(n_in))
-            first += n_out
-        return self._with_biases(parts, self.n_entered)
+            layers.append(torch.arange(first_unit, first_unit + n_out).repeat_interleave(n_in))
+            first_unit += n_out
+        return self._with_biases(layers, self.n_target_units)
 
     def _with_biases(self, weights: list[Tensor], value: int) -> Tensor:
-        """Put a value for each layer's biases behind those of its weights."""
-        outputs = [n_out * self.layered.bias for n_out in self.widths[1:]]
-        return torch.cat(
-            [
-                p
-                for part, n in zip(weights, outputs, strict=True)
-                for p in (part, torch.full((n,), value))
-            ]
-        )
+        """Append `value` for each layer's biases to the values of its weights, and concatenate."""
+        values = list[Tensor]()
+        for layer_weights, n_out in zip(weights, self.widths[1:], strict=True):
+            n_biases = n_out * self.layered.bias
+            values += [layer_weights, torch.full((n_biases,), value)]
+        return torch.cat(values)
 
     @property
     def widths(self) -> tuple[int, ...]:

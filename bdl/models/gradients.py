@@ -1,4 +1,4 @@
-"""Gradients and curvature of log p(y_i | x_i, theta), example by example, and the products of their matrix.
+"""Gradients and curvature of log p(y_i | x_i, theta) by example, and products of their matrix.
 
 A layer's weights have the gradient (error) (input)^T, an outer product, for each example
 (Goodfellow 2015). For models of dense layers the n x D matrix G of all gradients is therefore
@@ -35,27 +35,27 @@ class DenseGradients:
         return len(self.matrix)
 
     def total(self) -> Tensor:
-        """Sum of the gradients, (D,)."""
+        """Sum the gradients, (D,)."""
         return self.matrix.sum(0) if self.summed is None else self.summed
 
     def outer(self) -> Tensor:
-        """G^T G, (D, D)."""
+        """Compute G^T G, (D, D)."""
         return self.matrix.T @ self.matrix
 
     def gram(self) -> Tensor:
-        """G G^T, (n, n)."""
+        """Compute G G^T, (n, n)."""
         return self.matrix @ self.matrix.T
 
     def times(self, columns: Tensor) -> Tensor:
-        """G V for V of shape (D, L): (n, L)."""
+        """Compute G V for V of shape (D, L): (n, L)."""
         return self.matrix @ columns
 
     def combine(self, weights: Tensor) -> Tensor:
-        """G^T W for W of shape (n, L): (D, L)."""
+        """Compute G^T W for W of shape (n, L): (D, L)."""
         return self.matrix.T @ weights
 
     def squares(self) -> Tensor:
-        """Sum of the squared gradients, (D,): the diagonal of G^T G."""
+        """Sum the squared gradients, (D,): the diagonal of G^T G."""
         return self.matrix.square().sum(0)
 
 
@@ -64,9 +64,9 @@ class OuterGradients:
     """G as the inputs and errors of dense layers.
 
     Inputs are (T, M, in), with a last column of ones if the layers have a `bias`, and errors (S,
-    M, out) of S samples; T is 1 where these share the inputs, else S. Rows are those of the first
-    sample's M examples, then of the second's. What they have of a layer's inputs is summed up
-    first where samples share them, as they do those of the first layer: S times less work.
+    M, out) of S samples; T is 1 where samples share the inputs, as in the first layer, else S.
+    Rows are those of the first sample's M examples, then of the second's. Where samples share the
+    inputs, their errors are summed first: S times less work.
     """
 
     layers: Layers
@@ -78,38 +78,36 @@ class OuterGradients:
         return self.layers[0][1][..., 0].numel()
 
     def total(self) -> Tensor:
-        """Sum of the gradients, (D,)."""
+        """Sum the gradients, (D,)."""
         return torch.cat(
             [self._flat(_sum_outer_products(errors, inputs)) for inputs, errors in self.layers]
         )
 
     def outer(self) -> Tensor:
-        """G^T G, (D, D)."""
+        """Compute G^T G, (D, D)."""
         blocks = [errors.unsqueeze(-1) * inputs.unsqueeze(-2) for inputs, errors in self.layers]
         matrix = torch.cat([self._flat(block.flatten(0, 1)) for block in blocks], dim=-1)
         return matrix.T @ matrix
 
     def gram(self) -> Tensor:
-        """G G^T, (n, n)."""
-        products = ([_gram_matrix(values) for values in layer] for layer in self.layers)
-        return reduce(torch.add, (inputs * errors for inputs, errors in products)).view(
-            self.rows, self.rows
-        )
+        """Compute G G^T, (n, n)."""
+        # <e a^T, e' a'^T> = <e, e'> <a, a'>: no outer product is formed
+        products = [_gram_matrix(inputs) * _gram_matrix(errors) for inputs, errors in self.layers]
+        return reduce(torch.add, products).view(self.rows, self.rows)
 
     def times(self, columns: Tensor) -> Tensor:
-        """G V for V of shape (D, L): (n, L)."""
+        """Compute G V for V of shape (D, L): (n, L)."""
         sizes = [inputs.shape[-1] * errors.shape[-1] for inputs, errors in self.layers]
-        parts = torch.split(columns.T, sizes, dim=1)
+        columns_of_layers = torch.split(columns.T, sizes, dim=1)
         products = []
-        for part, (inputs, errors) in zip(parts, self.layers, strict=True):
-            outputs = inputs.flatten(0, 1) @ self._blocks(part, errors.shape[-1]).mT
-            products.append(
-                (outputs.reshape(-1, *inputs.shape[:2], errors.shape[-1]) * errors).sum(-1)
-            )
+        for layer_columns, (inputs, errors) in zip(columns_of_layers, self.layers, strict=True):
+            n_out = errors.shape[-1]
+            outputs = inputs.flatten(0, 1) @ self._blocks(layer_columns, n_out).mT
+            products.append((outputs.reshape(-1, *inputs.shape[:2], n_out) * errors).sum(-1))
         return reduce(torch.add, products).flatten(1).T
 
     def combine(self, weights: Tensor) -> Tensor:
-        """G^T W for W of shape (n, L): (D, L)."""
+        """Compute G^T W for W of shape (n, L): (D, L)."""
         shares = weights.T.reshape(-1, *self.layers[0][1].shape[:2], 1)
         return torch.cat(
             [
@@ -120,7 +118,7 @@ class OuterGradients:
         ).T
 
     def squares(self) -> Tensor:
-        """Sum of the squared gradients, (D,)."""
+        """Sum the squared gradients, (D,)."""
         blocks = [
             _sum_outer_products(errors.square(), inputs.square()) for inputs, errors in self.layers
         ]
@@ -144,34 +142,36 @@ ExampleGradients = DenseGradients | OuterGradients
 
 
 def _sum_outer_products(errors: Tensor, inputs: Tensor) -> Tensor:
-    """Add up (error) (input)^T over samples and examples: errors (..., S, M, out) -> (..., out, in)."""
+    """Sum (error) (input)^T over samples and examples: errors (..., S, M, out) -> (..., out, in)."""
     if len(inputs) == 1:
         errors = errors.sum(-3, keepdim=True)
     return errors.flatten(-3, -2).mT @ inputs.flatten(0, 1)
 
 
 def _gram_matrix(values: Tensor) -> Tensor:
-    """Multiply all with all, (T, M, k) -> (T, M, T, M)."""
+    """Compute the inner products of all rows, (T, M, k) -> (T, M, T, M)."""
     rows = values.flatten(0, 1)
     return (rows @ rows.T).view(*values.shape[:2], *values.shape[:2])
 
 
 def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
-    """Differentiate each example's log-likelihood, for any model: nats per unit of each parameter, (M, D).
+    """Differentiate each example's log-likelihood, for any model, (M, D).
 
-    `InputError` if the model normalises by statistics of the minibatch: an example has no gradient
-    of its own then.
+    The unit is nats per unit of each parameter. `InputError` if the model normalises by statistics
+    of the minibatch: an example has no gradient of its own then.
     """
     if problem.buffers() or problem.recomputes:
         raise InputError(
-            "under batch normalisation no example has a gradient of its own: use layer normalisation"
+            "under batch normalisation no example has a gradient of its own: "
+            "use layer normalisation"
         )
 
-    def one(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        alone = batch._replace(x=x.unsqueeze(0), y=y.unsqueeze(0))
-        return problem.log_likelihoods(theta, alone, hyper).squeeze(0)
+    def log_likelihood_of_example(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        example = batch._replace(x=x.unsqueeze(0), y=y.unsqueeze(0))
+        return problem.log_likelihoods(theta, example, hyper).squeeze(0)
 
-    return torch.func.vmap(torch.func.grad(one), (None, 0, 0))(theta, batch.x, batch.y)
+    gradient = torch.func.grad(log_likelihood_of_example)
+    return torch.func.vmap(gradient, (None, 0, 0))(theta, batch.x, batch.y)
 
 
 def example_gradients(
@@ -189,15 +189,18 @@ def example_gradients(
         errors = _output_errors(problem, f, batch, hyper)
         return _sum_over_samples(inputs, errors, errors.square())
     if not isinstance(model, LayeredModel):
-        matrix = torch.func.vmap(lambda one: gradient_matrix(problem, one, batch, hyper))(theta)
-        return DenseGradients(matrix.flatten(0, 1))
-    (inputs, errors), *others = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(
-        theta
-    )
-    layers = [
-        (inputs[:1], errors),
-        *others,
-    ]  # the minibatch itself enters the first layer, at every sample
+
+        def matrix_of_sample(theta: Tensor) -> Tensor:
+            return gradient_matrix(problem, theta, batch, hyper)
+
+        return DenseGradients(torch.func.vmap(matrix_of_sample)(theta).flatten(0, 1))
+
+    def layers_of_sample(theta: Tensor) -> Layers:
+        return problem.layers(theta, batch, hyper)
+
+    (inputs, errors), *deeper_layers = torch.func.vmap(layers_of_sample)(theta)
+    # every sample has the same inputs of the first layer, the minibatch
+    layers = [(inputs[:1], errors), *deeper_layers]
     return OuterGradients(
         tuple((with_ones(inputs, model.bias), errors) for inputs, errors in layers), model.bias
     )
@@ -206,11 +209,11 @@ def example_gradients(
 def example_hessians(
     problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper
 ) -> ExampleGradients:
-    """Differentiate each example's log-likelihood twice at S parameter vectors (S, D), for a model of `is_single_output_layer`.
+    """Differentiate each example's log-likelihood twice at S parameter vectors (S, D).
 
-    The result has the sum of the gradients as `total`, and G^T G = minus the sum of the Hessians,
-    M rows, if the curvature of the likelihood in the output is its Fisher information: of all that
-    are here.
+    The model has to be as in `is_single_output_layer`. The result has the sum of the gradients as
+    `total`, and G^T G = minus the sum of the Hessians, M rows, if the curvature of the likelihood
+    in the output is its Fisher information, as it is for all shipped likelihoods of one output.
     """
     if not is_single_output_layer(problem):
         raise InputError(
@@ -224,7 +227,10 @@ def example_hessians(
 
 
 def is_single_output_layer(problem: Problem) -> bool:
-    """Return whether the model is one layer with one output: all gradients of an example are multiples of it."""
+    """Return whether the model is one layer with one output.
+
+    All gradients of an example are then multiples of its input.
+    """
     model, d_out = problem.model, problem.d_out
     return (
         isinstance(model, LayeredModel)
@@ -234,7 +240,10 @@ def is_single_output_layer(problem: Problem) -> bool:
 
 
 def _layer_outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the inputs of one layer with one output, (M, D), and its outputs, (S, M), as one product of matrices."""
+    """Return the inputs of a single layer with one output, (M, D), and its outputs, (S, M).
+
+    Outputs are one product of matrices.
+    """
     model = problem.model
     assert isinstance(model, LayeredModel), "one layer"
     inputs = with_ones(batch.x, model.bias)
@@ -252,5 +261,5 @@ def _output_errors(problem: Problem, f: Tensor, batch: Batch, hyper: Hyper) -> T
 
 
 def _sum_over_samples(inputs: Tensor, errors: Tensor, weights: Tensor) -> DenseGradients:
-    """Add up over samples what they have of each example: inputs (M, D), errors and weights (S, M)."""
+    """Sum gradients over samples: inputs (M, D), errors and weights (S, M)."""
     return DenseGradients(weights.sum(0).sqrt().unsqueeze(1) * inputs, errors.sum(0) @ inputs)

@@ -205,7 +205,7 @@ class HorseshoePrior:
         K for none: integers, (4, D).
         """
         n = layout.n_layers + self._n_units(layout)
-        units = layout.units if self.units == "leaving" else layout.entered
+        units = layout.units if self.units == "leaving" else layout.target_units
         pair = torch.stack([layout.layers, layout.n_layers + units])
         return torch.where(layout.biases, 2 * n, torch.cat([pair, n + pair]))
 
@@ -235,7 +235,7 @@ class HorseshoePrior:
         return torch.cat([w, sign * (kappa * z.abs() / math.sqrt(2)).log()], dim=-1)
 
     def _n_units(self, layout: Layout) -> int:
-        return layout.n_units if self.units == "leaving" else layout.n_entered
+        return layout.n_units if self.units == "leaving" else layout.n_target_units
 
     def _signs_and_scales(
         self, like: Tensor, hyper: Mapping[str, Tensor], layout: Layout

@@ -202,7 +202,9 @@ def read_certificates(folder: Path) -> list[tuple[str, int, Judged]]:
     """
     certificates = []
     for path in (folder / "references").glob("*.json"):
-        dataset, split = re.fullmatch(r"(.+?)(?:-(\d+))?", path.stem).groups()  # type: ignore[union-attr]
+        match = re.fullmatch(r"(.+?)(?:-(\d+))?", path.stem)
+        assert match is not None, "every file name matches"
+        dataset, split = match.groups()
         try:
             content = dict(json.loads(path.read_text("utf-8"))["certificate"])
         except (OSError, ValueError, LookupError, TypeError) as error:

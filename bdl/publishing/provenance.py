@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import replacing
+from bdl.archive.frames import replace_atomically, row_checksums
 from bdl.execution.scoring import fit_metrics
 from bdl.plan import Task, joint_hash
 from bdl.plan.planning import list_tasks
@@ -77,9 +77,10 @@ def provenance(
 
 
 def write_provenance(content: dict[str, Any], folder: Path) -> Path:
-    """Write ``provenance.json``, all of it or nothing."""
+    """Write ``provenance.json`` with the checksums of the rows beside it, all of it or nothing."""
     path = folder / "provenance.json"
-    with replacing(path) as new:
+    content = content | {"checksums": row_checksums(folder)}
+    with replace_atomically(path) as new:
         new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return path
 

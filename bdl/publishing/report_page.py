@@ -42,6 +42,7 @@ HIDDEN = (
     "fingerprints",
     "published",
     "posteriors",
+    "checksums",
     "overlap",
 )
 """Parts of the provenance that are not for people."""

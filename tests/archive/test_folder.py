@@ -1,13 +1,16 @@
 """One door to results: a folder with a store, with published rows, or with both."""
 
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import bdl
 from bdl.archive import Failure, ResultsFolder
-from bdl.archive.frames import folder, siblings, write_frames
+from bdl.archive.frames import folder, siblings, write_frames, write_table
 from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
@@ -184,3 +187,35 @@ def test_fits_of_a_cell_that_failed_alike_are_told_together(failing, invoke):
     (folder(failing, asked()) / "store.sqlite").unlink()
     bare = [own._replace(traceback="") for own in expected]
     assert (failures(asked(), failing), failures(part, failing)) == (bare, bare[1:])
+
+
+@pytest.fixture
+def published(tmp_path):
+    """Copy published rows without a store."""
+    source = Path(__file__).parents[2] / "results/noisy-wine-splits"
+    return Path(shutil.copytree(source, tmp_path / "noisy-wine-splits"))
+
+
+def test_no_flipped_bit_of_published_rows_changes_a_table_silently(published):
+    rows, whole = published / "trials.parquet", ResultsFolder(published).rows()
+    content = rows.read_bytes()
+    for flipped in np.random.default_rng(0).integers(len(content), size=100):
+        damaged = bytearray(content)
+        damaged[flipped] ^= 1 << int(flipped % 8)
+        rows.write_bytes(damaged)
+        with pytest.raises(InputError, match="its SHA-256 is not the one in provenance.json"):
+            ResultsFolder(published).rows()
+    rows.write_bytes(content)
+    pd.testing.assert_frame_equal(ResultsFolder(published).rows(), whole)
+
+
+def test_pages_have_checksums_of_their_own(published):
+    """A copy of the rows alone, without their provenance, still notices damage to its pages."""
+    rows = published / "trials.parquet"
+    write_table(pd.read_parquet(rows), rows)
+    (published / "provenance.json").unlink()
+    content = bytearray(rows.read_bytes())
+    content[len(content) // 2] ^= 1
+    rows.write_bytes(content)
+    with pytest.raises(InputError, match="cannot read"):
+        ResultsFolder(published).rows()

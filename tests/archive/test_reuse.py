@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import bdl
-from bdl.archive.frames import empty
+from bdl.archive.frames import empty_store
 from bdl.archive.loading import timings
 from bdl.archive.reuse import ORIGIN, PublishedFits, copy_fits, published_fits, reusable
 from bdl.errors import InputError
@@ -95,7 +95,7 @@ def cells(file):
 
 def left(file):
     """How many final fits would be imported."""
-    with empty() as store:
+    with empty_store() as store:
         return sum(map(len, reusable(cells(file), store, published()).values()))
 
 
@@ -110,7 +110,7 @@ def rewrite(name, change):
 
 def test_imported_fits_are_those_of_the_store(file, original):
     """All of it, but the posteriors."""
-    with empty() as store, Store(original / PLACE / "store.sqlite") as own:
+    with empty_store() as store, Store(original / PLACE / "store.sqlite") as own:
         for cell in cells(file):
             store.claim(cell.key, str(own.fit_hash(cell.key)))
         assert copy_fits(cells(file), store, published()) == FINALS
@@ -216,7 +216,7 @@ def test_fits_without_the_curves_that_are_recorded_are_left(file):
 
 def test_a_score_that_is_not_finite_is_imported_as_one(file):
     rewrite("trials.parquet", lambda rows: rows.assign(rmse=rows.rmse.mask(rows.stage == "final")))
-    with empty() as store:
+    with empty_store() as store:
         assert copy_fits(cells(file), store, published()) == FINALS
         rows = [row for cell in cells(file) for row in store.rows("final", cell.key)]
         assert {row.metrics["rmse"] for row in rows} == {None}
@@ -237,7 +237,7 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
     provenance.write_provenance(known, PLACE)
     labels = {cell.label: [0, 1, 2] for cell in cells(file)}
     for _ in range(2):
-        with empty() as store:
+        with empty_store() as store:
             for cell in cells(file):
                 store.claim(cell.key, known["fit_hashes"][cell.label])
             copy_fits(cells(file), store, published())

@@ -77,7 +77,7 @@ def gauss_newton(problem, theta, y):
     for row, target in zip(X, y, strict=True):
         one, target = row.unsqueeze(0), target.unsqueeze(0)
         J = torch.autograd.functional.jacobian(
-            lambda own: problem.model(own, one, problem.d_out)[0], theta
+            lambda own, one=one: problem.model(own, one, problem.d_out)[0], theta
         )
         unit = torch.ones(()).double()
 

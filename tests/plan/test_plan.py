@@ -48,7 +48,10 @@ CONJUGATE = {
     "entries.numbers.training": None,
     "entries.numbers.hyper": {"prior_precision": 1, "noise_precision": 1},
 }
-TOO_MANY = "preparation.rows: split 0 of dataset 'diabetes' has 398 training rows, so 399 cannot be kept; choose at most 398"
+TOO_MANY = (
+    "preparation.rows: split 0 of dataset 'diabetes' has 398 training rows, so 399 cannot be kept; "
+    "choose at most 398"
+)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
             store.append(
                 [Outcome(Row(*cell.key, "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {}))]
             )
-    monkeypatch.setattr(outcome, "pictures", lambda cells, store: len(cells))
+    monkeypatch.setattr(published_files, "pictures", lambda cells, store: len(cells))
     found = load_results(asked, tmp_path)
     assert published_files.stored_pictures(found, asked) == len(cells)
 

@@ -60,7 +60,7 @@ def looped(program: TrainingSetup, trials: Trials, index: int) -> DescentState:
     stream = iterate_minibatches(
         [own], trial_keys(identity, "shuffle"), schedule, batches_per_step=method.batches_per_step
     )
-    for step, rows in enumerate([rows[0] for _, updates in stream for rows in updates]):
+    for step, rows in enumerate([rows[0] for _, minibatches in stream for rows in minibatches]):
         drawn = noise("noise", step, method.step_noise(problem))
         state = method.step(state, Batch(x[rows], y[rows], n, unit), hyper, drawn, problem)
     return state

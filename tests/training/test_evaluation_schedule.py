@@ -129,7 +129,7 @@ def test_evaluation_schedule_change_no_bit(monkeypatch, name, compile):
         assert all(same(pick(found, i), pick(expected, i)) for i in range(2))
 
 
-def test_clocks_of_updates_that_mix_epochs():
+def test_step_counters_of_updates_that_mix_epochs():
     """Five minibatches an epoch, two an update: epochs end after updates 2, 5, 7, 10."""
     program = toy_program(schedule=Schedule(4, 8))
     fitting = program.fitting(toy_trials(program, [40]))

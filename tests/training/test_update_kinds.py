@@ -64,7 +64,7 @@ class Logging(MinibatchMethod):
         return state._replace(calls=torch.where(here, 10 * state.calls + digit, state.calls))
 
 
-def test_every_update_is_made_by_what_the_clock_says():
+def test_the_step_counters_choose_the_functions_of_every_update():
     """Five updates an epoch, or three: each trial's own epochs."""
     program = toy_program(method=Logging(), schedule=Schedule(4, 8))
     calls = fitted(program, toy_trials(program, [40, 24])).state.calls
@@ -114,7 +114,7 @@ def test_update_kinds_of_the_methods(method, expected):
     assert [" ".join(update_kind(method, counters)) for counters in counts] == expected
 
 
-def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):
+def test_frequent_update_kinds_have_a_compiled_program_of_their_own(monkeypatch):
     """Of the others only what they share with most updates is compiled."""
     made_compiled: list[bool] = []
     monkeypatch.setattr(
