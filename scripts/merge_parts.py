@@ -24,7 +24,7 @@ import pandas as pd
 from rich.console import Console
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import read_frames, write_table
+from bdl.archive.frames import axes_of, read_frames, write_table
 from bdl.archive.loading import load_open_results
 from bdl.archive.posteriors import Contents, read_posteriors, write_posteriors
 from bdl.archive.reuse import ORIGIN
@@ -119,7 +119,10 @@ def merge(published: Run, part: Run) -> Run:
     }
     tables = _without(published.rows, replaced), _without(published.points, replaced)
     kept = Run(*tables, published.origin, posteriors)
-    rows = _ordered(pd.concat([kept.rows, part.rows], ignore_index=True), published)
+    # A part that was stopped may have searched a split that it did not fit.
+    part_rows = part.rows[_among(part.rows, part.splits)]
+    rows = _ordered(pd.concat([kept.rows, part_rows], ignore_index=True), published)
+    _refuse_duplicates(rows)
     points = _ordered(pd.concat([kept.points, part.points], ignore_index=True), published)
     joined = {
         cell: {**posteriors.get(cell, {}), **part.posteriors.get(cell, {})}
@@ -157,6 +160,18 @@ def _among(table: pd.DataFrame, splits: Splits) -> list[bool]:
         split in splits.get(cell, ())
         for cell, split in zip(_cells(table), table.split, strict=True)
     ]
+
+
+def _refuse_duplicates(rows: pd.DataFrame) -> None:
+    """Refuse rows of which two are of one fold of one trial."""
+    keys = ["dataset", "entry", *axes_of(rows), "stage", "split", "trial", "fold"]
+    duplicates = rows[rows.duplicated(keys)]
+    if len(duplicates):
+        first = duplicates.iloc[0]
+        raise InputError(
+            f"{first.dataset}/{first.entry}, split {first.split}: {len(duplicates)} rows would be "
+            "there twice; take them out of the part or of the published rows"
+        )
 
 
 def _ordered(table: pd.DataFrame, like: Run) -> pd.DataFrame:

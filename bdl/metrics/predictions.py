@@ -128,7 +128,7 @@ def outputs(
     seen = training().to(device, torch.float32) if problem.recomputes and training else None
 
     evaluate = (
-        partial(problem.linearised, posterior.mean())
+        partial(problem.predict_linearised, posterior.mean())
         if is_linearised(posterior)
         else problem.predict
     )
@@ -143,7 +143,7 @@ def outputs(
     def pieces(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
         fresh = (
-            None if seen is None else torch.func.vmap(problem.recomputed, (0, None))(theta, seen)
+            None if seen is None else torch.func.vmap(problem.recompute_statistics, (0, None))(theta, seen)
         )
         for rows in (slice(start, start + size) for start in range(0, len(x), size)):
             yield (

@@ -1,4 +1,4 @@
-"""Likelihoods: log p(y | f) in nats, one value per example, and what else is known of a target given outputs.
+"""Likelihoods: the law of a target given outputs f, and log p(y | f) in nats for each example.
 
 Hyper-parameters are stated in original target units. The targets that a model sees may be
 standardised, y = (y_original - origin) / unit; `log_prob` converts, and so do `to_model_units` and
@@ -19,12 +19,10 @@ Quantity = TypeVar("Quantity", float, Tensor)
 
 
 class Likelihood(Protocol):
-    """What a likelihood must say about itself.
+    """Contract of a likelihood: a frozen dataclass whose fields are its YAML settings.
 
-    A frozen dataclass whose fields are its YAML settings.
-
-    A class that is derived from it has no hyper-parameters, unless it names some, which are
-    precisions of its targets then; and its outputs have no unit.
+    A derived class has no hyper-parameters unless it names some, which then are precisions of its
+    targets; and its outputs have no unit.
 
     `y_unit` and `y_origin` are the unit and origin of the targets that the model sees, in original
     target units.
@@ -37,28 +35,25 @@ class Likelihood(Protocol):
 
     @abstractmethod
     def fits(self, n_classes: int) -> bool:
-        """Return whether it describes labels of so many classes.
-
-        0 stands for targets that are numbers.
-        """
+        """Return whether it describes labels of `n_classes` classes; 0 stands for numbers."""
         ...
 
     @abstractmethod
     def outputs(self, n_classes: int) -> int:
-        """Count the model outputs it reads."""
+        """Count the model outputs that it needs."""
         ...
 
     @abstractmethod
     def log_prob(
         self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor
     ) -> Tensor:
-        """Log-density of each target: outputs (M, d_out), targets (M,) -> (M,)."""
+        """Evaluate the log-density of each target: outputs (M, d_out), targets (M,) -> (M,)."""
         ...
 
     def to_model_units(
         self, hyper: Mapping[str, Quantity], y_unit: Quantity | float
     ) -> dict[str, Quantity]:
-        """Convert hyper-parameters, of any names, from original units to those of the targets that the model sees."""
+        """Convert hyper-parameters from original units to those of the targets the model sees."""
         return {
             name: value * y_unit**2 if name in self.hyper else value
             for name, value in hyper.items()
@@ -96,7 +91,10 @@ class Likelihood(Protocol):
 
     @abstractmethod
     def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        """Return R, (M, d_out, d_out): R R^T is the Fisher information of `log_prob` about each row's outputs."""
+        """Return a root R, (M, d_out, d_out), of the Fisher information R R^T.
+
+        That is the information of `log_prob` about each row's outputs.
+        """
         ...
 
 
@@ -159,8 +157,8 @@ class Bernoulli(Likelihood):
         self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor
     ) -> Tensor:
         margin = (2 * y - 1) * f.squeeze(-1)
-        # vmap cannot map the empty second result of logsigmoid on CUDA; beside exp(40) float64 has
-        # no 1
+        # vmap cannot map the empty second result of logsigmoid on CUDA. Above the threshold softplus
+        # is the identity, which is exact: float64 adds no 1 to exp(40).
         return -F.softplus(-margin, threshold=40) if margin.is_cuda else F.logsigmoid(margin)
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Bernoulli:
@@ -196,14 +194,13 @@ class Categorical(Likelihood):
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """Count the classes before the one in which Phi(noise) falls: (..., C), (...) -> (...)."""
-        before = torch.softmax(f, -1).cumsum(-1)[
-            ..., :-1
-        ]  # without the last, which rounding may leave below 1
-        passed: Tensor = torch.special.ndtr(noise).unsqueeze(-1) >= before
+        # without the last sum, which rounding may leave below 1
+        bounds = torch.softmax(f, -1).cumsum(-1)[..., :-1]
+        passed: Tensor = torch.special.ndtr(noise).unsqueeze(-1) >= bounds
         return passed.sum(-1).to(f.dtype)
 
     def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        """Return diag(s) - p s^T with s = sqrt(p), (M, C, C), whose product with its transpose is diag(p) - p p^T."""
+        """Return R = diag(s) - p s^T with s = sqrt(p), (M, C, C): R R^T = diag(p) - p p^T."""
         p = torch.softmax(f, -1)
         s = p.sqrt()
         return torch.diag_embed(s) - p.unsqueeze(-1) * s.unsqueeze(-2)

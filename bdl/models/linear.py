@@ -1,4 +1,4 @@
-"""Generalised linear models: expectations under the Gaussian law of their outputs, the ELBO, and the evidence.
+"""Generalised linear models: expectations over their Gaussian outputs, ELBO and evidence.
 
 Under theta ~ N(m, S) the output of a linear model for the row x of its design matrix is N(x m, x S
 x^T), so the expectation of anything that is a sum over rows needs one-dimensional integrals only.
@@ -37,11 +37,11 @@ STEP_TIMES_SPREAD = 0.55
 """2 pi^2 / 36: the error is a multiple of e^-36, a multiple that is large for second derivatives.
 """
 MOST_STEPS = 3300
-"""To one side: no finer than a spread of 200 needs, so that a descent that leaps far out does not
-fill the memory.
+"""Largest number of steps to one side, enough for a spread of 200: a descent that leaps far out
+does not fill the memory.
 """
 VALUES_AT_ONCE = 1 << 22
-"""Nodes times rows that are evaluated together."""
+"""Nodes times rows that are evaluated at a time."""
 
 
 class Derivatives(NamedTuple):
@@ -53,20 +53,21 @@ class Derivatives(NamedTuple):
 
 
 def is_glm(problem: Problem) -> bool:
-    """Return whether it is a generalised linear model with one output, for which there is quadrature."""
+    """Return whether the model is linear with one output, so that quadrature applies."""
     return isinstance(problem.model, LinearModel) and problem.d_out == 1
 
 
 def check_glm(name: str, problem: Problem) -> None:
-    """Raise `InputError`, on behalf of what is called so, unless `is_glm`."""
+    """Raise `InputError` unless `is_glm`; `name` is that of the component that needs it."""
     if not is_glm(problem):
         raise InputError(
-            f"{name} needs a linear model with one output: its ELBO is a sum of integrals over them"
+            f"{name} needs a linear model with one output: "
+            "its ELBO is a sum of integrals over them"
         )
 
 
 def output_moments(problem: Problem, q: GaussianPosterior, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the law of a GLM's outputs: means (n,) and standard deviations (n,) for inputs (n, d_in).
+    """Return means (n,) and standard deviations (n,) of a GLM's outputs for inputs (n, d_in).
 
     With a root A of the covariance, `q.sample` being m + A z, the deviation is |A^T x|: a sum of
     squares, for the cost of a sample for each row, whatever the family. Differentiable in the
@@ -80,10 +81,10 @@ def output_moments(problem: Problem, q: GaussianPosterior, x: Tensor) -> tuple[T
 def expectation(
     values: Callable[[Tensor], Tensor], centre: Tensor, spread: Tensor, finer: int = 1
 ) -> Tensor:
-    """E[values(f_n)] with f_n ~ N(centre_n, spread_n^2), (n,), of a function that treats outputs element by element.
+    """Compute E[values(f_n)] with f_n ~ N(centre_n, spread_n^2), (n,).
 
-    Differentiable in `centre` and `spread`, float64, (n,). `finer` divides the step, by which the
-    error of the rule can be told.
+    `values` treats outputs element by element. Differentiable in `centre` and `spread`, float64,
+    (n,). `finer` divides the step: a comparison shows the error of the rule.
     """
     widest = float(spread.detach().max()) if spread.numel() else 0.0
     needed = REACH * max(1 / STEP, widest / STEP_TIMES_SPREAD)
@@ -92,8 +93,10 @@ def expectation(
     nodes, weights = nodes.to(centre), torch.softmax(-0.5 * nodes.square(), 0).to(centre)
     size = max(1, VALUES_AT_ONCE // max(1, len(centre)))
     total = torch.zeros_like(centre)
-    for part, share in zip(torch.split(nodes, size), torch.split(weights, size), strict=True):
-        total = total + share @ torch.func.vmap(lambda z: values(centre + z * spread))(part)
+    blocks = zip(torch.split(nodes, size), torch.split(weights, size), strict=True)
+    for node_block, weight_block in blocks:
+        values_at_nodes = torch.func.vmap(lambda z: values(centre + z * spread))(node_block)
+        total = total + weight_block @ values_at_nodes
     return total
 
 
@@ -119,10 +122,7 @@ def expected_derivatives(
 
 
 def problem_log_prob(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Tensor:
-    """Log-density of the targets for outputs (n,).
-
-    The targets are in the unit that the model sees.
-    """
+    """Evaluate the log-density of targets, in the unit that the model sees, for outputs (n,)."""
     return problem.likelihood.log_prob(
         f.unsqueeze(-1), y, hyper, torch.ones((), dtype=f.dtype, device=f.device)
     )
@@ -131,9 +131,7 @@ def problem_log_prob(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Te
 def expected_log_likelihood(
     problem: Problem, q: GaussianPosterior, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1
 ) -> Tensor:
-    """E_q[log p(y | x, theta)], summed over rows as the model sees them, nats.
-
-    For a GLM (`is_glm`).
+    """Compute E_q[log p(y | x, theta)] of a GLM (`is_glm`), summed over rows, nats.
 
     Differentiable in the tensors of q, float64. Hyper-parameters are in the unit of `y`; `finer`
     as in `expectation`.
@@ -145,13 +143,15 @@ def expected_log_likelihood(
 
 
 class Elbo(NamedTuple):
-    """ELBO(q) = E_q[log p(D | theta)] - KL(q || prior), and expectations under q that its derivatives are made of."""
+    """ELBO(q) = E_q[log p(D | theta)] - KL(q || prior), and expectations for its derivatives.
+
+    `slope` is the derivative by the mean of q, and that by its covariance S is (S^{-1} - H) / 2
+    with H the `curvature`.
+    """
 
     value: Tensor  # Nats, a scalar
-    slope: Tensor  # E_q[d log p(D, theta) / d theta], (D,): the derivative by the mean of q
-    # H = -E_q[d^2 log p(D, theta) / d theta^2], (D, D): that by the covariance S is (S^{-1} - H) /
-    # 2
-    curvature: Tensor
+    slope: Tensor  # E_q[d log p(D, theta) / d theta], (D,)
+    curvature: Tensor  # H = -E_q[d^2 log p(D, theta) / d theta^2], (D, D)
 
 
 def elbo(
@@ -164,19 +164,19 @@ def elbo(
     """
     design, precision = cast(LinearModel, problem.model).design(x), prior_precision(problem, hyper)
     centre, spread = output_moments(problem, q, x)
-    found = expected_derivatives(
+    expected = expected_derivatives(
         lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer
     )
     prior = DiagonalGaussian(torch.zeros_like(precision), precision.reciprocal())
     return Elbo(
-        found.value.sum() - kl_divergence(q, prior),
-        design.T @ found.first - precision * q.mean(),
-        precision.diag() - (design.T * found.second) @ design,
+        expected.value.sum() - kl_divergence(q, prior),
+        design.T @ expected.first - precision * q.mean(),
+        precision.diag() - (design.T * expected.second) @ design,
     )
 
 
 def prior_precision(problem: Problem, hyper: Hyper) -> Tensor:
-    """Prior precision of each parameter, (D,)."""
+    """Return the prior precision of each parameter, (D,)."""
     return problem.prior_precision(hyper).expand(problem.dim)
 
 
@@ -185,30 +185,31 @@ _PRIOR_RANGE, _NOISE_RANGE = (1e-6, 1e6), (1e-2, 1e8)
 1000.
 """
 _GRID_POINTS = 25
-"""Values of each precision that the maximisation starts from the best of."""
+"""Values of each precision on a grid, from whose best point the maximisation starts."""
 
 
 class Spectrum(NamedTuple):
-    """What the evidence needs of the rows."""
+    """Singular values of a design matrix, and targets in their basis: all that the evidence needs."""
 
     values: Array  # Singular values of the design matrix, (k,)
-    along: Array  # Targets along its left singular vectors, (k,)
-    beyond: float  # Squared length of what is left of the targets
+    projections: Array  # Targets along its left singular vectors, (k,)
+    residual: float  # Squared length of the targets' remainder, orthogonal to these
     rows: int  # Number of rows, n
 
     @classmethod
     def of(cls, design: Array, y: Array) -> "Spectrum":
         """Decompose a design matrix (n, D) with its targets (n,)."""
         left, values, _ = np.linalg.svd(design, full_matrices=False)
-        along = left.T @ y
-        return cls(values, along, float(np.square(y - left @ along).sum()), len(y))
+        projections = left.T @ y
+        residual = float(np.square(y - left @ projections).sum())
+        return cls(values, projections, residual, len(y))
 
 
-def log_evidence(found: Spectrum, prior_precision: float, noise_precision: float) -> float:
-    """Return log N(y; 0, X X^T / alpha + I / beta), nats (Bishop 2006, section 3.5.1)."""
-    joint = prior_precision + noise_precision * found.values**2
-    misfit = found.beyond + float((found.along**2 * prior_precision / joint).sum())
-    volume = found.rows * math.log(noise_precision / (2 * math.pi)) + float(
+def log_evidence(spectrum: Spectrum, prior_precision: float, noise_precision: float) -> float:
+    """Compute log N(y; 0, X X^T / alpha + I / beta), nats (Bishop 2006, section 3.5.1)."""
+    joint = prior_precision + noise_precision * spectrum.values**2
+    misfit = spectrum.residual + float((spectrum.projections**2 * prior_precision / joint).sum())
+    volume = spectrum.rows * math.log(noise_precision / (2 * math.pi)) + float(
         np.log(prior_precision / joint).sum()
     )
     return 0.5 * (volume - noise_precision * misfit)
@@ -220,14 +221,14 @@ def best_precisions(
     prior_precision: float | None = None,
     noise_precision: float | None = None,
 ) -> tuple[float, float]:
-    """Return the prior precision and the noise precision with the highest evidence for X, (n, D), and y, (n,).
+    """Return the prior precision and the noise precision with the highest evidence.
 
-    A precision that is given stays; one that is None is chosen, within limits that are relative to
-    the scales of design matrix and targets.
+    `design` is X, (n, D), and `y` is (n,). A precision that is a number stays; one that is None is
+    chosen, within limits that are relative to the scales of design matrix and targets.
     """
     from scipy.optimize import minimize
 
-    found = Spectrum.of(design, y)
+    spectrum = Spectrum.of(design, y)
     spread = float(np.var(y)) or 1.0
     size = float(np.square(design).mean()) or 1.0
     ranges = [
@@ -236,7 +237,7 @@ def best_precisions(
     ]
 
     def cost(logs: Array) -> float:
-        return -log_evidence(found, math.exp(logs[0]), math.exp(logs[1]))
+        return -log_evidence(spectrum, math.exp(logs[0]), math.exp(logs[1]))
 
     axes = [np.unique(np.linspace(low, high, _GRID_POINTS)) for low, high in ranges]
     start = min((np.array([a, b]) for a in axes[0] for b in axes[1]), key=cost)
@@ -244,27 +245,27 @@ def best_precisions(
     if not any(free):
         return math.exp(start[0]), math.exp(start[1])
 
-    def placed(logs: Array) -> Array:
+    def insert_free(logs: Array) -> Array:
         point = start.copy()
         point[free] = logs
         return point
 
-    bounds = [own for own, moves in zip(ranges, free, strict=True) if moves]
+    bounds = [(low, high) for low, high in ranges if low < high]
     options = {"xatol": 1e-6, "fatol": 1e-9}
     end = minimize(
-        lambda logs: cost(placed(logs)),
+        lambda logs: cost(insert_free(logs)),
         start[free],
         method="Nelder-Mead",
         bounds=bounds,
         options=options,
     )  # type: ignore[call-overload]
-    alpha, beta = np.exp(placed(end.x))
+    alpha, beta = np.exp(insert_free(end.x))
     return float(alpha), float(beta)
 
 
 def _log_range(
-    given: float | None, limits: tuple[float, float], unit: float
+    fixed: float | None, limits: tuple[float, float], unit: float
 ) -> tuple[float, float]:
-    """Return the limits of a precision's logarithm, which are equal where it is given."""
-    low, high = (given, given) if given is not None else (limits[0] * unit, limits[1] * unit)
+    """Return the limits of a precision's logarithm, which are equal if the precision is fixed."""
+    low, high = (fixed, fixed) if fixed is not None else (limits[0] * unit, limits[1] * unit)
     return math.log(low), math.log(high)

@@ -1,4 +1,4 @@
-"""What Laplace's approximation needs: the mode of a density, the curvature there, and the Gauss-Newton matrix."""
+"""Laplace's approximation: mode of a density, curvature there, and Gauss-Newton matrices."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,15 +24,15 @@ RISE = 1e-10
 less is rounding.
 """
 LEAST_GAIN = 1e-6
-"""Share of the log-density that a step of L-BFGS has to gain. With the network 13-50-1 a nat or
-two are left then, and
-its posterior mostly lies hundreds of nats below the mode."""
+"""Share of the log-density that a step of L-BFGS has to gain. With the network 13-50-1 it then ends
+a nat or two below the mode, and the posterior mostly lies hundreds of nats below it.
+"""
 CHUNK = 64
 """Rows of a Hessian that are differentiated together."""
 
 
 class DensityDerivatives(NamedTuple):
-    """A log-density at a point."""
+    """A log-density and its derivatives at a point."""
 
     value: Tensor  # Nats, a scalar
     slope: Tensor  # Its gradient, (D,)
@@ -42,49 +42,52 @@ class DensityDerivatives(NamedTuple):
 def laplace(
     log_density: LogDensity,
     start: Tensor,
-    slopes: Callable[[Tensor], DensityDerivatives] | None = None,
+    differentiate: Callable[[Tensor], DensityDerivatives] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Climb from `start` to a mode by Newton's method with backtracking (Nocedal & Wright 2006, section 3.4).
+    """Climb from `start` to a mode by Newton's method with backtracking.
 
-    Returns the mode, (D,), and S with orthogonal columns, (D, D): S S^T is the inverse of minus
-    the Hessian. `slopes` gives the derivatives of the log-density; by default they are those of
-    `torch.func`, row by row of the Hessian. `InputError` if the log-density or a derivative is not
-    finite on the way, or there is no maximum with a definite Hessian.
+    The method is that of Nocedal & Wright (2006, section 3.4). Return the mode, (D,), and S with
+    orthogonal columns, (D, D): S S^T is the inverse of minus the Hessian. `differentiate` returns
+    the derivatives of the log-density; by default they are those of `torch.func`, row by row of
+    the Hessian. `InputError` if the log-density or a derivative is not finite on the way, or there
+    is no maximum with a definite Hessian.
     """
 
     def height(theta: Tensor) -> Tensor:
         return log_density(theta.unsqueeze(0)).squeeze(0)
 
-    def by_rows(theta: Tensor) -> DensityDerivatives:
+    def differentiate_by_rows(theta: Tensor) -> DensityDerivatives:
         return DensityDerivatives(
             height(theta), grad(height)(theta), -jacrev(grad(height), chunk_size=CHUNK)(theta)
         )
 
-    look, theta, small = slopes or by_rows, start, torch.inf
+    differentiate = differentiate or differentiate_by_rows
+    theta, smallest_rise = start, torch.inf
     for _ in range(NEWTON_STEPS):
-        value, slope, curvature = look(theta)
-        if not all(bool(part.isfinite().all()) for part in (value, slope, curvature)):
+        value, slope, curvature = differentiate(theta)
+        if not all(bool(tensor.isfinite().all()) for tensor in (value, slope, curvature)):
             raise InputError(
-                f"log p(D, theta) or a derivative is not finite at {_format_point(theta)}: check the data and the precisions"
+                f"log p(D, theta) or a derivative is not finite at {_format_point(theta)}: "
+                "check the data and the precisions"
             )
         values, vectors = torch.linalg.eigh(curvature)
-        # absolute values, so that it climbs where the density is not log-concave, too
+        # absolute values, so that it climbs where the density is not log-concave as well
         ascent = vectors @ (
             vectors.T @ slope / values.abs().clamp_min(torch.finfo(values.dtype).tiny)
         )
         rise = float(slope @ ascent)
         if rise > RISE * (1 + abs(float(value))):
             theta = _search_line(height, theta, ascent, value, rise)
-        elif (
-            rise < small
-        ):  # steps too short for their height to be compared go on as long as they shrink
-            theta, small = theta + ascent, rise
+        elif rise < smallest_rise:
+            # steps too short for their heights to be compared go on as long as they shrink
+            theta, smallest_rise = theta + ascent, rise
         else:
             break
     else:
         raise InputError(
-            f"no mode found in {NEWTON_STEPS} Newton steps: raise prior_precision, or take a smooth activation (tanh), "
-            "since a mode may lie on a kink of relu; laplace needs no exact one with curvature: ggn"
+            f"no mode found in {NEWTON_STEPS} Newton steps: raise prior_precision, "
+            "or take a smooth activation (tanh), since a mode may lie on a kink of relu; "
+            "laplace needs no exact one with curvature: ggn"
         )
     if bool((values <= 0).any()):
         raise InputError(
@@ -94,58 +97,66 @@ def laplace(
 
 
 def maximise_density(log_density: LogDensity, start: Tensor) -> Tensor:
-    """Climb from `start` by L-BFGS, to where it gains no more, which may be a kink: the highest point found, (D,).
+    """Climb from `start` by L-BFGS until it gains no more; return that point, (D,).
 
-    `InputError` if the log-density is not finite there.
+    It is a mode or, for a density with kinks, may be one of these. `InputError` if the log-density
+    is not finite there.
     """
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": LEAST_GAIN}
-    found = minimise(
+    optimum = minimise(
         lambda theta: -log_density(theta.unsqueeze(0)).squeeze(0), start.numpy(), options
     )
-    end = torch.from_numpy(found.x)
-    if not bool(torch.tensor(found.fun).isfinite()):
+    mode = torch.from_numpy(optimum.x)
+    if not bool(torch.tensor(optimum.fun).isfinite()):
         raise InputError(
-            f"log p(D, theta) is not finite at {_format_point(end)}: check the data and the precisions"
+            f"log p(D, theta) is not finite at {_format_point(mode)}: "
+            "check the data and the precisions"
         )
-    return end
+    return mode
 
 
 def minimise(
     cost: Callable[[Tensor], Tensor],
     start: NDArray[np.float64],
     options: dict[str, Any],
-    **given: Any,
+    bounds: Any = None,
 ) -> Any:
     """Minimise a function of a float64 tensor by L-BFGS.
 
-    Options and result are those of `scipy.optimize.minimize`.
+    Options, bounds and result are those of `scipy.optimize.minimize`.
     """
 
-    def both(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def value_and_gradient(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         point = torch.from_numpy(flat).requires_grad_()
         value = cost(point)
         (gradient,) = torch.autograd.grad(value, point)
         return float(value.detach()), gradient.numpy()
 
-    return minimize(both, start, jac=True, method="L-BFGS-B", options=options, **given)  # type: ignore[call-overload]
+    return minimize(
+        value_and_gradient, start, jac=True, method="L-BFGS-B", options=options, bounds=bounds
+    )
 
 
 def _search_line(
     height: Callable[[Tensor], Tensor], theta: Tensor, ascent: Tensor, value: Tensor, rise: float
 ) -> Tensor:
-    """Go along `ascent`, halving the way until the height gained is a fair part of what the slope promises."""
+    """Return a point along `ascent` that gains a fair share of the rise that the slope promises.
+
+    The step is halved until it does (Armijo's condition).
+    """
     for halvings in range(HALVINGS):
         size = 0.5**halvings
-        ahead = theta + size * ascent
-        if bool(height(ahead) >= value + ARMIJO * size * rise):
-            return ahead
+        candidate = theta + size * ascent
+        if bool(height(candidate) >= value + ARMIJO * size * rise):
+            return candidate
     raise InputError(
-        f"the log posterior does not rise along its gradient at {_format_point(theta)}: is it smooth?"
+        f"the log posterior does not rise along its gradient at {_format_point(theta)}: "
+        "is it smooth?"
     )
 
 
 def _format_point(theta: Tensor) -> str:
-    """Write a point, or the beginning of a long one."""
+    """Format a point, or the beginning of a long one, for a message."""
     first = [float(f"{value:.6g}") for value in theta[:3].tolist()]
     return str(first) if len(theta) <= 3 else f"{str(first)[:-1]}, ...]"
 
@@ -168,21 +179,17 @@ def gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Te
     """
 
     def rows(x: Tensor, root: Tensor) -> Tensor:
+        """Compute R_i^T J_i, (C, D), of one row."""
         pull = torch.func.vjp(
             lambda at: problem.predict(at, x.unsqueeze(0), {}).squeeze(0), theta
         )[1]
         return torch.func.vmap(pull)(root.mT)[0]
 
-    total, size = (
-        theta.new_zeros(len(theta), len(theta)),
-        max(1, _NUMBERS_AT_ONCE // (len(theta) * problem.d_out)),
-    )
-    for part, root in zip(
-        torch.split(x, size),
-        torch.split(_fisher_roots(problem, theta, x, hyper), size),
-        strict=True,
-    ):
-        G = torch.func.vmap(rows)(part, root).flatten(0, 1)
+    total = theta.new_zeros(len(theta), len(theta))
+    size = max(1, _NUMBERS_AT_ONCE // (len(theta) * problem.d_out))
+    roots = _fisher_roots(problem, theta, x, hyper)
+    for x_block, root_block in zip(torch.split(x, size), torch.split(roots, size), strict=True):
+        G = torch.func.vmap(rows)(x_block, root_block).flatten(0, 1)
         total.addmm_(G.mT, G)
     return total
 
@@ -190,14 +197,16 @@ def gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Te
 def kronecker_gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tensor:
     """Return H by Kronecker factors, (D, D); arguments as for `gauss_newton`.
 
-    It is zero but for the weights of each dense layer, (1/n) sum_i e_i^T e_i (x) sum_i a_i a_i^T,
-    and for its biases, sum_i e_i^T e_i, where a_i are the layer's inputs and the rows of e_i, (C,
-    out), the errors of R_i^T f_i (Botev, Ritter and Barber 2017). Weights and biases stand apart,
-    as they do in the software of Daxberger et al. (2021). `InputError` if the model is not made of
-    dense layers.
+    It is block diagonal. The weights of each dense layer have the block (1/n) sum_i e_i^T e_i (x)
+    sum_i a_i a_i^T and its biases have sum_i e_i^T e_i, where a_i are the layer's inputs and the
+    rows of e_i, (C, out), the errors of R_i^T f_i (Botev, Ritter and Barber 2017). Weights and
+    biases have blocks of their own, as in the software of Daxberger et al. (2021). `InputError` if
+    the model is not made of dense layers.
     """
-    named = (getattr(problem.model, name, None) for name in ("backpropagate", "dense_layers"))
-    backpropagate: Callable[..., Layers] | None = next(filter(None, named), None)
+    # a `LayeredModel` has the first method, and a `bdl.models.modules.Module` the second
+    backpropagate: Callable[..., Layers] | None = getattr(
+        problem.model, "backpropagate", getattr(problem.model, "dense_layers", None)
+    )
     if backpropagate is None:
         raise InputError(
             f"{type(problem.model).__name__} is not made of dense layers: use curvature: ggn"
@@ -208,15 +217,17 @@ def kronecker_gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hy
         for column in roots.unbind(-1)
     ]
     blocks = []
-    for own in zip(*passes, strict=True):
-        inputs, errors = own[0][0], torch.cat([errors for _, errors in own])
+    for passes_of_layer in zip(*passes, strict=True):
+        inputs = passes_of_layer[0][0]  # the same in every pass
+        errors = torch.cat([errors for _, errors in passes_of_layer])
         outer = errors.mT @ errors
         blocks += [torch.kron(outer, inputs.mT @ inputs / len(x)), outer]
-    biases = sum(map(len, blocks)) == len(theta)
-    return torch.block_diag(*blocks if biases else blocks[::2])  # type: ignore[no-untyped-call]
+    if sum(map(len, blocks)) != len(theta):  # the layers have no biases
+        blocks = blocks[::2]
+    return torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
 
 
 def _fisher_roots(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tensor:
-    """Return R of each row, (n, C, C)."""
+    """Return R_i of each row, (n, C, C)."""
     f = problem.predict(theta, x, {})
     return problem.likelihood.root_fisher(f, hyper, torch.ones((), dtype=f.dtype))

@@ -1,4 +1,4 @@
-"""Any `torch.nn.Module` as a function of a flat parameter vector, and models as modules, for libraries of those."""
+"""`torch.nn.Module` as a function of a flat parameter vector, and models as such modules."""
 
 import copy
 import json
@@ -35,7 +35,7 @@ class Module:
     ----------
     factory
         ``module:function`` or ``path/to/file.py:function``. It is called with the number of inputs
-        (or `shape`, if there is one) and that of outputs, and `settings` by name; it gives a
+        (or `shape`, if there is one) and that of outputs, and `settings` by name; it returns a
         module that maps (M, inputs) or (M, *shape) to (M, outputs).
     settings
         Further arguments of the function.
@@ -71,7 +71,7 @@ class Module:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the modules, beside this one, whose code decides what it computes."""
+        """Names of the Python modules, besides this one, whose code decides what it computes."""
         return (import_factory(self.factory).__module__,)
 
     def dim(self, d_in: int, d_out: int) -> int:
@@ -91,7 +91,7 @@ class Module:
     def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
         """Return the running means and variances of batch normalisations before training.
 
-        None that are recomputed.
+        There are none if they are recomputed.
         """
         if self.recomputes:
             return {}
@@ -112,7 +112,7 @@ class Module:
     ) -> dict[str, Tensor]:
         """Average the minibatch's statistics into the running ones as `torch.nn.BatchNorm1d` does.
 
-        Under `vmap`, parameters, inputs and statistics have to be mapped alike.
+        Under `vmap`, parameters, inputs and statistics all have to be mapped.
         """
         skeleton = self._skeleton(x.shape[-1], d_out)
         # batch normalisation writes into these copies
@@ -127,30 +127,30 @@ class Module:
 
     @property
     def recomputes(self) -> bool:
-        """Whether predictions need `recomputed` statistics."""
+        """Whether predictions need statistics by `recompute_statistics`."""
         return self.batch_norm == "recompute"
 
-    def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
-        """Average the statistics of minibatches of training inputs, (n, d_in), under the parameters, for `predict`.
+    def recompute_statistics(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
+        """Average the statistics of minibatches of training inputs, (n, d_in), for `predict`.
 
-        Minibatches have `ROWS` rows; the rest is left out, if there is a whole one. `theta` may be
-        mapped, `x` not.
+        Minibatches have `ROWS` rows; a smaller last one is left out, unless it is the only one.
+        `theta` may be mapped, `x` not.
         """
         skeleton = self._skeleton(x.shape[-1], d_out)
-        tensors, total = skeleton.tensors(theta), dict[str, Tensor]()
-        parts = torch.split(x, ROWS)[: max(1, len(x) // ROWS)]
+        tensors, means = skeleton.tensors(theta), dict[str, Tensor]()
+        minibatches = torch.split(x, ROWS)[: max(1, len(x) // ROWS)]
         with torch.no_grad():
-            for part in parts:
-                # written into; mapped wherever the parameters are
-                own = {
+            for minibatch in minibatches:
+                # The network writes into these tensors. The sum with 0 * theta makes them mapped
+                # by vmap wherever the parameters are.
+                statistics = {
                     name: 0 * theta[0] + value.to(theta)
                     for name, value in skeleton.statistics.items()
                 }
-                functional_call(skeleton.averaging, tensors | own, (self._rows(part),))
-                total = {
-                    name: value / len(parts) + total.get(name, 0) for name, value in own.items()
-                }
-        return total
+                functional_call(skeleton.averaging, tensors | statistics, (self._rows(minibatch),))
+                for name, value in statistics.items():
+                    means[name] = value / len(minibatches) + means.get(name, 0)
+        return means
 
     def last_layer(self, d_in: int, d_out: int) -> tuple[int, int, bool]:
         """Return inputs and outputs of the last layer, and whether it has biases.
@@ -158,49 +158,51 @@ class Module:
         `InputError` if it is not dense.
         """
         shapes = self._skeleton(d_in, d_out).shapes
-        last = [*shapes][-1].rpartition(".")[0]
-        (_, weight), *bias = [
-            (name, shape) for name, shape in shapes.items() if name.rpartition(".")[0] == last
+        layer = [*shapes][-1].rpartition(".")[0]
+        weight, *biases = [
+            shape for name, shape in shapes.items() if name.rpartition(".")[0] == layer
         ]
-        if len(weight) != 2 or any(shape != weight[:1] for _, shape in bias):
+        if len(weight) != 2 or any(shape != weight[:1] for shape in biases):
             raise InputError(
-                f"factory '{self.factory}': the last layer, {last}, is not dense: use another method"
+                f"factory '{self.factory}': the last layer, {layer}, is not dense: "
+                "use another method"
             )
-        return weight[1], weight[0], bool(bias)
+        return weight[1], weight[0], bool(biases)
 
     def dense_layers(
         self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]
     ) -> Layers:
-        """Return inputs and errors as `LayeredModel.backpropagate` does, of a network of dense layers; not under vmap.
+        """Return inputs and errors of dense layers as `LayeredModel.backpropagate` does.
 
-        `InputError` if it has other parameters, or a layer is used more than once.
+        Hooks record them, which do not work under vmap. `InputError` if the network has other
+        parameters, or a layer is used more than once.
         """
-        skeleton, seen = self._skeleton(x.shape[-1], d_out), list[tuple[str, Tensor, Tensor]]()
-        parts = {
-            name: part
-            for name, part in skeleton.evaluation.named_modules()
-            if isinstance(part, nn.Linear)
-        }
+        skeleton = self._skeleton(x.shape[-1], d_out)
+        calls = list[tuple[str, Tensor, Tensor]]()
 
-        def look(name: str, part: nn.Module, given: tuple[Tensor], output: Tensor) -> None:
-            seen.append((name, given[0], output))
+        def record(name: str, layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+            calls.append((name, inputs[0], output))
 
-        handles = [part.register_forward_hook(partial(look, name)) for name, part in parts.items()]
+        handles = []
+        for name, layer in skeleton.evaluation.named_modules():
+            if isinstance(layer, nn.Linear):
+                handles.append(layer.register_forward_hook(partial(record, name)))
         try:
             f = self.predict(theta.detach().requires_grad_(), x, d_out, {})
         finally:
             for handle in handles:
                 handle.remove()
         names = [*dict.fromkeys(name.rpartition(".")[0] for name in skeleton.shapes)]
-        if sorted(name for name, _, _ in seen) != sorted(names):
+        if sorted(name for name, _, _ in calls) != sorted(names):
             raise InputError(
-                f"{type(self).__name__}: not all parameters are those of dense layers, each used once"
+                f"{type(self).__name__}: not all parameters are those of dense layers, "
+                "each used once"
             )
-        errors = torch.autograd.grad(f, [output for _, _, output in seen], error(f.detach()))
-        found = {
-            name: (given.detach(), own) for (name, given, _), own in zip(seen, errors, strict=True)
-        }
-        return tuple(found[name] for name in names)
+        errors = torch.autograd.grad(f, [output for _, _, output in calls], error(f.detach()))
+        layers = {}
+        for (name, layer_inputs, _), layer_errors in zip(calls, errors, strict=True):
+            layers[name] = (layer_inputs.detach(), layer_errors)
+        return tuple(layers[name] for name in names)
 
     def widest(self, d_in: int, d_out: int) -> int:
         return self._skeleton(d_in, d_out).widest
@@ -211,20 +213,23 @@ class Module:
 
     @cached_property
     def _skeletons(self) -> dict[tuple[int, int], Skeleton]:
-        """What was built before, where a compiler finds it without a call that it would trace."""
+        """Skeletons by numbers of inputs and outputs.
+
+        A dictionary rather than a cached function: a compiler would trace the call of that.
+        """
         return {}
 
     def _skeleton(self, d_in: int, d_out: int) -> Skeleton:
         key = (d_in, d_out)
         if key not in self._skeletons:
-            self._skeletons[key] = self._built(d_in, d_out)
+            self._skeletons[key] = self._build_skeleton(d_in, d_out)
         return self._skeletons[key]
 
-    def _built(self, d_in: int, d_out: int) -> Skeleton:
+    def _build_skeleton(self, d_in: int, d_out: int) -> Skeleton:
         return _build_shared_skeleton(self.factory, self._settings, self.shape, d_in, d_out)
 
     def _rows(self, x: Tensor) -> Tensor:
-        """Return each row its shape: (M, d_in) -> (M, *shape)."""
+        """Restore the shape of each row: (M, d_in) -> (M, *shape)."""
         return x if self.shape is None else x.view(*x.shape[:-1], *self.shape)
 
 
@@ -232,14 +237,14 @@ class Module:
 def _build_shared_skeleton(
     factory: str, settings: str, shape: tuple[int, ...] | None, d_in: int, d_out: int
 ) -> Skeleton:
-    """Build once what equal models share."""
+    """Build a skeleton, once for all equal models."""
     net = make_network(factory, json.loads(settings), shape, d_in, d_out)
     return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkModule(Module):
-    """A network at hand, of which a copy is taken; otherwise as `Module`.
+    """A network that exists already, which is copied; otherwise as `Module`.
 
     Parameters
     ----------
@@ -257,12 +262,12 @@ class NetworkModule(Module):
         return id(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Keep the network when pickled; what is derived from it is made again."""
+        """Keep the network when pickled, and not the skeletons, which are built again."""
         return partial(NetworkModule, shape=self.shape, network=self.network), ()
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the modules, beside this one, whose code decides what it computes."""
+        """Names of the Python modules, besides this one, whose code decides what it computes."""
         return (type(self.network).__module__,)
 
     @property
@@ -270,7 +275,7 @@ class NetworkModule(Module):
         """The parameters that the network came with, (D,)."""
         return torch.cat([value.detach().flatten() for value in self.network.parameters()])
 
-    def _built(self, d_in: int, d_out: int) -> Skeleton:
+    def _build_skeleton(self, d_in: int, d_out: int) -> Skeleton:
         row = (d_in,) if self.shape is None else self.shape
         return take_apart(
             f"model {type(self.network).__name__}", copy.deepcopy(self.network), row, d_out
@@ -280,9 +285,7 @@ class NetworkModule(Module):
 def torch_module(problem: Problem, seed: int) -> nn.Module:
     """Build the model of a problem as a module, float32, on the CPU.
 
-    `InputError` if it is none that can be built.
-
-    ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the
+    `InputError` if it cannot be built. ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the
     problem, (D,). Its start has the law that the engine's fits start from.
     """
     network = _make_module(problem)
@@ -300,18 +303,16 @@ def _make_module(problem: Problem) -> nn.Module:
             network = make_network(
                 model.factory, model.settings, model.shape, problem.d_in, problem.d_out
             )
-        return (
-            network
-            if model.shape is None
-            else nn.Sequential(nn.Unflatten(1, model.shape), network)
-        )
+        if model.shape is None:
+            return network
+        return nn.Sequential(nn.Unflatten(1, model.shape), network)
     if not isinstance(model, LinearModel | Mlp):
         raise InputError(
             f"model {type(model).__name__} is no torch module: use linear, mlp or module"
         )
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(model.widths(problem.d_in, problem.d_out)):
-        layers += [nn.Linear(n_in, n_out, bias=model.bias)]
-        if isinstance(model, Mlp):
-            layers += [ACTIVATIONS[model.activation].module()]
-    return nn.Sequential(*layers[: -1 if isinstance(model, Mlp) else None])
+        if layers and isinstance(model, Mlp):
+            layers.append(ACTIVATIONS[model.activation].module())
+        layers.append(nn.Linear(n_in, n_out, bias=model.bias))
+    return nn.Sequential(*layers)

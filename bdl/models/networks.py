@@ -18,7 +18,7 @@ from bdl.models.base import LayeredModel, Layers
 
 
 class Activation(NamedTuple):
-    """A function of each unit and its derivative, in terms of what the function gave."""
+    """A function of each unit, and its derivative in terms of the function's value."""
 
     module: type[nn.Module]
     function: Callable[[Tensor], Tensor]
@@ -31,7 +31,7 @@ ACTIVATIONS = {
     "sigmoid": Activation(nn.Sigmoid, torch.sigmoid, lambda out: out * (1 - out)),
     "softplus": Activation(nn.Softplus, F.softplus, lambda out: -torch.expm1(-out)),
 }
-"""By the name that a benchmark file gives."""
+"""Activation functions by their names in benchmark files."""
 
 
 def with_ones(inputs: Tensor, bias: bool) -> Tensor:
@@ -77,15 +77,17 @@ class Mlp(LayeredModel):
     ) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Return weights and inputs of each layer, and the outputs."""
         widths = self.widths(x.shape[-1], d_out)
+        sizes = list[int]()
+        for n_in, n_out in pairwise(widths):
+            sizes += [n_out * n_in, n_out]
         # `split` rather than slices: its derivative is one concatenation, not a sum of padded
         # vectors
-        sizes = [size for n_in, n_out in pairwise(widths) for size in (n_out * n_in, n_out)]
-        parts = iter(torch.split(theta, sizes))
+        vectors = iter(torch.split(theta, sizes))
         weights, inputs = list[Tensor](), list[Tensor]()
         for layer, (n_in, n_out) in enumerate(pairwise(widths)):
-            weights.append(next(parts).view(n_out, n_in))
+            weights.append(next(vectors).view(n_out, n_in))
             inputs.append(x)
-            x = x @ weights[-1].T + next(parts)
+            x = x @ weights[-1].T + next(vectors)
             if layer < len(self.hidden):
                 x = ACTIVATIONS[self.activation].function(x)
         return weights, inputs, x
@@ -104,7 +106,7 @@ class LinearModel(LayeredModel):
     bias: bool = True
 
     def design(self, x: Tensor) -> Tensor:
-        """Return the matrix X of a single output X theta: inputs (M, d_in) -> (M, d_in + 1), or (M, d_in)."""
+        """Return the matrix X of a single output X theta, (M, d_in + 1), or (M, d_in)."""
         return with_ones(x, self.bias)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
@@ -121,7 +123,7 @@ class LinearModel(LayeredModel):
 
 @dataclass(frozen=True)
 class Unit(LayeredModel):
-    """f(x . w) for each output, without a bias, as the simulations of Mata (2018) have it.
+    """f(x . w) for each output, without a bias, as in the simulations of Mata (2018).
 
     Parameters
     ----------

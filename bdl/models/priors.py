@@ -35,9 +35,9 @@ from bdl.posteriors.independent import student_t_log_prob
 
 
 class Prior(Protocol):
-    """What a prior must say about itself; a frozen dataclass whose fields are its YAML settings.
+    """Contract of a prior: a frozen dataclass whose fields are its YAML settings.
 
-    `layout` says in every verb where the parameters stand in the model.
+    In all methods `layout` is that of the model's parameters.
     """
 
     @property
@@ -54,7 +54,7 @@ class Prior(Protocol):
         ...
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Log-density of the latent variables, normalised: (..., P) -> (...), nats."""
+        """Evaluate the log-density of the latent variables, normalised: (..., P) -> (...), nats."""
         ...
 
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
@@ -70,12 +70,12 @@ class PrecisionPrior(Prior, Protocol):
     """
 
     def precision(self, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Precision: a scalar, or one of each parameter, (D,)."""
+        """Return the precision: a scalar, or one of each parameter, (D,)."""
         ...
 
 
 class _ParameterPrior:
-    """What priors share whose latent variables are the parameters."""
+    """Base of priors whose latent variables are the parameters."""
 
     def latent_dim(self, layout: Layout) -> int:
         return layout.dim
@@ -91,7 +91,7 @@ class GaussianPrior(_ParameterPrior):
     Parameters
     ----------
     bias_precision
-        Prior precision of the biases; null gives them that of the weights.
+        Prior precision of the biases; null for that of the weights.
     """
 
     bias_precision: Annotated[float, Gt(0)] | None = None
@@ -135,7 +135,7 @@ class StudentTPrior(_ParameterPrior):
         return student_t_log_prob(phi, hyper["prior_scale"], self.degrees).sum(-1)
 
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Map standard-normal noise to draws of the parameters by the quantile function: (..., D) -> (..., D)."""
+        """Map standard-normal noise to draws of the parameters, by quantiles: (..., D) -> (..., D)."""
         from scipy.special import ndtr, stdtrit
 
         tail = torch.from_numpy(stdtrit(self.degrees, ndtr(-noise.abs().double().cpu().numpy())))
@@ -163,8 +163,8 @@ class SpikeSlabPrior(_ParameterPrior):
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         """Map standard-normal noise to draws of the parameters: (..., D) -> (..., D).
 
-        Noise below its `slab_share` quantile makes the slab, and what is left of it, normal again,
-        its value.
+        Noise below its `slab_share` quantile chooses the slab. Its rank among such noise is
+        uniform, and is made the quantile of a normal value.
         """
         share, uniform = hyper["slab_share"], torch.special.ndtr(noise)
         inside = uniform < share
@@ -200,9 +200,9 @@ class HorseshoePrior:
         return layout.dim + 2 * (layout.n_layers + self._n_units(layout))
 
     def source(self, layout: Layout) -> Tensor:
-        """Number the scales of each weight, layers before units, all a before all b.
+        """Return the indices of the scales of each weight, integers, (4, D).
 
-        K for none: integers, (4, D).
+        Layers come before units, and all a before all b. K stands for no scale.
         """
         n = layout.n_layers + self._n_units(layout)
         units = layout.units if self.units == "leaving" else layout.target_units
@@ -220,7 +220,7 @@ class HorseshoePrior:
     def expected_log_prob(
         self, mu: Tensor, var: Tensor, hyper: Mapping[str, Tensor], layout: Layout
     ) -> Tensor:
-        """Return the mean of `log_prob` under N(mu, diag(var)), both (P,): a scalar, nats."""
+        """Compute the mean of `log_prob` under N(mu, diag(var)), both (P,): a scalar, nats."""
         sign, kappa = self._signs_and_scales(mu, hyper, layout)
         w, m = mu[..., : layout.dim], mu[..., layout.dim :]
         v, s2 = var[..., : layout.dim], var[..., layout.dim :]
@@ -229,7 +229,10 @@ class HorseshoePrior:
         return normal.sum(-1) + (roots - (2 * sign * m + 2 * s2).exp() / kappa.square()).sum(-1)
 
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Map standard-normal noise z to draws of the latent variables, (..., P): a is kappa^2 z^2 / 2, so is 1 / b."""
+        """Map standard-normal noise z to draws of the latent variables, (..., P).
+
+        a is kappa^2 z^2 / 2, and so is 1 / b.
+        """
         sign, kappa = self._signs_and_scales(noise, hyper, layout)
         w, z = noise[..., : layout.dim], noise[..., layout.dim :]
         return torch.cat([w, sign * (kappa * z.abs() / math.sqrt(2)).log()], dim=-1)
@@ -238,11 +241,11 @@ class HorseshoePrior:
         return layout.n_units if self.units == "leaving" else layout.n_target_units
 
     def _signs_and_scales(
-        self, like: Tensor, hyper: Mapping[str, Tensor], layout: Layout
+        self, template: Tensor, hyper: Mapping[str, Tensor], layout: Layout
     ) -> tuple[Tensor, Tensor]:
-        """Return e and kappa of every ell, (K,)."""
+        """Return e and kappa of every ell, (K,), with the type and device of `template`."""
         n = layout.n_layers + self._n_units(layout)
-        half = torch.ones(n, dtype=like.dtype, device=like.device)
-        layers = torch.arange(n, device=like.device) < layout.n_layers
-        kappa = torch.where(layers, hyper["global_scale"].to(like.dtype), half)
-        return torch.cat([half, -half]), torch.cat([kappa, half])
+        ones = torch.ones(n, dtype=template.dtype, device=template.device)
+        of_layer = torch.arange(n, device=template.device) < layout.n_layers
+        kappa = torch.where(of_layer, hyper["global_scale"].to(template.dtype), ones)
+        return torch.cat([ones, -ones]), torch.cat([kappa, ones])

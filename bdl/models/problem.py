@@ -1,4 +1,4 @@
-"""A Problem: everything needed to evaluate log p(D, theta) for one model, on a minibatch or on all data."""
+"""Problems, which evaluate log p(D, theta) for one model, on a minibatch or on all data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,14 +18,16 @@ Buffers = Mapping[str, Tensor]
 
 
 class Batch(NamedTuple):
-    """A minibatch of one trial, standardised by the trial's own training rows."""
+    """A minibatch of one trial, standardised by the trial's own training rows.
+
+    `y_unit` is the standard deviation of the training targets: original target units per
+    standardised unit.
+    """
 
     x: Tensor  # Inputs, (M, d_in)
     y: Tensor  # Targets, (M,)
     n: Tensor  # Size N of the whole training set, a scalar
-    # Original target units per standardised unit (the training targets' standard deviation), a
-    # scalar
-    y_unit: Tensor
+    y_unit: Tensor  # A scalar
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Problem:
 
     @property
     def layout(self) -> Layout:
-        """Where the parameters stand in the model."""
+        """Layout of the model's parameters."""
         return Layout(self.model, self.d_in, self.d_out)
 
     @property
@@ -65,7 +67,7 @@ class Problem:
 
     @property
     def widest(self) -> int:
-        """Values that the widest layer of the model puts out for one row, as far as the model says."""
+        """Number of outputs of the widest layer for one row, as far as it is known."""
         if isinstance(self.model, BufferedModel):
             return self.model.widest(self.d_in, self.d_out)
         if isinstance(self.model, LayeredModel):
@@ -73,7 +75,7 @@ class Problem:
         return max(self.d_in, self.d_out)
 
     def initial(self, noise: Tensor) -> Tensor:
-        """Return the model's own start, made of standard-normal noise: (D,) -> (D,)."""
+        """Return the model's initial parameters, made of standard-normal noise: (D,) -> (D,)."""
         return self.model.initial(noise, self.d_in, self.d_out)
 
     def log_likelihoods(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
@@ -86,14 +88,15 @@ class Problem:
         return batch.n * self.log_likelihoods(theta, batch, hyper).mean()
 
     def prior_precision(self, hyper: Hyper) -> Tensor:
-        """Prior precision: a scalar, or (D,) when the biases have their own.
+        """Return the prior precision: a scalar, or (D,) if the biases have another.
 
         `InputError` if the prior has none.
         """
         if not isinstance(self.prior, PrecisionPrior):
             name = type(self.prior).__name__
             raise InputError(
-                f"prior {name} has no precision: use the prior 'gaussian', or a method that pushes draws"
+                f"prior {name} has no precision: use the prior 'gaussian', "
+                "or a method that pushes draws"
             )
         return self.prior.precision(hyper, self.layout)
 
@@ -104,33 +107,33 @@ class Problem:
     def log_prior(self, phi: Tensor, hyper: Hyper) -> Tensor:
         """Evaluate the prior's log-density, normalised: latent variables (P,) -> scalar, nats.
 
-        They are the parameters theta under a Gaussian prior; `push` gives theta under any.
+        They are the parameters theta under a Gaussian prior; `push` maps them to theta under any.
         """
         return self.prior.log_prob(phi, hyper, self.layout)
 
     def buffers(self) -> dict[str, Tensor]:
-        """Return the running statistics of the model before training, by name.
-
-        {} if it has none.
-        """
-        return (
-            self.model.buffers(self.d_in, self.d_out)
-            if isinstance(self.model, BufferedModel)
-            else {}
-        )
+        """Return the running statistics of the model before training, by name; {} if none."""
+        if not isinstance(self.model, BufferedModel):
+            return {}
+        return self.model.buffers(self.d_in, self.d_out)
 
     def predict(self, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
-        """Evaluate the model as trained, with its running statistics: (D,), (M, d_in) -> (M, d_out)."""
+        """Evaluate the model with its running statistics: (D,), (M, d_in) -> (M, d_out)."""
         if isinstance(self.model, BufferedModel):
             return self.model.predict(theta, x, self.d_out, buffers)
         return self.model(theta, x, self.d_out)
 
-    def linearised(self, mode: Tensor, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
-        """Evaluate f(mode) + J (theta - mode), J being the derivative of `predict` at the mode: as there."""
-        pushed: tuple[Tensor, Tensor] = torch.func.jvp(  # type: ignore[assignment]
+    def predict_linearised(
+        self, mode: Tensor, theta: Tensor, x: Tensor, buffers: Buffers
+    ) -> Tensor:
+        """Evaluate f(mode) + J (theta - mode), J being the derivative of `predict` at the mode.
+
+        Shapes as in `predict`.
+        """
+        value, change = torch.func.jvp(  # type: ignore[misc]
             lambda at: self.predict(at, x, buffers), (mode,), (theta - mode,)
         )
-        return pushed[0] + pushed[1]
+        return value + change  # type: ignore[no-any-return]
 
     def track(self, theta: Tensor, x: Tensor, buffers: Buffers) -> dict[str, Tensor]:
         """Return the running statistics after one more minibatch of training inputs, (M, d_in)."""
@@ -140,20 +143,20 @@ class Problem:
 
     @property
     def recomputes(self) -> bool:
-        """Whether predictions need statistics of the training rows under each sample of the parameters."""
+        """Whether predictions need statistics of the training rows for each theta."""
         return bool(getattr(self.model, "recomputes", False))
 
-    def recomputed(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
-        """Return these statistics, for `predict`: (D,), training inputs (n, d_in)."""
-        assert isinstance(self.model, RecomputingModel), "asked only where `recomputes`"
-        return self.model.recomputed(theta, x, self.d_out)
+    def recompute_statistics(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
+        """Compute these statistics, for `predict`: (D,), training inputs (n, d_in)."""
+        assert isinstance(self.model, RecomputingModel), "called only where `recomputes`"
+        return self.model.recompute_statistics(theta, x, self.d_out)
 
     def layers(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Layers:
-        """Return each layer's inputs, (M, in), and the errors of each example's log-likelihood, (M, out).
+        """Return each layer's inputs, (M, in), and errors of the log-likelihood, (M, out).
 
-        Errors are the derivatives of log p(y_i | x_i, theta) by what the layer puts out for
-        example i. An example's gradient of the weights is the outer product of both, that of the
-        bias the error. `InputError` if the model is not made of dense layers.
+        Errors are the derivatives of log p(y_i | x_i, theta) by the layer's outputs for example i.
+        An example's gradient of the weights is the outer product of both, that of the bias the
+        error. `InputError` if the model is not made of dense layers.
         """
 
         def value(f: Tensor) -> Tensor:
@@ -169,17 +172,18 @@ CHUNK = 2**20
 
 
 def full_batch(x: Tensor, y: Tensor) -> Batch:
-    """Take all training rows as one batch, (n, d) and (n,), for hyper-parameters in the unit of `y`."""
+    """Make a batch of all training rows, for hyper-parameters in the unit of `y`."""
     return Batch(x, y, x.new_tensor(len(y)), x.new_ones(()))
 
 
 def log_likelihood(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) -> Tensor:
     """Evaluate log p(D | theta), `batch` holding all examples: (m, D) -> (m,), nats."""
 
-    def one(theta: Tensor) -> Tensor:
+    def log_likelihood_of_vector(theta: Tensor) -> Tensor:
         return problem.log_likelihoods(theta, batch, hyper).sum()
 
-    return vmap(one, chunk_size=max(1, CHUNK // (len(batch.y) * problem.widest)))(theta)
+    chunk_size = max(1, CHUNK // (len(batch.y) * problem.widest))
+    return vmap(log_likelihood_of_vector, chunk_size=chunk_size)(theta)
 
 
 def log_joint(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) -> Tensor:

@@ -81,7 +81,7 @@ def model(settings: Settings) -> Case:
         if isinstance(network, BufferedModel):
             state = {name: value.double() for name, value in problem.buffers().items()}
             buffers = (
-                problem.recomputed(theta, x)
+                problem.recompute_statistics(theta, x)
                 if problem.recomputes
                 else problem.track(theta, x, state)
             )

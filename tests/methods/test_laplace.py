@@ -227,7 +227,7 @@ def test_covariance_and_linearised_predictive_are_those_of_laplace_torch(curvatu
         problem.dim, dtype=torch.float64
     )  # noise of mean 0 and covariance I
     theta = q.sample(torch.cat([points, -points]))
-    f = torch.func.vmap(lambda one: problem.linearised(q.mean(), one, X[:5], {}))(theta)
+    f = torch.func.vmap(lambda one: problem.predict_linearised(q.mean(), one, X[:5], {}))(theta)
     torch.testing.assert_close(f.mean(0), mean.double(), rtol=1e-5, atol=1e-5)
     centred = f - f.mean(0)
     spread = torch.einsum("snc,snd->ncd", centred, centred) / len(f)

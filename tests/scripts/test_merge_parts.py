@@ -13,6 +13,7 @@ import torch
 from bdl.archive.frames import read_frames
 from bdl.archive.posteriors import read_posteriors, write_posteriors
 from bdl.posteriors import Point
+from bdl.publishing.provenance import write_provenance
 from bdl.store import artefacts
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -31,7 +32,8 @@ def published(tmp_path):
     ].reset_index(drop=True)
     few.attrs["made"] = made
     few.to_parquet(target / "trials.parquet", index=False)
-    shutil.copy(PUBLISHED / "provenance.json", target)
+    origin = json.loads((PUBLISHED / "provenance.json").read_text("utf-8"))
+    write_provenance(origin, target)
     return target
 
 
@@ -47,6 +49,7 @@ def part(published, tmp_path):
     own.attrs["made"] = made
     own.to_parquet(folder / "trials.parquet", index=False)
     origin = json.loads((published / "provenance.json").read_text())
+    del origin["checksums"]
     machine = {**origin["machine"], "processor": "another"}
     told = {
         "fit_hashes": {"yacht/bbb": "ours"},
@@ -97,6 +100,33 @@ def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(publish
     assert elsewhere == {name: made.get(name, origin["machine"]) for name in others}
     total = told["work_minutes"] + sum(one["work_minutes"] for one in told["taken_from"])
     assert total == pytest.approx(after[after.stage == "final"].runtime.sum(), abs=0.01)
+
+
+def test_a_split_that_a_part_searched_without_a_fit_is_left_out(published, part):
+    """A part that was stopped: rows of its search would stand beside the published ones."""
+    rows, _, made = read_frames(part)
+    rows = rows[(rows.split != 3) | (rows.stage == "search")].reset_index(drop=True)
+    rows.attrs["made"] = made
+    rows.to_parquet(part / "trials.parquet", index=False)
+    known = json.loads((published / "provenance.json").read_text())
+    hashes = {name: {"yacht/bbb": known[name]["yacht/bbb"]} for name in merge_parts.BY_CELL}
+    told = json.loads((part / "provenance.json").read_text()) | hashes
+    (part / "provenance.json").write_text(json.dumps(told))
+    before, _, _ = read_frames(published)
+    assert merge_parts.main([str(published), str(part)]) == 0
+    after, _, _ = read_frames(published)
+    keys = ["dataset", "entry", "stage", "split", "trial", "fold"]
+    assert not after.duplicated(keys).any()
+    assert len(after) == len(before)
+
+
+def test_rows_that_are_there_twice_are_refused(published, part, capsys):
+    rows, _, made = read_frames(part)
+    rows = pd.concat([rows, rows.tail(2)], ignore_index=True)
+    rows.attrs["made"] = made
+    rows.to_parquet(part / "trials.parquet", index=False)
+    assert merge_parts.main([str(published), str(part)]) == 2
+    assert "2 rows would be there twice" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_cell_of_two_machines_has_the_splits_of_each(published, part):
