@@ -27,7 +27,7 @@ from peers import machine
 from bdl.plan import fit_hash
 from bdl.plan.planning import list_tasks
 from bdl.spec import load_request
-from bdl.store import Outcome, Row
+from bdl.store import FitResult, Row
 from bdl.store.store import Store
 
 ENTRY = {
@@ -63,7 +63,7 @@ def write(place: Path, rows: int) -> tuple[Path, list[float]]:
             store.claim(cell.key, fit_hash(cell))
             details = {"width": 10, "device": "cpu", "compiled": False, "updates": 8}
             outcomes = [
-                Outcome(
+                FitResult(
                     Row(
                         *(*cell.key, "final", split, 0, 0, "ok", None, dict(cell.settings.hyper)),
                         {name: draw.gauss(1, 0.1) for name in CONTENT["metrics"]},

@@ -119,7 +119,7 @@ def fit(
         ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches, and else for
         some 500 updates.
     standardise
-        What is scaled for the model: inputs and targets, the inputs alone, or nothing.
+        The arrays that are scaled for the model: inputs and targets, the inputs alone, or none.
     samples
         Posterior draws of a prediction.
     seed

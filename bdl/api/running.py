@@ -13,7 +13,14 @@ from typer import Exit
 
 from bdl.api import forecast
 from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
-from bdl.archive.frames import empty_store, folder, open_readonly, open_for_writing, siblings, back_up_and_clear
+from bdl.archive.frames import (
+    back_up_and_clear,
+    empty_store,
+    folder,
+    open_for_writing,
+    open_readonly,
+    siblings,
+)
 from bdl.archive.loading import check_overwrite
 from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, stored_fits
 from bdl.errors import InputError

@@ -19,7 +19,7 @@ from bdl.execution.scoring import fit_metrics, score_hashes
 from bdl.plan import Task, is_fit_hash, joint_hash, score_hash
 from bdl.plan.fittings import build_evaluation_schedule
 from bdl.spec.labels import MetricName
-from bdl.store import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, Outcome, Reading, Row, artefacts
+from bdl.store import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, FitResult, CurvePoint, Row, artefacts
 from bdl.store.store import Store
 
 ORIGIN = ("written", "git_commit", "python", "packages", "machine")
@@ -50,16 +50,16 @@ class StoredFits:
             if row.artefact and artefacts.is_whole(posteriors, row.artefact)
         }
 
-    def outcomes(self, cell: Task, split: int) -> list[Outcome]:
+    def outcomes(self, cell: Task, split: int) -> list[FitResult]:
         """Return such a fit with its search; raise `Damaged` if its posterior cannot be read."""
         row = next(row for row in self._store.rows("final", cell.key) if row.split == split)
         folds = [
-            Outcome(fold) for fold in self._store.rows("search", cell.key) if fold.split == split
+            FitResult(fold) for fold in self._store.rows("search", cell.key) if fold.split == split
         ]
         readings = tuple(reading for at, reading in self._store.readings(cell.key) if at == split)
         return [
             *folds,
-            Outcome(
+            FitResult(
                 row,
                 readings,
                 artefacts.artefact_content(self._store.posteriors, str(row.artefact)),
@@ -110,7 +110,7 @@ class PublishedFits:
             )
         return good
 
-    def outcomes(self, cell: Task, split: int) -> list[Outcome]:
+    def outcomes(self, cell: Task, split: int) -> list[FitResult]:
         """Return such a fit with its search."""
         cell_rows, points = (
             _of(cell, table[table.split == split]) for table in (self._rows, self._points)
@@ -118,11 +118,11 @@ class PublishedFits:
         origin, current = _origin(self._known, cell, split), self._current(cell)
         rows = [_row(cell, values, origin, current) for values in cell_rows.to_dict("records")]
         readings = tuple(
-            Reading(*values) for values in points[list(Reading._fields)].itertuples(index=False)
+            CurvePoint(*values) for values in points[list(CurvePoint._fields)].itertuples(index=False)
         )
         posterior = self._posteriors.get(cell.label, {}).get(split)
         return [
-            Outcome(row, readings, posterior) if row.stage == "final" else Outcome(row)
+            FitResult(row, readings, posterior) if row.stage == "final" else FitResult(row)
             for row in rows
         ]
 
@@ -175,7 +175,7 @@ def copy_fits(cells: Sequence[Task], store: Store, sources: Iterable[Source]) ->
     count = 0
     for source, cell, splits in _missing_splits(cells, store, sources):
         for split in sorted(splits):
-            results: list[Outcome] = []
+            results: list[FitResult] = []
             with suppress(InputError):
                 results = source.outcomes(cell, split)
             store.append(results)

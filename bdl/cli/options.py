@@ -96,7 +96,7 @@ class RequestOptions(NamedTuple):
 
 
 def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the fields of its first parameter, `RequestOptions`, as options."""
+    """Replace the first parameter of a command, `RequestOptions`, by its fields as options."""
     command_parameters = list(inspect.signature(command).parameters.values())[1:]
     kind = inspect.Parameter.KEYWORD_ONLY
     fields = [

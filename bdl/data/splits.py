@@ -147,9 +147,9 @@ differently.
 class Scaling(NamedTuple):
     """Means and scales that standardise inputs and targets.
 
-    That is ``(x - x_mean) / x_scale``, and the same for y. Shapes are (d,), (d,), (), () for one set of rows, with R in front for R sets. All float64, in
-    the original units. A scale is the population standard deviation, or 1 where a column is
-    constant.
+    That is ``(x - x_mean) / x_scale``, and the same for y. Shapes are (d,), (d,), (), () for one
+    set of rows, with R in front for R sets. All float64, in the original units. A scale is the
+    population standard deviation, or 1 where a column is constant.
     """
 
     x_mean: Array

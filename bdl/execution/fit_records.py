@@ -9,7 +9,7 @@ from bdl.methods.guest import Guest
 from bdl.plan import Task, outside_files
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Answer, is_predictive
-from bdl.store import CERTIFICATE, KEPT, Reading
+from bdl.store import CERTIFICATE, KEPT, CurvePoint
 
 
 def describe_fits(task: Task, width: int, compile: bool) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class CurveLog:
         self.seconds, members = json.loads(text) if text else (0.0, {})
         self._scores: dict[int, dict[tuple[str, int, str], float]] = {}
         for member, readings in members.items():
-            self.add(int(member), [Reading(*reading) for reading in readings])
+            self.add(int(member), [CurvePoint(*reading) for reading in readings])
 
     @property
     def text(self) -> str:
@@ -58,7 +58,7 @@ class CurveLog:
             [self.seconds, {member: self.readings(member) for member in self._scores}]
         )
 
-    def add(self, member: int, readings: Iterable[Reading]) -> None:
+    def add(self, member: int, readings: Iterable[CurvePoint]) -> None:
         """Add scores of a member.
 
         They replace those at the same counts, from before an interruption.
@@ -67,9 +67,9 @@ class CurveLog:
             {reading[:3]: reading.value for reading in readings}
         )
 
-    def readings(self, member: int) -> tuple[Reading, ...]:
+    def readings(self, member: int) -> tuple[CurvePoint, ...]:
         """List the scores of a member, in the order in which they came."""
-        return tuple(Reading(*key, value) for key, value in self._scores.get(member, {}).items())
+        return tuple(CurvePoint(*key, value) for key, value in self._scores.get(member, {}).items())
 
 
 class Stopwatch:

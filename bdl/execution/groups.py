@@ -42,7 +42,7 @@ from bdl.plan.workload import (
 from bdl.posteriors.base import Posterior
 from bdl.search import Setting, propose
 from bdl.search.crossval import FoldScore, cross_validate, describe_failure, summarise_trials
-from bdl.store import Outcome, Reading, Row, Stage, artefacts
+from bdl.store import FitResult, CurvePoint, Row, Stage, artefacts
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Snapshot
 
@@ -96,7 +96,7 @@ class SearchGroup:
         """Task and splits whose final rows the group decides."""
         return tuple((self.task, split) for split in self.scores)
 
-    def run(self, report: Report) -> list[Outcome]:
+    def run(self, report: Report) -> list[FitResult]:
         """Score the settings; one row a fold."""
         task, search = self.task, self.task.settings.search
         assert search is not None
@@ -131,7 +131,7 @@ class SearchGroup:
             )
             for fold in fold_scores
         )
-        return [*map(Outcome, rows)]
+        return [*map(FitResult, rows)]
 
     def _propose_settings(self) -> dict[int, dict[int, Setting]]:
         """Return the settings of the round, by split and number of the trial."""
@@ -159,7 +159,7 @@ class FinalGroup:
     folder: Path | None = None
     """Where to keep checkpoints; None for nowhere."""
 
-    def run(self, report: Report) -> list[Outcome]:
+    def run(self, report: Report) -> list[FitResult]:
         """Fit and score; one row a member."""
         task, count = self.final_fits[0].task, len(self.final_fits)
         compile = is_stage_compiled(task, "final")
@@ -202,7 +202,7 @@ class FinalGroup:
                     scores = self._score(position, posterior, buffers)
                     if schedule is not None and count is not None:
                         points = [
-                            Reading(schedule.unit, count, *score)
+                            CurvePoint(schedule.unit, count, *score)
                             for score in scores.values.items()
                         ]
                         log.add(position, points)
@@ -229,7 +229,7 @@ class FinalGroup:
         log: CurveLog,
         seconds: float,
         details: Mapping[str, Any],
-    ) -> Outcome:
+    ) -> FitResult:
         fit, scores = self.final_fits[position], evaluated.scores
         not_finite = (value for value in scores.values.values() if not isfinite(value))
         reason = describe_failure(evaluated.diverged, min(not_finite, default=0.0))
@@ -252,7 +252,7 @@ class FinalGroup:
         content = None
         if not reason:
             content = artefacts.encode_posterior(evaluated.posterior, evaluated.buffers)
-        return Outcome(row, log.readings(position), content)
+        return FitResult(row, log.readings(position), content)
 
     def checkpoint(self) -> Checkpoint | None:
         """Return the checkpoint from which long fits go on after an interruption.
@@ -299,7 +299,7 @@ def group_final_fits(final_fits: Iterable[FinalFit], folder: Path | None = None)
     return [FinalGroup(tuple(batch_fits), folder) for _, batch_fits in slot_batches]
 
 
-def run_group(group: Group, report: Report) -> list[Outcome]:
+def run_group(group: Group, report: Report) -> list[FitResult]:
     """Run a group; if it dies, its splits become failed final rows that carry the traceback.
 
     A full disk is no fault of the fits, and is raised.
@@ -320,9 +320,9 @@ def run_group(group: Group, report: Report) -> list[Outcome]:
         return make_failed_results(group, reason, {"traceback": traceback.format_exc()})
 
 
-def make_failed_results(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:
+def make_failed_results(group: Group, reason: str, details: dict[str, Any]) -> list[FitResult]:
     """Make the final rows of a group that has no results."""
-    return [Outcome(make_failed_row(*member, reason, details)) for member in group.members]
+    return [FitResult(make_failed_row(*member, reason, details)) for member in group.members]
 
 
 def make_failed_row(task: Task, split: int, reason: str, details: dict[str, Any]) -> Row:

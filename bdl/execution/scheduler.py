@@ -31,7 +31,7 @@ from bdl.plan import Task, fit_hash, is_fit_hash, outside_files
 from bdl.plan.planning import group_tasks
 from bdl.plan.workload import count_fits, estimate_work, find_slot_batch
 from bdl.search.crossval import FoldScore, choose_best_setting
-from bdl.store import STAGES, Outcome, Row, Stage, artefacts
+from bdl.store import STAGES, FitResult, Row, Stage, artefacts
 from bdl.store.artefacts import Unusable
 from bdl.store.store import Store
 
@@ -89,7 +89,7 @@ class JobChain:
 
     stages: Iterator[list[Group]]
     """Groups of each stage; the next is asked for when the results of the last are stored."""
-    store_results: Callable[[list[Outcome]], None]
+    store_results: Callable[[list[FitResult]], None]
     """Called with the results of a group."""
     ready: deque[Group] = field(default_factory=deque)
     running: int = 0
@@ -114,7 +114,7 @@ def run_chains(
     A group whose worker is lost is begun once more. Workers' reports are collected every `poll`
     seconds.
     """
-    running: dict[Future[list[Outcome]], tuple[JobChain, Group]] = {}
+    running: dict[Future[list[FitResult]], tuple[JobChain, Group]] = {}
     lost = set[Group]()
     while True:
         while len(running) < worker_pool.size:
@@ -301,7 +301,7 @@ def _sequential_work(task: Task, store: Store) -> float:
 
 
 def _store_results(
-    tasks: Sequence[Task], store: Store, listener: Listener, results: Sequence[Outcome]
+    tasks: Sequence[Task], store: Store, listener: Listener, results: Sequence[FitResult]
 ) -> None:
     store.append(results)
     for task in tasks:
@@ -365,12 +365,12 @@ def _choose_final_fits(task: Task, store: Store, listener: Listener) -> list[Fin
     search_rows = _search_rows(task, store)
     reason = f"all {search.trials} search settings failed"
     final_fits: list[FinalFit] = []
-    hopeless: list[Outcome] = []
+    hopeless: list[FitResult] = []
     for split in splits:
         rows = search_rows[split]
         setting = choose_best_setting([_fold_score(row, search.metric) for row in rows])
         if setting is None:
-            hopeless.append(Outcome(make_failed_row(task, split, reason, {})))
+            hopeless.append(FitResult(make_failed_row(task, split, reason, {})))
         else:
             final_fits.append(FinalFit(task, split, setting, sum(row.seconds for row in rows)))
     _store_results([task], store, listener, hopeless)

@@ -141,7 +141,7 @@ class RecomputingModel(Model, Protocol):
 
 @dataclass(frozen=True)
 class Layout:
-    """Layer and units of each parameter, for priors and methods; each property is computed anew."""
+    """Layer and units of each parameter, for priors and methods; properties are not cached."""
 
     model: Model
     d_in: int

@@ -142,7 +142,7 @@ ExampleGradients = DenseGradients | OuterGradients
 
 
 def _sum_outer_products(errors: Tensor, inputs: Tensor) -> Tensor:
-    """Sum (error) (input)^T over samples and examples: errors (..., S, M, out) -> (..., out, in)."""
+    """Sum (error) (input)^T over samples and examples: (..., S, M, out) -> (..., out, in)."""
     if len(inputs) == 1:
         errors = errors.sum(-3, keepdim=True)
     return errors.flatten(-3, -2).mT @ inputs.flatten(0, 1)

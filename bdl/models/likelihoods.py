@@ -157,8 +157,8 @@ class Bernoulli(Likelihood):
         self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor
     ) -> Tensor:
         margin = (2 * y - 1) * f.squeeze(-1)
-        # vmap cannot map the empty second result of logsigmoid on CUDA. Above the threshold softplus
-        # is the identity, which is exact: float64 adds no 1 to exp(40).
+        # vmap cannot map the empty second result of logsigmoid on CUDA. Above the threshold
+        # softplus is the identity, which is exact: float64 adds no 1 to exp(40).
         return -F.softplus(-margin, threshold=40) if margin.is_cuda else F.logsigmoid(margin)
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Bernoulli:

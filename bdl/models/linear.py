@@ -189,7 +189,7 @@ _GRID_POINTS = 25
 
 
 class Spectrum(NamedTuple):
-    """Singular values of a design matrix, and targets in their basis: all that the evidence needs."""
+    """Singular values of a design matrix, and targets in their basis, for the evidence."""
 
     values: Array  # Singular values of the design matrix, (k,)
     projections: Array  # Targets along its left singular vectors, (k,)

@@ -24,8 +24,8 @@ RISE = 1e-10
 less is rounding.
 """
 LEAST_GAIN = 1e-6
-"""Share of the log-density that a step of L-BFGS has to gain. With the network 13-50-1 it then ends
-a nat or two below the mode, and the posterior mostly lies hundreds of nats below it.
+"""Share of the log-density that a step of L-BFGS has to gain. With the network 13-50-1 it then
+ends a nat or two below the mode, and the posterior mostly lies hundreds of nats below it.
 """
 CHUNK = 64
 """Rows of a Hessian that are differentiated together."""

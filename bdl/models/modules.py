@@ -285,7 +285,8 @@ class NetworkModule(Module):
 def torch_module(problem: Problem, seed: int) -> nn.Module:
     """Build the model of a problem as a module, float32, on the CPU.
 
-    `InputError` if it cannot be built. ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the
+    `InputError` if it cannot be built.
+    ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the
     problem, (D,). Its start has the law that the engine's fits start from.
     """
     network = _make_module(problem)

@@ -54,7 +54,7 @@ class Prior(Protocol):
         ...
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Evaluate the log-density of the latent variables, normalised: (..., P) -> (...), nats."""
+        """Evaluate the normalised log-density of latent variables: (..., P) -> (...), nats."""
         ...
 
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
@@ -114,11 +114,11 @@ class GaussianPrior(_ParameterPrior):
 
 @dataclass(frozen=True)
 class StudentTPrior(_ParameterPrior):
-    """Student's t on every parameter, centred at 0, its scale being the hyper-parameter ``prior_scale``.
+    """Student's t on every parameter, centred at 0, of scale ``prior_scale``.
 
-    A precision that is drawn from a Gamma distribution of shape a and rate b makes it of a
-    Gaussian: the degrees of freedom are 2 a and the scale sqrt(b / a). Mata (2018, below 3.5)
-    prints the inverse of that scale.
+    The scale is a hyper-parameter. A Gaussian whose precision is drawn from a Gamma distribution
+    of shape a and rate b has this law: the degrees of freedom are 2 a and the scale sqrt(b / a).
+    Mata (2018, below 3.5) prints the inverse of that scale.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class StudentTPrior(_ParameterPrior):
         return student_t_log_prob(phi, hyper["prior_scale"], self.degrees).sum(-1)
 
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Map standard-normal noise to draws of the parameters, by quantiles: (..., D) -> (..., D)."""
+        """Map standard-normal noise to draws of parameters, by quantiles: (..., D) -> (..., D)."""
         from scipy.special import ndtr, stdtrit
 
         tail = torch.from_numpy(stdtrit(self.degrees, ndtr(-noise.abs().double().cpu().numpy())))
@@ -144,10 +144,10 @@ class StudentTPrior(_ParameterPrior):
 
 @dataclass(frozen=True)
 class SpikeSlabPrior(_ParameterPrior):
-    """A mixture of two Gaussians on every parameter, wide and narrow (Blundell et al. 2015, eq. 7).
+    """A mixture of two Gaussians on every parameter, wide and narrow.
 
-    p(theta) = w N(theta; 0, s^2) + (1 - w) N(theta; 0, t^2) with the hyper-parameters
-    ``slab_share`` w, ``slab_scale`` s and ``spike_scale`` t.
+    It is that of Blundell et al. (2015, eq. 7), p(theta) = w N(theta; 0, s^2) + (1 - w) N(theta;
+    0, t^2) with the hyper-parameters ``slab_share`` w, ``slab_scale`` s and ``spike_scale`` t.
     """
 
     hyper = ("slab_share", "slab_scale", "spike_scale")
@@ -245,7 +245,7 @@ class HorseshoePrior:
     ) -> tuple[Tensor, Tensor]:
         """Return e and kappa of every ell, (K,), with the type and device of `template`."""
         n = layout.n_layers + self._n_units(layout)
-        ones = torch.ones(n, dtype=template.dtype, device=template.device)
+        unscaled = torch.ones(n, dtype=template.dtype, device=template.device)
         of_layer = torch.arange(n, device=template.device) < layout.n_layers
-        kappa = torch.where(of_layer, hyper["global_scale"].to(template.dtype), ones)
-        return torch.cat([ones, -ones]), torch.cat([kappa, ones])
+        kappa = torch.where(of_layer, hyper["global_scale"].to(template.dtype), unscaled)
+        return torch.cat([unscaled, -unscaled]), torch.cat([kappa, unscaled])

@@ -1,6 +1,7 @@
-"""ResNet-18 (He et al. 2016), with the names and shapes of torchvision's, torchvision's own, and pretrained weights.
+"""ResNet-18 (He et al. 2016), any network of torchvision, and pretrained weights.
 
-Both are factories for the model ``module``. Inputs are images in [0, 1]; with colours they are
+Parameters of this ResNet-18 have the names and shapes of torchvision's. Both are factories for the
+model ``module``. Inputs are images in [0, 1]; with colours they are
 standardised by the moments of ImageNet first, as pretrained weights expect them.
 """
 
@@ -23,12 +24,13 @@ def read_weights(path: Path, sha256: str | None) -> Mapping[str, Any]:
     """Read named tensors from a file that ``torch.save`` wrote.
 
     `sha256` is the digest (hex, or 12 characters of its start at the least) that it must have;
-    None takes any file. `InputError` if the file is missing, damaged or another than asked for; or
-    if the digest is none.
+    None takes any file. `InputError` if the file is missing, damaged or has another digest, or
+    `sha256` is no digest.
     """
     if sha256 is not None and not re.fullmatch(_DIGEST, sha256):
         raise InputError(
-            f"sha256 '{sha256[:64]}': give the file's SHA-256 in hex, or its first 12 characters or more"
+            f"sha256 '{sha256[:64]}': give the file's SHA-256 in hex, "
+            "or its first 12 characters or more"
         )
     try:
         content = path.read_bytes()
@@ -36,13 +38,14 @@ def read_weights(path: Path, sha256: str | None) -> Mapping[str, Any]:
         raise InputError(
             f"weights {path}: {error.strerror}; give the path of a file that torch.save wrote"
         ) from None
-    found = hashlib.sha256(content).hexdigest()
-    if sha256 and not found.startswith(sha256.lower()):
+    digest = hashlib.sha256(content).hexdigest()
+    if sha256 and not digest.startswith(sha256.lower()):
         raise InputError(
-            f"weights {path}: expected sha256 {sha256}, found {found[: len(sha256)]}; get the file again"
+            f"weights {path}: expected sha256 {sha256}, found {digest[: len(sha256)]}; "
+            "get the file again"
         )
     try:
-        # of the bytes that the digest is of: the file may be another by now
+        # from the bytes that were verified: the file may have changed since
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:
         raise InputError(
@@ -56,35 +59,31 @@ def read_weights(path: Path, sha256: str | None) -> Mapping[str, Any]:
 
 
 def with_weights(net: nn.Module, state: Mapping[str, Any], source: str) -> nn.Module:
-    """Start a network from pretrained tensors, but for its last layer.
+    """Load pretrained tensors into a network, except those of its last layer, and return it.
 
-    Its attribute `pretrained` names them.
-
-    The network is changed and returned; messages call the tensors `source`. `InputError` if names
-    or shapes are those of another architecture.
+    The network's attribute `pretrained` has their names. Messages call the tensors `source`.
+    `InputError` if names or shapes are those of another architecture.
     """
-    own = net.state_dict()
-    last = [*dict(net.named_parameters())][-1].rpartition(".")[0]
-    idle = (
-        f"{last}.",
-        "num_batches_tracked",
-    )  # counts are of no use with a fixed momentum, and old files lack them
-    wanted = {
-        name: value.shape
-        for name, value in own.items()
-        if not (name.startswith(idle) or name.endswith(idle))
-    }
-    wrong = [
-        name for name, shape in wanted.items() if name not in state or state[name].shape != shape
+    own_state = net.state_dict()
+    last_layer = [*dict(net.named_parameters())][-1].rpartition(".")[0]
+    shapes = dict[str, torch.Size]()
+    for name, value in own_state.items():
+        # counts of batches are of no use with a fixed momentum, and old files have none
+        is_count = name.endswith("num_batches_tracked") or name.startswith("num_batches_tracked")
+        if not is_count and not name.startswith(f"{last_layer}."):
+            shapes[name] = value.shape
+    unfit_names = [
+        name for name, shape in shapes.items() if name not in state or state[name].shape != shape
     ]
-    strange = [name for name in state if name not in own]
-    if wrong or strange:
+    unknown_names = [name for name in state if name not in own_state]
+    if unfit_names or unknown_names:
         raise InputError(
-            f"weights {source}: of another architecture: {len(wrong)} tensors are missing or of another shape and "
-            f"{len(strange)} unknown, the first is {(wrong + strange)[0]}; use weights of this network"
+            f"weights {source}: of another architecture: {len(unfit_names)} tensors are missing "
+            f"or of another shape and {len(unknown_names)} unknown, "
+            f"the first is {(unfit_names + unknown_names)[0]}; use weights of this network"
         )
-    net.load_state_dict({name: state[name] for name in wanted}, strict=False)
-    vars(net)["pretrained"] = frozenset(wanted)
+    net.load_state_dict({name: state[name] for name in shapes}, strict=False)
+    vars(net)["pretrained"] = frozenset(shapes)
     return net
 
 
@@ -178,7 +177,8 @@ def torchvision(
         from torchvision.models import get_model, get_model_weights
     except (ImportError, RuntimeError) as error:  # the latter where it was built for another torch
         raise InputError(
-            f"torchvision cannot be used ({error}): pip install 'bdl-bench[vision]', or take bdl.models.resnet:resnet18"
+            f"torchvision cannot be used ({error}): pip install 'bdl-bench[vision]', "
+            "or take bdl.models.resnet:resnet18"
         ) from None
     try:
         net = get_model(arch, num_classes=outputs)
@@ -196,16 +196,14 @@ def torchvision(
 def _prepare_network(
     net: nn.Module, channels: int, weights: str | None, sha256: str | None
 ) -> nn.Module:
-    whole = _with_standardisation(net, channels)
-    return (
-        whole
-        if weights is None
-        else with_weights(whole, read_weights(Path(weights).expanduser(), sha256), weights)
-    )
+    net = _with_standardisation(net, channels)
+    if weights is None:
+        return net
+    return with_weights(net, read_weights(Path(weights).expanduser(), sha256), weights)
 
 
 def _with_standardisation(net: nn.Module, channels: int) -> nn.Module:
-    """Standardise images before the network sees them; its own names stay as they are."""
+    """Let the network standardise images with colours first; names of its parameters stay."""
     if channels == 3:
         net.register_buffer("image_mean", torch.tensor(_MEAN).view(3, 1, 1), persistent=False)
         net.register_buffer("image_std", torch.tensor(_STD).view(3, 1, 1), persistent=False)
@@ -213,6 +211,6 @@ def _with_standardisation(net: nn.Module, channels: int) -> nn.Module:
     return net
 
 
-def _standardise_images(net: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _standardise_images(net: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     mean, std = net.get_buffer("image_mean"), net.get_buffer("image_std")
-    return ((given[0] - mean) / std,)
+    return ((inputs[0] - mean) / std,)

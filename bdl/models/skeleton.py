@@ -1,4 +1,4 @@
-"""Networks without parameters: what a `torch.nn.Module` does, given the tensors that it works with."""
+"""Networks without parameters: the function of a `torch.nn.Module`, and its tensors apart."""
 
 import copy
 import math
@@ -31,7 +31,7 @@ class Skeleton:
     centre: Tensor  # Mean of each parameter at the start, (D,)
     spread: Tensor  # Its standard deviation, (D,)
     biases: Tensor  # Mask of the biases, bool, (D,)
-    widest: int  # Values that the widest layer puts out for one row
+    widest: int  # Number of outputs of the widest layer for one row
 
     @property
     def sizes(self) -> list[int]:
@@ -39,20 +39,25 @@ class Skeleton:
         return [shape.numel() for shape in self.shapes.values()]
 
     def tensors(self, theta: Tensor) -> dict[str, Tensor]:
-        """Name the parameters in a vector (D,), and the constants, on its device and floats in its type."""
-        parts = zip(self.shapes.items(), torch.split(theta, self.sizes), strict=True)
-        named = {name: part.view(shape) for (name, shape), part in parts}
-        dtypes = {
-            name: theta.dtype if value.is_floating_point() else None
-            for name, value in self.constants.items()
-        }
-        return named | {
-            name: value.to(theta.device, dtypes[name]) for name, value in self.constants.items()
-        }
+        """Return the parameters in a vector (D,), and the constants, by name.
+
+        Constants are moved to the vector's device, and floats get its type.
+        """
+        tensors = dict[str, Tensor]()
+        vectors = torch.split(theta, self.sizes)
+        for (name, shape), vector in zip(self.shapes.items(), vectors, strict=True):
+            tensors[name] = vector.view(shape)
+        for name, value in self.constants.items():
+            dtype = theta.dtype if value.is_floating_point() else None
+            tensors[name] = value.to(theta.device, dtype)
+        return tensors
 
 
 def import_factory(name: str) -> Callable[..., Any]:
-    """Import a function that makes modules: ``module:function`` or ``path/to/file.py:function``."""
+    """Import a function that makes modules.
+
+    Its name is ``module:function`` or ``path/to/file.py:function``.
+    """
     if ":" not in name and name not in FACTORIES.targets:
         raise InputError(f"factory '{name}': give module:function or path/to/file.py:function")
     return FACTORIES.get(name)
@@ -63,11 +68,12 @@ def make_network(
 ) -> nn.Module:
     """Call a factory; arguments as in `bdl.models.modules.Module`.
 
-    `InputError` if it fails, or makes no network.
+    `InputError` if it fails, or returns no network.
     """
     if shape is not None and math.prod(shape) != d_in:
         raise InputError(
-            f"shape {list(shape)} has {math.prod(shape)} values a row: the data have {d_in}; mend shape"
+            f"shape {list(shape)} has {math.prod(shape)} values a row: "
+            f"the data have {d_in}; mend shape"
         )
     make = import_factory(factory)
     with torch.random.fork_rng(devices=[]):
@@ -87,45 +93,35 @@ def make_network(
     return net
 
 
-def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> Skeleton:
-    """Take a network apart, float32, on the CPU, which is changed by that.
+def take_apart(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> Skeleton:
+    """Take a network, float32 on the CPU, apart, which changes it.
 
-    Messages call it `name`.
-
-    `row` is the shape of one row. `InputError` if the network draws random numbers of its own,
-    fails, or has other inputs, or outputs than `d_out`.
+    Messages call it `owner`. `row` is the shape of one row. `InputError` if the network draws
+    random numbers of its own, fails, or has other inputs, or outputs than `d_out`.
     """
-    _check_layers(name, net)
-    widest = _measure_widest_layer(name, net, row, d_out)
-    norms = {name: part for name, part in net.named_modules() if isinstance(part, _BatchNorm)}
-    for part in norms.values():
-        part.num_batches_tracked = None
-    statistics = {
-        f"{name}.{kind}".removeprefix("."): getattr(part, kind).clone()
-        for name, part in norms.items()
-        for kind in ("running_mean", "running_var")
-        if part.track_running_stats
-    }
+    _check_layers(owner, net)
+    widest = _measure_widest_layer(owner, net, row, d_out)
+    statistics = dict[str, Tensor]()
+    for module_name, module in net.named_modules():
+        if isinstance(module, _BatchNorm):
+            module.num_batches_tracked = None
+            if module.track_running_stats:
+                for kind in ("running_mean", "running_var"):
+                    # the network itself, if it is the normalisation, has an empty name
+                    name = f"{module_name}.{kind}".removeprefix(".")
+                    statistics[name] = getattr(module, kind).clone()
     pretrained: Collection[str] = getattr(net, "pretrained", ())
-    shapes, centre, spread, biases = (
-        dict[str, torch.Size](),
-        list[Tensor](),
-        list[Tensor](),
-        list[Tensor](),
-    )
-    for key, value in net.named_parameters():
-        kept, bias, flat = (
-            key in pretrained,
-            key.rpartition(".")[2] == "bias",
-            value.detach().flatten(),
-        )
-        drawn = value.ndim > 1 and not bias and not kept
-        shapes[key] = value.shape
-        centre.append(0 * flat if drawn or (bias and not kept) else flat)
-        spread.append(
-            torch.full_like(flat, math.sqrt(2 / (len(flat) / len(value))) if drawn else 0.0)
-        )
-        biases.append(torch.full(flat.shape, bias))
+    shapes = dict[str, torch.Size]()
+    centre, spread, biases = list[Tensor](), list[Tensor](), list[Tensor]()
+    for name, value in net.named_parameters():
+        is_bias, is_pretrained = name.rpartition(".")[2] == "bias", name in pretrained
+        is_random = value.ndim > 1 and not is_bias and not is_pretrained
+        flat = value.detach().flatten()
+        shapes[name] = value.shape
+        centre.append(0 * flat if is_random or (is_bias and not is_pretrained) else flat)
+        scale = math.sqrt(2 / (len(flat) / len(value))) if is_random else 0.0
+        spread.append(torch.full_like(flat, scale))
+        biases.append(torch.full(flat.shape, is_bias))
     return Skeleton(
         training=_copy_without_values(
             net, track_running_stats=False, running_mean=None, running_var=None
@@ -146,30 +142,30 @@ def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> S
 
 
 def _check_layers(owner: str, net: nn.Module) -> None:
-    """Refuse layers that need what a pure function has not."""
-    for name, part in net.named_modules():
-        if isinstance(part, _DropoutNd) and part.p > 0:
+    """Raise `InputError` for layers that cannot be a pure function."""
+    for name, module in net.named_modules():
+        if isinstance(module, _DropoutNd) and module.p > 0:
             raise InputError(
                 f"{owner}: {name} draws random numbers of its own; leave dropout to a method"
             )
-        if isinstance(part, _NormBase) and part.track_running_stats:
-            if not isinstance(part, _BatchNorm):
+        if isinstance(module, _NormBase) and module.track_running_stats:
+            if not isinstance(module, _BatchNorm):
                 raise InputError(
                     f"{owner}: {name} gathers statistics; give track_running_stats=False"
                 )
-            if part.momentum is None:
+            if module.momentum is None:
                 raise InputError(f"{owner}: {name} averages all minibatches; give it a momentum")
 
 
 def _measure_widest_layer(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int:
-    """Try two rows of zeros and count the values that each layer puts out for one."""
-    found = [math.prod(row)]
+    """Return the largest number of outputs of a layer for one row; two rows of zeros are tried."""
+    widths = [math.prod(row)]
 
-    def look(part: nn.Module, given: Any, output: Any) -> None:
+    def record_width(module: nn.Module, inputs: Any, output: Any) -> None:
         if isinstance(output, Tensor):
-            found.append(output.numel() // 2)
+            widths.append(output.numel() // 2)
 
-    handles = [part.register_forward_hook(look) for part in net.modules()]
+    handles = [module.register_forward_hook(record_width) for module in net.modules()]
     try:
         with torch.no_grad():
             outputs = net.eval()(torch.zeros(2, *row))
@@ -184,14 +180,14 @@ def _measure_widest_layer(owner: str, net: nn.Module, row: tuple[int, ...], d_ou
         raise InputError(
             f"{owner} gives outputs {tuple(outputs.shape)} for 2 rows: make it (2, {d_out})"
         )
-    return max(found)
+    return max(widths)
 
 
 def _copy_without_values(net: nn.Module, **changes: Any) -> nn.Module:
-    """Copy a network without the numbers in it, and change attributes of its batch normalisations."""
-    hollow = copy.deepcopy(net).to("meta")
-    for part in hollow.modules():
-        if isinstance(part, _BatchNorm):
+    """Copy a network without its numbers, and change attributes of its batch normalisations."""
+    meta_net = copy.deepcopy(net).to("meta")
+    for module in meta_net.modules():
+        if isinstance(module, _BatchNorm):
             for name, value in changes.items():
-                setattr(part, name, value)
-    return hollow
+                setattr(module, name, value)
+    return meta_net

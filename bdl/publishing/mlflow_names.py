@@ -23,7 +23,7 @@ from bdl.publishing.tracking import PRIVATE, address_of, database
 from bdl.reports.layout import format_number, metric_heading
 from bdl.spec.fields import sha256
 from bdl.spec.labels import DatasetName
-from bdl.store import Reading, Row
+from bdl.store import CurvePoint, Row
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -72,7 +72,7 @@ def check_mlflow_names(metrics: Sequence[str]) -> None:
 
 
 def measurements(
-    rows: Sequence[Row], metrics: Sequence[str], readings: Sequence[tuple[int, Reading]] = ()
+    rows: Sequence[Row], metrics: Sequence[str], readings: Sequence[tuple[int, CurvePoint]] = ()
 ) -> list[Measurement]:
     """List every number of a cell, none of which is NaN or infinite, as name, value and step.
 

@@ -98,8 +98,7 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
     cells = stored_cells(benchmark, store)
     written = write_frames(cells, store, run_folder, json.dumps(request.dump()))
     origin = provenance(request, cells, store, wall_seconds)
-    if benchmark.baseline or benchmark.claims:
-        origin["overlap"] = overlaps(benchmark)
+    origin["overlap"] = overlaps(benchmark)
     loaded = LoadedResults.of(
         run_folder, request, benchmark, final_frame(cells, store), points_frame(cells, store)
     )

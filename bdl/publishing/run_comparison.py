@@ -16,7 +16,7 @@ from bdl.archive.frames import axes_of
 from bdl.archive.loading import LoadedResults, brief
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import info
-from bdl.publishing.provenance import overlaps
+from bdl.publishing.provenance import recorded_overlaps
 from bdl.publishing.published_files import compare_with_print, narrowed
 from bdl.reports.layout import Section
 from bdl.reports.paired import (
@@ -128,7 +128,7 @@ def compare_runs(
         list_benchmarks()
     ):  # that which the folder is called by
         benchmark = narrowed(load_benchmark(second.folder.name), second.rows)
-    shared, lines = _shared(benchmark)
+    shared, lines = _known_overlaps((second.folder, first.folder), benchmark)
     changes = compare_scores(first.rows, second.rows, metrics, axes, shared)
     hypers = changed_hyperparameters(first.rows, second.rows, axes)
     fields = (
@@ -177,7 +177,7 @@ def compare_entries(
     if against not in benchmark.entries:
         raise unknown_name_error("method", against, benchmark.entries)
     benchmark = benchmark.model_copy(update={"baseline": against})
-    shared, lines = _shared(benchmark)
+    shared, lines = _known_overlaps((loaded.folder,), benchmark)
     pairs = paired_differences(benchmark, loaded.rows, shared)
     lines = [loaded.remark, *lines] if loaded.remark else lines
     cells, ranked = compare_with_print(loaded), list[Ranks]()
@@ -187,7 +187,7 @@ def compare_entries(
         if info(name).direction in DIRECTED
     ]
     try:
-        ranked = [difference for name in scored if (difference := rank_entries(cells, name))]
+        ranked = [ranks for name in scored if (ranks := rank_entries(cells, name))]
     except InputError as error:  # without the library, which says what to install
         lines.append(str(error))
     sections = [
@@ -207,22 +207,28 @@ def compare_entries(
         ],
         "ranks": [
             {
-                "metric": difference.metric,
-                "places": difference.n_datasets,
-                "p": difference.p,
-                "means": difference.means,
+                "metric": ranks.metric,
+                "places": ranks.n_datasets,
+                "p": ranks.p,
+                "means": ranks.means,
             }
-            for difference in ranked
+            for ranks in ranked
         ],
     }
     return ComparisonText(lines, sections if pairs else sections[1:], content), ranked
 
 
-def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]]:
-    """Return the overlap of splits, and a line if it cannot be had."""
-    with suppress(InputError):
-        if benchmark is not None:
-            return overlaps(benchmark), []
+def _known_overlaps(
+    folders: Sequence[Path], benchmark: Benchmark | None
+) -> tuple[Mapping[str, float], list[str]]:
+    """Return the overlap of splits that one of the runs has recorded, or else that of the data.
+
+    The second value is a line that says so if neither can be had.
+    """
+    if benchmark is not None:
+        for folder in folders:
+            with suppress(InputError):
+                return recorded_overlaps(folder, benchmark), []
     return {}, [INDEPENDENT]
 
 

@@ -117,7 +117,7 @@ def curve_figure(
 
     Panels follow each other downwards, as in Figures 4.1 and B.1 of Brownlie (2022). Where there
     are online estimators (methods called ``online-...``), their lines are solid, and those of
-    batch fits dashed. The printed values, which are those at the end of a fit, stand beside the
+    batch fits dashed. The printed values, which are those at the end of a fit, are drawn after the
     last count.
     """
     from matplotlib.ticker import MaxNLocator

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PAPERS = ("brownlie2022", "vifa2023", "slang2018", "mata2018")
 OTHER_PAPERS = ("gal2018", "lakshminarayanan2017")
-"""Papers whose numbers on the UCI regressions stand beside ours; they share one file."""
+"""Papers whose numbers on the UCI regressions are listed with ours; they share one file."""
 
 _ONE_RUN = ("single", "count")
 """Statistics, as the tables call them, that are the number of one run."""

@@ -141,7 +141,11 @@ def moments_figure(group: Sequence[Gaussians], styles: drawing.Styles) -> "Figur
 
 
 def _draw_series(
-    panel: "Axes", heading: str, truth: Array, ours: dict[str, Array], styles: drawing.Styles
+    panel: "Axes",
+    heading: str,
+    truth: Array,
+    values_by_entry: dict[str, Array],
+    styles: drawing.Styles,
 ) -> None:
     drawing.style_panel(panel, heading, "y", bold=False)
     positions = np.arange(1, len(truth) + 1)
@@ -150,19 +154,21 @@ def _draw_series(
     )
     separate = len(truth) <= MAX_MARKED_PARAMETERS
     shifts = (
-        np.linspace(-SPREAD / 2, SPREAD / 2, len(ours) + 2)[1:-1]
+        np.linspace(-SPREAD / 2, SPREAD / 2, len(values_by_entry) + 2)[1:-1]
         if separate
-        else np.zeros(len(ours))
+        else np.zeros(len(values_by_entry))
     )
     entry_look: dict[str, Any] = (
         {"linestyle": "none", "markersize": 3.5} if separate else {"linewidth": 0.8, "marker": ""}
     )
-    for shift, (entry, values) in zip(shifts, ours.items(), strict=True):
+    for shift, (entry, values) in zip(shifts, values_by_entry.items(), strict=True):
         panel.plot(
             positions + shift, values[: len(truth)], label=entry, **{**styles[entry], **entry_look}
         )
     drawing.fit_axis(
-        panel, "y", {name: values.tolist() for name, values in {"truth": truth, **ours}.items()}
+        panel,
+        "y",
+        {name: values.tolist() for name, values in {"truth": truth, **values_by_entry}.items()},
     )
     panel.set_xlim(0.4, len(truth) + 0.6)
     panel.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]

@@ -34,7 +34,7 @@ looks at it.
 """
 
 
-class Reading(NamedTuple):
+class CurvePoint(NamedTuple):
     """A score at a recorded count of one fit."""
 
     axis: str
@@ -101,10 +101,10 @@ def join_refusals(refused: Mapping[str, str]) -> str | None:
     return REFUSALS.join(f"{metric}: {why}" for metric, why in refused.items()) or None
 
 
-class Outcome(NamedTuple):
+class FitResult(NamedTuple):
     """What a group of trials hands over for one of them: everything that is to be kept."""
 
     row: Row
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[CurvePoint, ...] = ()
     posterior: bytes | None = None
     """Content of the artefact that the row is to name."""

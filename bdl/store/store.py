@@ -22,8 +22,8 @@ from bdl.store import (
     AT_A_TIME,
     HYPER,
     CellKey,
-    Outcome,
-    Reading,
+    FitResult,
+    CurvePoint,
     Row,
     Stage,
     artefacts,
@@ -140,7 +140,7 @@ class Store:
                 for table in _TABLES:
                     self._db.execute(f"DELETE FROM {table} WHERE {_where(_KEY)}", _key(row))
 
-    def append(self, outcomes: Sequence[Outcome]) -> None:
+    def append(self, outcomes: Sequence[FitResult]) -> None:
         """Add what a group hands over, all or nothing.
 
         Posteriors are safe before the rows that name them.
@@ -263,7 +263,7 @@ class Store:
         """Return the splits of a cell that have final rows, in their order."""
         return tuple(split for split, *_ in self.artefacts(cell))
 
-    def readings(self, cell: CellKey) -> list[tuple[int, Reading]]:
+    def readings(self, cell: CellKey) -> list[tuple[int, CurvePoint]]:
         """Read the scores at recorded counts of a cell's final fits, each with its split."""
         points = self._select(
             f"SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' AND {_where(_CELL)} "
@@ -271,7 +271,7 @@ class Store:
             cell,
         )
         return [
-            (split, Reading(axis, at, metric, nan if value is None else value))
+            (split, CurvePoint(axis, at, metric, nan if value is None else value))
             for split, axis, at, metric, value in points
         ]
 

@@ -123,8 +123,8 @@ def test_frames(run, folder):
     again = bdl.results(
         folder / "small.yaml", methods=["exact", "vifa"], splits="2", results=folder / "results"
     )
-    for found in (again, bdl.results(run.place)):
-        assert found.place == run.place
+    for found in (again, bdl.results(run.folder)):
+        assert found.folder == found.place == run.folder  # the second is an alias until 0.3
         pd.testing.assert_frame_equal(found.rows, run.rows)
         pd.testing.assert_frame_equal(found.points, run.points)
         assert "2 of 3 cells (diabetes/exact, diabetes/vifa); 2 of 3 splits (0-1)" in found.remark
@@ -159,7 +159,7 @@ def test_progress_is_shown_if_wanted_and_interruptions_are_kept(
         "compile": False,
         "results": folder / "results",
     }
-    assert small.run(**same).place == run.place
+    assert small.run(**same).folder == run.folder
     assert capsys.readouterr().out == ""
     small.run(**same, progress=True)
     assert "small: RMSE" in capsys.readouterr().out
@@ -214,7 +214,7 @@ def test_failed_published_and_changed_fits_have_no_posteriors(folder, tmp_path, 
     assert list(made.rows.status) == ["ok", "failed"]
     with pytest.raises(InputError, match="diabetes/fails, split 0 has no posterior: non-finite"):
         made.posterior("diabetes", "fails")
-    with sqlite3.connect(made.place / "store.sqlite") as db:
+    with sqlite3.connect(made.folder / "store.sqlite") as db:
         db.execute("UPDATE cells SET fit_hash = 'other'")
     with pytest.raises(InputError, match="holds diabetes/exact of another spec, data or code"):
         made.posterior("diabetes", "exact")

@@ -15,7 +15,7 @@ from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
 from bdl.spec import load_request
-from bdl.store import Outcome, Reading, Row
+from bdl.store import FitResult, CurvePoint, Row
 from bdl.store.store import Store
 
 PACKAGE = Path(bdl.__file__).parent
@@ -40,7 +40,7 @@ def final(cell, split, nmll):
         2.0,
         {"width": 1, "updates": 7},
     )
-    return Outcome(row, (Reading("epochs", 1, "nmll", nmll + 1),))
+    return FitResult(row, (CurvePoint("epochs", 1, "nmll", nmll + 1),))
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def failures(asked, results):
 
 
 def failed(cell, stage, split, reason, **details):
-    return Outcome(Row(*cell.key, stage, split, 0, 0, "failed", reason, {}, {}, 0.0, details))
+    return FitResult(Row(*cell.key, stage, split, 0, 0, "failed", reason, {}, {}, 0.0, details))
 
 
 @pytest.fixture

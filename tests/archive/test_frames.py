@@ -8,7 +8,7 @@ from bdl.archive.frames import final_frame, folder, points_frame, write_frames
 from bdl.archive.loading import load_results
 from bdl.plan.planning import list_tasks
 from bdl.spec import Request, load_benchmark
-from bdl.store import Outcome, Reading, Row
+from bdl.store import FitResult, CurvePoint, Row
 from bdl.store.store import Store
 
 KEY = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
@@ -41,7 +41,7 @@ def test_without_a_sweep(store):
     (cell,) = cells()
     assert [*final_frame([cell], store).columns][: len(KEY)] == KEY
     failed = final(cell, 1, {}, status="failed", reason="diverged", hyper={})
-    store.append([Outcome(final(cell, 0, {"nmll": 1.5, "runtime": None})), Outcome(failed)])
+    store.append([FitResult(final(cell, 0, {"nmll": 1.5, "runtime": None})), FitResult(failed)])
     table = final_frame([cell], store)
     metrics = ["nmll", "runtime", "joint_nll", "rmse"]
     assert [*table.columns] == [*KEY, "hyper_learning_rate", *metrics[:2], "updates", *metrics[2:]]
@@ -55,7 +55,7 @@ def test_an_axis_is_a_column_of_its_values_as_text(store):
     swept = cells(SWEEP)
     for value, cell in enumerate(swept):
         store.append(
-            [Outcome(final(cell, 0, {"nmll": value}), (Reading("epochs", 1, "nmll", value / 2),))]
+            [FitResult(final(cell, 0, {"nmll": value}), (CurvePoint("epochs", 1, "nmll", value / 2),))]
         )
     table, points = final_frame(swept, store), points_frame(swept, store)
     place = ["dataset", "entry", "model.hidden", "training.epochs"]
@@ -101,8 +101,8 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
                 1.0,
                 {},
             )
-            evaluations = (Reading("epochs", 1, "nmll", 2.0),)
-            store.append([Outcome(fold), Outcome(final(cell, 0, {"nmll": 1.0}), evaluations)])
+            evaluations = (CurvePoint("epochs", 1, "nmll", 2.0),)
+            store.append([FitResult(fold), FitResult(final(cell, 0, {"nmll": 1.0}), evaluations)])
         assert [cell.key for cell in stored_cells(whole, store)] == [own[0].key]
         stored = found(asked, tmp_path)
         assert [path.name for path in write_frames(own, store, place)] == [
@@ -130,7 +130,7 @@ def test_a_long_table_is_that_of_its_rows_whatever_its_parts(store, monkeypatch)
         for split in range(9)
     ]
     rows[7] = final(cell, 7, {}, status="failed", reason="diverged", hyper={})
-    store.append([Outcome(row) for row in rows])
+    store.append([FitResult(row) for row in rows])
     whole = final_frame([cell], store)
     monkeypatch.setattr("bdl.store.store.AT_A_TIME", 2)
     monkeypatch.setattr("bdl.archive.frames._AS_LISTS", 4)

@@ -15,7 +15,7 @@ from bdl.plan import sizes
 from bdl.plan.planning import list_tasks, plan_tasks
 from bdl.plan.workload import count_stage_updates, estimate_scoring_seconds
 from bdl.spec import load_benchmark
-from bdl.store import Outcome, Row
+from bdl.store import FitResult, Row
 from bdl.training.updates import COMPILATION_SECONDS
 
 MODEL = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}}
@@ -55,7 +55,7 @@ def cells(load):
 
 def row(cell, stage, split, trial=0, fold=0):
     key = (*cell.key, stage, split, trial, fold)
-    return Outcome(Row(*key, "ok", None, {}, {"nmll": 1.0}, 0.5, {"width": 12, "updates": 60}))
+    return FitResult(Row(*key, "ok", None, {}, {"nmll": 1.0}, 0.5, {"width": 12, "updates": 60}))
 
 
 def measured(cell, stage, seconds, width, updates=None, basis=SAME, compiled=False):

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from bdl.api.progress import Display
-from bdl.store import Outcome, Row
+from bdl.store import FitResult, Row
 
 
 def row(cell, stage, split, trial):
@@ -24,10 +24,10 @@ def test_a_split_counts_as_searched_after_its_last_round_also_where_an_earlier_r
     display = Display(Console(), [cell], store)
     for trial in range(3):
         assert shown(display) == [0, 0]
-        store.append([Outcome(row(cell, "search", 1, trial))])
+        store.append([FitResult(row(cell, "search", 1, trial))])
         display.note_stored(cell, [row(cell, "search", 1, trial)])
     assert shown(display) == [1, 0]
-    store.append([Outcome(row(cell, "final", split, 0)) for split in (1, 2)])
+    store.append([FitResult(row(cell, "final", split, 0)) for split in (1, 2)])
     assert shown(Display(Console(), [cell], store)) == [1, 1], "split 2 is not of this run"
 
 

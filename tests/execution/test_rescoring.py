@@ -14,7 +14,7 @@ from bdl.plan.planning import plan_tasks
 from bdl.posteriors import DiagonalGaussian
 from bdl.runtime import OverLimit
 from bdl.spec import load_benchmark
-from bdl.store import Outcome, Row, artefacts
+from bdl.store import FitResult, Row, artefacts
 from bdl.store.store import Store
 
 from .listeners import run_here
@@ -120,8 +120,8 @@ def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none
     )
     known = {"rmse": score_hash(cell, cell.benchmark.metrics[0])}
     failed, bare = row(2, status="failed", reason="diverged", metrics={}), row(3)
-    store.append([Outcome(row(0, codes=known), (), content), Outcome(row(1), (), content)])
-    store.append([Outcome(failed), Outcome(bare)])
+    store.append([FitResult(row(0, codes=known), (), content), FitResult(row(1), (), content)])
+    store.append([FitResult(failed), FitResult(bare)])
     rescore(cell, store)
     found = store.rows("final", CELL)
     assert [own.metrics for own in found[:2]] == [
@@ -153,7 +153,7 @@ def test_a_search_of_which_every_setting_failed_is_forgotten_with_its_fit(store)
         for own in searched
     ]
     finals = [row(split, status="failed", reason="bad", metrics={}) for split in (0, 1)]
-    store.append([Outcome(own) for own in [*bad, *finals]])
+    store.append([FitResult(own) for own in [*bad, *finals]])
     assert scheduler.forget_failed(cells(["rmse"]), store) == 2
     assert store.rows("final", CELL) == []
     assert [(own.split, own.status) for own in store.rows("search", CELL)] == [

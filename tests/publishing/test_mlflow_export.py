@@ -30,7 +30,7 @@ from bdl.publishing.mlflow_names import (
 from bdl.publishing.tracking import connection, database, upgrade_database
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
-from bdl.store import Outcome, Reading, Row
+from bdl.store import CurvePoint, FitResult, Row
 from bdl.store.store import Store
 
 NAN, INF = math.nan, math.inf
@@ -146,7 +146,7 @@ def final(split, metrics, hyper={}, status="ok", stage="final", point="{}"):
 
 
 def append(store, *rows):
-    store.append([Outcome(row) for row in rows])
+    store.append([FitResult(row) for row in rows])
 
 
 def fill(store, fit_hash="f00d"):
@@ -203,9 +203,9 @@ def sent(client, uri, tmp_path_factory):
     tags = {"bdl.git_commit": "abc", "version.torch": "2", "bdl.protocol": PROTOCOL}
     with Store(folder / "store.sqlite") as store:
         fill(store)
-        curve = [Reading("epochs", 10, "nmll", 8.0), Reading("epochs", 20, "nmll", 4.0)]
+        curve = [CurvePoint("epochs", 10, "nmll", 8.0), CurvePoint("epochs", 20, "nmll", 4.0)]
         store.append(
-            [Outcome(final(5, {"nmll": 4.0, "rmse": 40.0, ODD: 0.5}, {"a+b": 2.0}), tuple(curve))]
+            [FitResult(final(5, {"nmll": 4.0, "rmse": 40.0, ODD: 0.5}, {"a+b": 2.0}), tuple(curve))]
         )
         place = {"tracking_uri": uri, "artifact_root": folder / "mlartifacts"}
         (run_id,) = export_run(benchmark, store, [cell], tags=tags, artifacts=[table], **place)
@@ -413,8 +413,8 @@ def test_an_interrupted_run_is_failed_and_the_old_one_stays(
 def test_large_cells_are_written_whole(store, client, send):
     """With more numbers, 1000, and more tags, 100, than MLflow's server takes in one call."""
     store.claim(("yacht", "searched", "{}"), "f00d")
-    points = tuple(Reading("epochs", at, "nmll", float(at)) for at in range(2500))
-    store.append([Outcome(final(2, {"nmll": 3.0}), points)])
+    points = tuple(CurvePoint("epochs", at, "nmll", float(at)) for at in range(2500))
+    store.append([FitResult(final(2, {"nmll": 3.0}), points)])
     tags = {f"tag{i}": str(i) for i in range(250)}
     (run_id,) = send(tags=tags)
     assert series(client, run_id, "nmll_by_epochs") == {at: at for at in range(2500)}
@@ -458,7 +458,7 @@ def test_curves_are_means_over_the_splits_at_each_place():
         (0, "updates", [7.0]),
     ]
     recorded = [
-        (split, Reading(axis, at, "nmll", value))
+        (split, CurvePoint(axis, at, "nmll", value))
         for split, axis, values in given
         for at, value in zip((10, 20, 30), values, strict=False)
     ]

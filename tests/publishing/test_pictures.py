@@ -13,7 +13,7 @@ from bdl.publishing import pictures
 from bdl.publishing.pictures import POINTS, credible_bands, labelled_predictions
 from bdl.references.base import Truth
 from bdl.spec import load_benchmark
-from bdl.store import Outcome, Row, artefacts
+from bdl.store import FitResult, Row, artefacts
 
 SAMPLES = 4000
 MEAN, COVARIANCE = np.array([2.0, -1.0]), np.array([[0.5, 0.2], [0.2, 0.3]])
@@ -60,7 +60,7 @@ def fitted(tmp_path, store):
         content = artefacts.encode_posterior(left, {}) if status == "ok" else None
         for split in cell.splits:
             row = Row(*cell.key, "final", split, 0, 0, status, None, hyper, {}, 1.0, {})
-            store.append([Outcome(row, (), content)])
+            store.append([FitResult(row, (), content)])
         return cell
 
     return make

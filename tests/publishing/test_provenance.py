@@ -12,7 +12,7 @@ from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
 from bdl.publishing.provenance import overlaps
 from bdl.spec import load_benchmark
-from bdl.store import Outcome, Row
+from bdl.store import FitResult, Row
 
 MKL = "PyTorch built with:\n  - GCC 13.3\n  - Intel(R) oneAPI Math Kernel Library Version 2024.2 for Intel(R) 64\n"
 OPEN = (
@@ -145,7 +145,7 @@ def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(
     for split, own in enumerate(codes):
         values = dict.fromkeys(own, 1.0)
         store.append(
-            [Outcome(Row(*cell.key, "final", split, 0, 0, "ok", None, {}, values, 1.0, {}, own))]
+            [FitResult(Row(*cell.key, "final", split, 0, 0, "ok", None, {}, values, 1.0, {}, own))]
         )
     assert provenance._score_hash(cell, store) == (expected and joint_hash(expected))
 

@@ -18,7 +18,7 @@ from bdl.publishing import published_files
 from bdl.publishing.published_files import compare_with_print, narrowed, tables
 from bdl.reports.search_bounds import bound_notes
 from bdl.spec import load_benchmark, load_request
-from bdl.store import Outcome, Row
+from bdl.store import FitResult, Row
 from bdl.store.store import Store
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -55,7 +55,7 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
         store.remember(json.dumps(asked.dump()))
         for cell in cells:
             store.append(
-                [Outcome(Row(*cell.key, "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {}))]
+                [FitResult(Row(*cell.key, "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {}))]
             )
     monkeypatch.setattr(published_files, "pictures", lambda cells, store: len(cells))
     found = load_results(asked, tmp_path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from scipy.special import stdtrit
 
 from bdl.publishing.run_comparison import compare_runs, read_run
 from bdl.spec import load_benchmark
@@ -161,3 +162,26 @@ def test_entries_of_one_run(invoke, published, tmp_path, monkeypatch):
     assert re.search(r"NMLL\s+two\s+1\s+0\s+0", text)
     _, turned, _ = invoke("compare", *small, "--baseline", "two")
     assert re.search(r"NMLL\s+one\s+0\s+0\s+1", turned)
+
+
+def test_intervals_without_the_data_are_those_with_it(invoke, monkeypatch, tmp_path):
+    """The provenance has the overlaps of training rows, without which intervals would be too short."""
+    root = Path(__file__).parents[2] / "results"
+    words = ("compare", "uci-regression", "--format", "json", "--results", str(root))
+    monkeypatch.delenv("BDL_DATA_MIRROR", raising=False)
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "nothing"))
+    code, out, _ = invoke(*words)
+    assert code == 0
+    pairs = json.loads(out)["paired"]
+    yacht = next(
+        row
+        for row in pairs
+        if (row["dataset"], row["method"], row["metric"]) == ("yacht", "vifa-nn", "nmll")
+    )
+    rows = pd.read_parquet(root / "uci-regression" / "trials.parquet")
+    final = rows[(rows.stage == "final") & (rows.dataset == "yacht")].set_index(["entry", "split"])
+    differences = (final.nmll["vifa-nn"] - final.nmll["swag-nn"]).dropna()
+    overlap = 31 / 277  # test rows over training rows
+    spread = differences.std() * (1 / len(differences) + overlap) ** 0.5
+    reach = stdtrit(len(differences) - 1, 0.975) * spread
+    assert yacht["high"] - yacht["low"] == pytest.approx(2 * reach, rel=1e-9)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from bdl.errors import InputError
-from bdl.store import Outcome, Reading, Row
+from bdl.store import FitResult, CurvePoint, Row
 from bdl.store.store import Store
 
 CELL, OTHER = ("yacht", "vifa", "{}"), ("yacht", "other", "{}")
-READING = Reading("epochs", 1, "nmll", 2.0)
+READING = CurvePoint("epochs", 1, "nmll", 2.0)
 
 
 def make_row(
@@ -31,7 +31,7 @@ def make_row(
 
 
 def append(store: Store, *rows: Row) -> None:
-    store.append([Outcome(row) for row in rows])
+    store.append([FitResult(row) for row in rows])
 
 
 @pytest.fixture
@@ -64,10 +64,10 @@ def test_rows_come_back_as_they_were_in_the_order_of_split_trial_and_fold(store)
 
 def test_readings_come_back_in_the_order_of_the_clock(store):
     early, late, lost = (
-        Reading("epochs", at, "nmll", value)
+        CurvePoint("epochs", at, "nmll", value)
         for at, value in [(1, 2.0), (10, 1 / 3), (2, float("nan"))]
     )
-    store.append([Outcome(make_row(0), (late, early, lost)), Outcome(make_row(1), (late,))])
+    store.append([FitResult(make_row(0), (late, early, lost)), FitResult(make_row(1), (late,))])
     found = store.readings(CELL)
     assert [(split, reading.at) for split, reading in found] == [(0, 1), (0, 2), (0, 10), (1, 10)]
     assert found[2] == (0, late)
@@ -77,18 +77,18 @@ def test_readings_come_back_in_the_order_of_the_clock(store):
 @pytest.mark.parametrize(
     "bad",
     [
-        pytest.param([Outcome(make_row(2, metrics={"nmll": object()}))], id="metric"),
-        pytest.param([Outcome(make_row(2, status=None))], id="status"),
-        pytest.param([Outcome(make_row(2, hyper=object()))], id="hyper"),
-        pytest.param([Outcome(make_row(9, seconds=2.0))], id="second copy of a stored row"),
-        pytest.param([Outcome(make_row(2)), Outcome(make_row(2))], id="twice in a group"),
-        pytest.param([Outcome(make_row(2), (READING, READING))], id="reading twice"),
+        pytest.param([FitResult(make_row(2, metrics={"nmll": object()}))], id="metric"),
+        pytest.param([FitResult(make_row(2, status=None))], id="status"),
+        pytest.param([FitResult(make_row(2, hyper=object()))], id="hyper"),
+        pytest.param([FitResult(make_row(9, seconds=2.0))], id="second copy of a stored row"),
+        pytest.param([FitResult(make_row(2)), FitResult(make_row(2))], id="twice in a group"),
+        pytest.param([FitResult(make_row(2), (READING, READING))], id="reading twice"),
     ],
 )
 def test_a_group_with_a_bad_row_leaves_none(store, bad):
     append(store, make_row(9))
     with pytest.raises((TypeError, sqlite3.Error)):
-        store.append([Outcome(make_row(0)), Outcome(make_row(1), (READING,)), *bad])
+        store.append([FitResult(make_row(0)), FitResult(make_row(1), (READING,)), *bad])
     assert store.rows("final", CELL) == [make_row(9)]
     assert store.readings(CELL) == []
     append(store, make_row(0))  # the store is usable afterwards
@@ -99,7 +99,7 @@ def test_a_posterior_that_cannot_be_written_leaves_no_row(store):
     """Rows are written after the posteriors that they name."""
     store.posteriors.write_text("in the way")
     with pytest.raises(InputError, match="choose another --results"):
-        store.append([Outcome(make_row(0)), Outcome(make_row(1), (READING,), b"content")])
+        store.append([FitResult(make_row(0)), FitResult(make_row(1), (READING,), b"content")])
     assert store.rows("final", CELL) == store.readings(CELL) == []
 
 
@@ -111,7 +111,7 @@ def test_forgetting_removes_a_cell_and_nothing_else(store, other):
         own = dict(zip(("dataset", "entry", "point"), cell, strict=True))
         store.claim(cell, f"print-{cell == CELL}")
         append(store, make_row(stage="search", **own))
-        store.append([Outcome(make_row(**own), (READING,))])
+        store.append([FitResult(make_row(**own), (READING,))])
     store.forget([CELL, ("yacht", "never seen", "{}")])
     assert store.rows("final", CELL) == store.rows("search", CELL) == store.readings(CELL) == []
     assert (store.fit_hash(CELL), store.fit_hash(other)) == (None, "print-False")
@@ -125,12 +125,12 @@ def test_forgetting_removes_a_cell_and_nothing_else(store, other):
     store.claim(CELL, "new")
     with pytest.raises(sqlite3.IntegrityError):
         store.claim(CELL, "second")
-    store.append([Outcome(make_row(), (READING,))])
+    store.append([FitResult(make_row(), (READING,))])
     assert store.fit_hash(CELL) == "new"
 
 
 def test_removing_rows_leaves_the_others_of_their_cell(store):
-    store.append([Outcome(make_row(split), (READING,)) for split in (0, 1, 2)])
+    store.append([FitResult(make_row(split), (READING,)) for split in (0, 1, 2)])
     store.remove([make_row(0), make_row(2)])
     assert store.rows("final", CELL) == [make_row(1)]
     assert store.readings(CELL) == [(1, READING)]
@@ -221,8 +221,8 @@ def test_columns_are_the_rows(store, monkeypatch):
 def test_artefacts_are_those_of_the_rows(store):
     store.append(
         [
-            Outcome(make_row(1), posterior=b"content"),
-            Outcome(make_row(0, status="failed", reason="no")),
+            FitResult(make_row(1), posterior=b"content"),
+            FitResult(make_row(0, status="failed", reason="no")),
         ]
     )
     assert store.artefacts(CELL) == [
