@@ -147,7 +147,7 @@ def fit(
         names = hyper_names(method, likelihood, prior)
         hyper_values: dict[str, Any] = dict.fromkeys(names, "auto")
     else:
-        hyper_values = dict(hyper)
+        hyper_values = _with_python_numbers(dict(hyper))
     automatic_names = [
         name
         for name, value in hyper_values.items()
@@ -165,7 +165,7 @@ def fit(
         built_method = build_component(MethodComponent, method)
         if isinstance(built_method, MinibatchMethod):
             training = automatic.default_training(len(x), built_method.batches_per_step)
-    entry["training"] = training
+    entry["training"] = _with_python_numbers(training)
     with _without_entry_paths():
         spec = _build_spec(entry, samples, seed)
         data = _build_dataset(x, target_values, column_names(X), spec, standardise)
@@ -224,7 +224,21 @@ def build_component(
 
 
 def _as_mapping(component: Component) -> dict[str, Any]:
-    return {"name": component} if isinstance(component, str) else dict(component)
+    if isinstance(component, str):
+        return {"name": component}
+    mapping: dict[str, Any] = _with_python_numbers(dict(component))
+    return mapping
+
+
+def _with_python_numbers(settings: Any) -> Any:
+    """Replace the numbers of NumPy in settings, at any depth: a spec has those of Python and JSON."""
+    if isinstance(settings, Mapping):
+        return {name: _with_python_numbers(value) for name, value in settings.items()}
+    if isinstance(settings, list | tuple):
+        return [_with_python_numbers(value) for value in settings]
+    if isinstance(settings, np.generic):
+        return settings.item()
+    return settings
 
 
 def _fit_task(task: ArrayTask) -> Fitted:

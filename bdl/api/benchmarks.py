@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -348,7 +349,7 @@ def build_request(
     overrides, dataset_names, entries = (
         [names] if isinstance(names, str) else names for names in (set, datasets, methods)
     )
-    if isinstance(splits, int):
+    if isinstance(splits, Integral):  # NumPy has integers of its own
         splits = str(splits)
     elif splits is not None and not isinstance(splits, str):
         # a lone "3" would mean the first three, so that each number is a range

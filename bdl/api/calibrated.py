@@ -73,6 +73,11 @@ def calibration(
         If there are no rows, or targets and inputs differ in number; and as `predict_distribution`
         says.
     """
+    if not isinstance(fit, Regressor | Classifier | Fitted):
+        raise InputError(
+            "calibration: fit: give a fitted bdl.Regressor or bdl.Classifier, or what bdl.fit or "
+            f"bdl.posterior returns, not {type(fit).__name__}"
+        )
     if X is None and isinstance(fit, Fitted):
         rows = fit.cell.rows(fit.split).test
         X, y = fit.cell.data.x[rows], fit.cell.data.y[rows]

@@ -5,6 +5,7 @@ They work in its pipelines, cross-validation and searches.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -58,7 +59,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _fit(self, likelihood: Component, values: Any, y: Any) -> None:
         with _raising_refusals("random_state"):
             seed = self.random_state
-            if not isinstance(seed, int):
+            if not isinstance(seed, Integral):  # NumPy has integers of its own
                 seed = int(check_random_state(seed).randint(2**31 - 1))
         self.fitted_ = fit(
             self.method,

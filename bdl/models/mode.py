@@ -132,7 +132,7 @@ def minimise(
         (gradient,) = torch.autograd.grad(value, point)
         return float(value.detach()), gradient.numpy()
 
-    return minimize(
+    return minimize(  # type: ignore[call-overload]
         value_and_gradient, start, jac=True, method="L-BFGS-B", options=options, bounds=bounds
     )
 

@@ -130,10 +130,11 @@ class Problem:
 
         Shapes as in `predict`.
         """
-        value, change = torch.func.jvp(  # type: ignore[misc]
+        value_and_change: tuple[Tensor, Tensor] = torch.func.jvp(  # type: ignore[assignment]
             lambda at: self.predict(at, x, buffers), (mode,), (theta - mode,)
         )
-        return value + change  # type: ignore[no-any-return]
+        value, change = value_and_change
+        return value + change
 
     def track(self, theta: Tensor, x: Tensor, buffers: Buffers) -> dict[str, Tensor]:
         """Return the running statistics after one more minibatch of training inputs, (M, d_in)."""

@@ -281,3 +281,36 @@ def test_an_odd_value_works_or_is_told_in_one_line(tmp_path, monkeypatch):
         except Exception as error:
             found.append(f"{what}: {type(error).__name__}: {str(error)[:200]}")
     assert found == []
+
+
+def test_numbers_of_numpy_are_numbers():
+    """They come out of searches, frames and loops over arrays, and count as those of Python."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    y = x @ [1, -2] + 0.1 * rng.normal(size=60)
+    numbers = {"prior_precision": 1.0, "noise_precision": 100.0, "learning_rate": 0.01}
+    of_numpy = {name: np.float64(value) for name, value in numbers.items()}
+    training = {"epochs": 5, "batch_size": 10}
+    training_of_numpy = {"epochs": np.int64(5), "batch_size": np.uint8(10)}
+    expected = bdl.fit("bbb", "linear", "gaussian", x, y, numbers, training=training, seed=3)
+    fitted = bdl.fit(
+        {"name": "bbb", "samples": np.int64(1)},
+        "linear",
+        "gaussian",
+        x,
+        y,
+        of_numpy,
+        training=training_of_numpy,
+        seed=np.int64(3),
+    )
+    np.testing.assert_array_equal(fitted.predict(x), expected.predict(x))
+    for seed in (3, np.int64(3)):
+        estimator = bdl.Regressor("bbb", random_state=seed, training=training, **numbers)
+        np.testing.assert_array_equal(estimator.fit(x, y).predict(x), expected.predict(x))
+    other = bdl.Regressor("bbb", random_state=np.int32(4), training=training, **numbers)
+    assert (other.fit(x, y).predict(x) != expected.predict(x)).any()
+
+
+def test_calibration_is_of_a_fit():
+    with pytest.raises(InputError, match="calibration: fit: give a fitted bdl.Regressor"):
+        bdl.calibration(5, [[1.0]], [1.0])
