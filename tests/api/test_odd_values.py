@@ -294,7 +294,7 @@ def test_numbers_of_numpy_are_numbers():
     training_of_numpy = {"epochs": np.int64(5), "batch_size": np.uint8(10)}
     expected = bdl.fit("bbb", "linear", "gaussian", x, y, numbers, training=training, seed=3)
     fitted = bdl.fit(
-        {"name": "bbb", "samples": np.int64(1)},
+        {"name": "bbb", "initial_rho": np.float64(-1)},
         "linear",
         "gaussian",
         x,
