@@ -74,11 +74,11 @@ class Registry:
         if target is None:
             raise unknown_name_error(self.kind, name, self.targets)
         location, _, attribute = target.rpartition(":")
-        module = (
-            _load_file(self.kind, Path(location))
-            if location.endswith(".py")
-            else _load(self.kind, location)
-        )
+        if location.endswith(".py"):
+            module = _load_file(self.kind, Path(location))
+        else:
+            module = _load(self.kind, location)
+        _TRUSTED.add(_place_of_code(location))
         try:
             return getattr(module, attribute)
         except AttributeError:
@@ -135,6 +135,48 @@ class Registry:
                 members = sorted(cast(ABCMeta, component).__abstractmethods__)
                 return f"{', '.join(members)}; see {base}" if members else None
         return f"a base class: derive it from {' or '.join(self.bases)}" if self.bases else None
+
+
+_TRUSTED: set[str] = set()
+"""Places of code that this process has imported because its user named them."""
+
+_SHIPPED_COMPONENTS = tuple(
+    f"bdl.{package}."
+    for package in (
+        "data",
+        "guests",
+        "methods",
+        "metrics",
+        "models",
+        "posteriors",
+        "references",
+        "training",
+    )
+)
+
+
+def require_trusted(target: str, source: str) -> None:
+    """Refuse code that a file of results asks for, unless it is the package's or the user named it.
+
+    Results may be those of a stranger. `target` is ``module:attribute`` or
+    ``path/to/file.py:attribute``; a component of the package is defined in one of its modules.
+    `InputError`, which names the source, otherwise.
+    """
+    location, _, attribute = target.rpartition(":")
+    if not location.endswith(".py") and location.startswith(_SHIPPED_COMPONENTS):
+        component = getattr(_load("component", location), attribute, None)
+        if getattr(component, "__module__", "").startswith(_SHIPPED_COMPONENTS):
+            return
+    elif _place_of_code(location) in _TRUSTED:
+        return
+    raise InputError(
+        f"{source} asks for code from outside the package, {target}: if you trust it, give the "
+        "benchmark file that names it instead of the name of the results"
+    )
+
+
+def _place_of_code(location: str) -> str:
+    return str(Path(location).resolve()) if location.endswith(".py") else location
 
 
 class Label(str):

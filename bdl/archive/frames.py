@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 from filelock import FileLock, Timeout
+from pyarrow.parquet import ParquetFile
 
 from bdl.errors import InputError
 from bdl.plan import Task
@@ -73,7 +74,10 @@ def open_for_writing(results: Path, variant: Request) -> Iterator[Store]:
 def open_readonly(results: Path, variant: Request) -> Iterator[Store]:
     """Open the store to look at what it has; an `empty_store` one if there is none."""
     path = folder(results, variant) / STORE
-    with with_rerun_hint(variant, results), Store(path) if path.exists() else empty_store() as store:
+    with (
+        with_rerun_hint(variant, results),
+        Store(path) if path.exists() else empty_store() as store,
+    ):
         yield store
 
 
@@ -119,6 +123,8 @@ _PUBLISHED_ELSEWHERE = {"traceback", "origin", "files"}
 """Details of a row that are published elsewhere: with failures, and in the provenance."""
 _AS_LISTS = 100_000
 """Rows from which on columns become arrays: lists take several times their memory."""
+_MAX_VALUES = 40_000_000
+"""Of a table of published rows; a few hundred MB in memory."""
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
 
@@ -286,6 +292,12 @@ def cell_keys(rows: pd.DataFrame) -> list[CellKey]:
 
 def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     try:
+        with ParquetFile(path) as file:
+            size = file.metadata.num_rows * file.metadata.num_columns
+        if size > _MAX_VALUES:  # a few bytes of a stranger's file may stand for billions of rows
+            raise InputError(
+                f"{path} has {size:,} values, more than the {_MAX_VALUES:,} of any run"
+            )
         table = pd.read_parquet(path, page_checksum_verification=True)
     except (OSError, ValueError) as error:  # those of pyarrow among them
         raise InputError(

@@ -102,6 +102,9 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
         )
         raise InputError(f"{refusal}; restore it, or remove it and its fits are made again")
     with ZipFile(path) as file:
+        unpacked = sum(entry.file_size for entry in file.infolist())
+        if unpacked > 2 * _TIMES * LIMIT:  # artefacts have headers as well
+            raise InputError(f"{path} unpacks to {unpacked / 1e6:,.0f} MB: remove it")
         index: dict[str, dict[str, str]] = json.loads(file.read(_INDEX))
         read = {
             name: file.read(name) for by_split in index.values() for name in set(by_split.values())

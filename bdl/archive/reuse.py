@@ -19,7 +19,17 @@ from bdl.execution.scoring import fit_metrics, score_hashes
 from bdl.plan import Task, is_fit_hash, joint_hash, score_hash
 from bdl.plan.fittings import build_evaluation_schedule
 from bdl.spec.labels import MetricName
-from bdl.store import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, FitResult, CurvePoint, Row, artefacts
+from bdl.store import (
+    CERTIFICATE,
+    HYPER,
+    KEPT,
+    STAGES,
+    CellKey,
+    CurvePoint,
+    FitResult,
+    Row,
+    artefacts,
+)
 from bdl.store.store import Store
 
 ORIGIN = ("written", "git_commit", "python", "packages", "machine")
@@ -118,7 +128,8 @@ class PublishedFits:
         origin, current = _origin(self._known, cell, split), self._current(cell)
         rows = [_row(cell, values, origin, current) for values in cell_rows.to_dict("records")]
         readings = tuple(
-            CurvePoint(*values) for values in points[list(CurvePoint._fields)].itertuples(index=False)
+            CurvePoint(*values)
+            for values in points[list(CurvePoint._fields)].itertuples(index=False)
         )
         posterior = self._posteriors.get(cell.label, {}).get(split)
         return [

@@ -69,7 +69,9 @@ class CurveLog:
 
     def readings(self, member: int) -> tuple[CurvePoint, ...]:
         """List the scores of a member, in the order in which they came."""
-        return tuple(CurvePoint(*key, value) for key, value in self._scores.get(member, {}).items())
+        return tuple(
+            CurvePoint(*key, value) for key, value in self._scores.get(member, {}).items()
+        )
 
 
 class Stopwatch:

@@ -42,7 +42,7 @@ from bdl.plan.workload import (
 from bdl.posteriors.base import Posterior
 from bdl.search import Setting, propose
 from bdl.search.crossval import FoldScore, cross_validate, describe_failure, summarise_trials
-from bdl.store import FitResult, CurvePoint, Row, Stage, artefacts
+from bdl.store import CurvePoint, FitResult, Row, Stage, artefacts
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Snapshot
 

@@ -143,7 +143,9 @@ def outputs(
     def pieces(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
         fresh = (
-            None if seen is None else torch.func.vmap(problem.recompute_statistics, (0, None))(theta, seen)
+            None
+            if seen is None
+            else torch.func.vmap(problem.recompute_statistics, (0, None))(theta, seen)
         )
         for rows in (slice(start, start + size) for start in range(0, len(x), size)):
             yield (

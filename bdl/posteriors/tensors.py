@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from bdl.errors import InputError
 from bdl.posteriors.base import Posterior
-from bdl.registry import Registry
+from bdl.registry import Registry, require_trusted
 
 FAMILIES = Registry(
     "posterior",
@@ -63,6 +63,10 @@ def from_tensors(family: str, tensors: Mapping[str, Tensor]) -> Posterior:
 
     `InputError` if there is no such family, or it has other fields.
     """
+    module, _, name = family.rpartition(":")
+    known = getattr(sys.modules.get(module), name, None)
+    if module and not (isinstance(known, type) and hasattr(known, "_fields")):
+        require_trusted(family, "a stored posterior")  # the file may be a stranger's
     kind = FAMILIES.get(family)
     field_names = getattr(kind, "_fields", ())
     if set(field_names) != set(tensors):

@@ -15,6 +15,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from bdl.errors import InputError, abbreviate
+from bdl.registry import require_trusted
 from bdl.spec.fields import explain, select_names, sha256, to_canonical_json
 from bdl.spec.loading import list_uncertified_overrides, load_benchmark
 from bdl.spec.schema import PART_CONTEXT, Benchmark
@@ -116,6 +117,7 @@ class Request:
         """
         try:
             content = json.loads(text)
+            _require_trusted_code(content["spec"], source)
             # Checked as a part: the profile may have left out data sets that notes are about.
             benchmark = Benchmark.model_validate(content["spec"], context=PART_CONTEXT)
             selection = content["narrowed_to"] or {}
@@ -123,6 +125,8 @@ class Request:
                 tuple(selection.get(name, ())) for name in ("datasets", "entries", "splits")
             )
             return cls(benchmark, content["overrides"], datasets, entries, splits)
+        except InputError:
+            raise
         except ValidationError as error:
             raise InputError(
                 f"{source}: the spec of these rows is not one of this version: {explain(error)}"
@@ -148,6 +152,25 @@ class Request:
             "entries": list(self.entries),
             "splits": list(self.splits),
         }
+
+
+_TEXTS = {"title", "text", "source", "label", "notes"}
+"""Fields of a spec that are for people."""
+
+
+def _require_trusted_code(settings: Any, source: str) -> None:
+    """Refuse a recorded spec that names code which its reader has not named."""
+    if isinstance(settings, dict):
+        for name, value in settings.items():
+            if name not in _TEXTS:
+                _require_trusted_code(value, source)
+    elif isinstance(settings, list):
+        for value in settings:
+            _require_trusted_code(value, source)
+    elif isinstance(settings, str):
+        location, _, attribute = settings.rpartition(":")
+        if location and attribute.isidentifier():
+            require_trusted(settings, source)
 
 
 def load_request(

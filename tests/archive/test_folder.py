@@ -15,7 +15,7 @@ from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
 from bdl.spec import load_request
-from bdl.store import FitResult, CurvePoint, Row
+from bdl.store import CurvePoint, FitResult, Row
 from bdl.store.store import Store
 
 PACKAGE = Path(bdl.__file__).parent

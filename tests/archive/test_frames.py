@@ -8,7 +8,7 @@ from bdl.archive.frames import final_frame, folder, points_frame, write_frames
 from bdl.archive.loading import load_results
 from bdl.plan.planning import list_tasks
 from bdl.spec import Request, load_benchmark
-from bdl.store import FitResult, CurvePoint, Row
+from bdl.store import CurvePoint, FitResult, Row
 from bdl.store.store import Store
 
 KEY = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
@@ -55,7 +55,11 @@ def test_an_axis_is_a_column_of_its_values_as_text(store):
     swept = cells(SWEEP)
     for value, cell in enumerate(swept):
         store.append(
-            [FitResult(final(cell, 0, {"nmll": value}), (CurvePoint("epochs", 1, "nmll", value / 2),))]
+            [
+                FitResult(
+                    final(cell, 0, {"nmll": value}), (CurvePoint("epochs", 1, "nmll", value / 2),)
+                )
+            ]
         )
     table, points = final_frame(swept, store), points_frame(swept, store)
     place = ["dataset", "entry", "model.hidden", "training.epochs"]

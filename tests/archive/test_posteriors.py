@@ -16,6 +16,7 @@ from bdl.archive.posteriors import POSTERIORS, read_posteriors, write_posteriors
 from bdl.errors import InputError
 from bdl.execution import groups
 from bdl.posteriors import DiagonalGaussian, Empirical
+from bdl.publishing.provenance import write_provenance
 from bdl.store import artefacts
 
 SPEC = """
@@ -151,7 +152,7 @@ def test_scores_of_other_code_are_computed_again(clone, run, fits, monkeypatch):
     rows.to_parquet(PLACE / "trials.parquet")
     known = told(PLACE)
     known["score_hashes"]["diabetes/exact"] = "other"
-    (PLACE / "provenance.json").write_text(json.dumps(known), "utf-8")
+    write_provenance(known, PLACE)
     assert run("--published")[0] == 0
     assert fits == []
     after = finals().rmse

@@ -16,6 +16,7 @@ from bdl.execution.scheduler import check_stored_fits
 from bdl.plan import fit_hash
 from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
+from bdl.publishing.provenance import write_provenance
 from bdl.spec import load_request
 from bdl.store.store import Store
 
@@ -105,6 +106,7 @@ def rewrite(name, change):
     changed = change(table)
     changed.attrs = table.attrs
     changed.to_parquet(PLACE / name)
+    write_provenance(json.loads((PLACE / "provenance.json").read_text("utf-8")), PLACE)
     return table
 
 
@@ -211,6 +213,9 @@ def test_fits_without_the_curves_that_are_recorded_are_left(file):
     )
     assert left(file) == FINALS - 2
     (PLACE / "points.parquet").unlink()
+    with pytest.raises(InputError, match="points.parquet is damaged or of another run"):
+        left(file)
+    write_provenance(json.loads((PLACE / "provenance.json").read_text("utf-8")), PLACE)
     assert left(file) == 0
 
 

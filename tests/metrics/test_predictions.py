@@ -178,7 +178,9 @@ def test_each_sample_has_its_own_statistics_of_the_training_rows():
     rows = examples(normal(2, 5, 3), normal(3, 5))
     found = predict(problem, Empirical(theta), rows, HYPER, {}, Draws(3, KEY), lambda: seen)
     theta, x, seen = theta.float(), rows.x.float(), seen.float()
-    f = torch.stack([problem.predict(one, x, problem.recompute_statistics(one, seen)) for one in theta])
+    f = torch.stack(
+        [problem.predict(one, x, problem.recompute_statistics(one, seen)) for one in theta]
+    )
     close(found, summarise(problem, f.double(), rows.y, HYPER), 1e-5)
 
 

@@ -205,7 +205,11 @@ def sent(client, uri, tmp_path_factory):
         fill(store)
         curve = [CurvePoint("epochs", 10, "nmll", 8.0), CurvePoint("epochs", 20, "nmll", 4.0)]
         store.append(
-            [FitResult(final(5, {"nmll": 4.0, "rmse": 40.0, ODD: 0.5}, {"a+b": 2.0}), tuple(curve))]
+            [
+                FitResult(
+                    final(5, {"nmll": 4.0, "rmse": 40.0, ODD: 0.5}, {"a+b": 2.0}), tuple(curve)
+                )
+            ]
         )
         place = {"tracking_uri": uri, "artifact_root": folder / "mlartifacts"}
         (run_id,) = export_run(benchmark, store, [cell], tags=tags, artifacts=[table], **place)

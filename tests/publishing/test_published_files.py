@@ -55,7 +55,11 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
         store.remember(json.dumps(asked.dump()))
         for cell in cells:
             store.append(
-                [FitResult(Row(*cell.key, "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {}))]
+                [
+                    FitResult(
+                        Row(*cell.key, "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {})
+                    )
+                ]
             )
     monkeypatch.setattr(published_files, "pictures", lambda cells, store: len(cells))
     found = load_results(asked, tmp_path)
