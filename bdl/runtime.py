@@ -5,10 +5,12 @@ Bits of results may depend on the number of threads.
 
 import ctypes
 import gc
+import getpass
 import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -82,6 +84,26 @@ def wait_briefly() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+
+
+def ensure_account() -> None:
+    """Give a process without an account, as in a container under any number, a name and a home.
+
+    Libraries ask for them when they are imported or look for their caches, and fail without. The
+    home is a folder below that of temporary files.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # the latter from Python 3.13 on
+        os.environ["LOGNAME"] = f"user{os.getuid()}"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        home = None
+    if home is None or not os.access(home, os.W_OK):
+        folder = Path(tempfile.gettempdir()) / f"bdl-bench-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.environ["HOME"] = str(folder)
 
 
 @contextmanager

@@ -363,3 +363,34 @@ def test_brackets_are_what_they_say_and_no_markup(tiny, invoke):
     code, out, err = invoke("figures", tiny, *part)
     assert (code, err) == (0, "")
     assert all(line.startswith("out [/x] #1 :x:") for line in out.splitlines())
+
+
+NO_ACCOUNT = """
+import pwd, sys
+
+def missing(number):
+    raise KeyError(number)
+
+pwd.getpwuid = missing
+sys.argv = ["bdl-bench", "run", "tiny.yaml", "--no-compile"]
+from bdl.cli import main
+main()
+"""
+
+
+@pytest.mark.slow  # a process that imports torch, matplotlib and MLflow
+def test_a_run_needs_neither_an_account_nor_a_home(tiny, tmp_path):
+    """As in a container under a foreign user number."""
+    names = ("PATH", "BDL_DATA_DIR", "BDL_DATA_MIRROR", "OMP_NUM_THREADS")
+    environment = {name: os.environ[name] for name in names if name in os.environ}
+    environment["TMPDIR"] = str(tmp_path)
+    found = subprocess.run(
+        [sys.executable, "-c", NO_ACCOUNT],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
+    assert (tmp_path / "results/tiny/provenance.json").exists()
+    assert list((tmp_path / "results/tiny/figures").glob("*.png"))

@@ -1,5 +1,6 @@
 """The command line, `bdl-bench`."""
 
+import signal
 import sys
 
 
@@ -9,9 +10,12 @@ def main() -> None:
     0 done, 1 fits failed, 2 bad input, 3 a fault of this program, 130 interrupted.
     """
     from bdl.cli import terminal
-    from bdl.runtime import keep_pages, wait_briefly
+    from bdl.runtime import ensure_account, keep_pages, wait_briefly
 
+    # Schedulers and containers end a process so: it is to end as by Ctrl-C, its workers with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     terminal.prepare_streams()
+    ensure_account()
     wait_briefly()
     keep_pages()
     from bdl.cli.commands import app

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.data.conversion import Inputs, as_inputs, as_targets, column_names
-from bdl.data.splits import Split, recipe_split
+from bdl.data.splits import Rows, Split, folds, group_folds, recipe_split
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ class Dataset:
     splits
         Number of published splits; None if there are none, and then every index is a split.
     published
-        Reads published split `i`; None if splits follow `recipe_split`.
+        Reads published split `i`; None if splits follow `recipe_split`. Folds of a search are cut
+        from the training rows in the order in which it gives them, which should be random, or that
+        of time.
     gap
         Reads published gap split `i`, 0 to d - 1, whose test rows have values of input i between
         those that train; None if there are none.
@@ -54,9 +56,13 @@ class Dataset:
         k) to (M, d); None leaves them.
     augment_noise
         Standard normals that `augment` takes for a row, k.
+    groups
+        Number of the group of each row, whole numbers of shape (n,), whose rows the folds of a
+        search keep together; None for folds of single rows. Whether splits keep them together,
+        `published` decides.
     split_key
-        Bytes that decide the splits, besides the number of rows and the code; part of the
-        checksum.
+        Bytes that decide the splits, besides the number of rows, the groups and the code; part of
+        the checksum.
     origin
         Digest of what `x` was computed from, if rounding makes it differ between processors; the
         checksum has it in place of `x`.
@@ -90,6 +96,7 @@ class Dataset:
     standardise: Standardise = "both"
     augment: "Callable[[Tensor, Tensor], Tensor] | None" = field(default=None, repr=False)
     augment_noise: int = 0
+    groups: NDArray[np.int64] | None = field(default=None, repr=False)
     split_key: bytes = field(default=b"", repr=False)
     origin: str = ""
     simulated: bool = False
@@ -111,6 +118,8 @@ class Dataset:
                 f"dataset '{self.name}': augment_noise is {self.augment_noise}; give the number "
                 "of normals that augment takes for a row, and 0 without augment"
             )
+        if self.groups is not None:
+            object.__setattr__(self, "groups", _as_groups(self.name, self.groups, len(self.y)))
         if self.task == "classification":
             _check_labels(self.name, self.y)
 
@@ -136,9 +145,9 @@ class Dataset:
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 (hex) over the bytes of x, y and `split_key`.
+        """SHA-256 (hex) over the bytes of x, y, `split_key` and the groups, if there are any.
 
-        Rows are in order, numbers little-endian float64, and images uint8. `origin` stands for x
+        Rows are in order, numbers little-endian float64, groups int64, and images uint8. `origin` stands for x
         if there is one.
         """
         content = sha256()
@@ -146,6 +155,8 @@ class Dataset:
         content.update(self.origin.encode() or x)
         content.update(np.ascontiguousarray(self.y, dtype="<f8").data)
         content.update(self.split_key)
+        if self.groups is not None:
+            content.update(np.ascontiguousarray(self.groups, dtype="<i8").data)
         return content.hexdigest()
 
     def split(self, index: int) -> Split:
@@ -159,6 +170,31 @@ class Dataset:
         if self.published is None:
             return recipe_split(len(self.y), index)
         return self.published(index)
+
+    def folds(self, rows: Rows, k: int) -> list[tuple[Rows, Rows]]:
+        """Return the training and the validation rows of `k` folds of some rows, in their order.
+
+        Groups stay whole. `k` is at least 2 and at most the result of `count_fold_units`.
+        """
+        if self.groups is None:
+            positions = folds(len(rows), k)
+        else:
+            positions = group_folds(self.groups[rows], k)
+        return [(rows[training], rows[validation]) for training, validation in positions]
+
+    def count_fold_units(self, rows: Rows) -> int:
+        """Count the rows, or the groups where there are any, that folds of some rows divide."""
+        return len(rows if self.groups is None else np.unique(self.groups[rows]))
+
+
+def _as_groups(name: str, groups: object, n: int) -> Rows:
+    numbers = np.asarray(groups)
+    if numbers.shape != (n,) or not np.issubdtype(numbers.dtype, np.integer):
+        raise InputError(
+            f"dataset '{name}': groups must be a whole number for each of the {n} rows: "
+            "number them with np.unique(groups, return_inverse=True)[1]"
+        )
+    return numbers.astype(np.int64)
 
 
 def _check_labels(name: str, y: NDArray[np.float64]) -> None:

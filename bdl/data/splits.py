@@ -105,7 +105,7 @@ def three_way_split(strata: Rows, groups: Rows, seed: int) -> Split:
 
 
 def group_split(groups: Rows, share: float, index: int) -> Split:
-    """Draw at random which groups of rows test, at least one and never all; rows keep their order.
+    """Draw at random which groups of rows test, at least one and never all.
 
     `groups` has the number of each row's group, 0 to G - 1 with G at least 2, (n,), and `share` is
     that of the groups that test. The number of the split seeds the generator.
@@ -135,7 +135,56 @@ def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
     return [(np.delete(positions, fold), fold) for fold in np.array_split(positions, k)]
 
 
+def group_folds(groups: Rows, k: int) -> list[tuple[Rows, Rows]]:
+    """Return pairs of training and validation positions of `k` folds of whole groups.
+
+    `groups` has the number of the group at each position, (n,), with `k` different ones or more.
+    The largest groups come first, equally large ones in the order of their first positions, and
+    each goes to the fold that is the smallest so far. Otherwise as `folds`.
+    """
+    _, first_positions, group_of_position, sizes = np.unique(
+        groups, return_index=True, return_inverse=True, return_counts=True
+    )
+    fold_of_group, fold_sizes = np.empty(len(sizes), dtype=np.int64), [0] * k
+    for group in np.lexsort((first_positions, -sizes)):
+        smallest = fold_sizes.index(min(fold_sizes))
+        fold_of_group[group] = smallest
+        fold_sizes[smallest] += int(sizes[group])
+    fold_of_position = fold_of_group[group_of_position]
+    return [
+        (np.flatnonzero(fold_of_position != fold), np.flatnonzero(fold_of_position == fold))
+        for fold in range(k)
+    ]
+
+
 Array = NDArray[np.float64]
+
+
+def order_by_content(*columns: Array | Rows) -> Rows:
+    """Return the rows of some columns, each (n,) or (n, d), in an order that their values decide.
+
+    The order in which the rows are given decides nothing, except among rows that are equal.
+    """
+    # + 0 makes 0 of -0, whose bytes differ though the values are equal
+    table = np.column_stack([column + 0.0 for column in columns]).astype("<f8")
+    row_bytes = np.ascontiguousarray(table).view(np.dtype((np.void, table.shape[1] * 8)))
+    return np.argsort(row_bytes[:, 0], kind="stable").astype(np.int64)
+
+
+def permute_split(split: Split, order: Rows, seed: int) -> Split:
+    """Return a split with its rows permuted at random, in a way that the order in a file is not.
+
+    `order` has all rows of the data set in an order that does not depend on the file, such as that
+    of `order_by_content`; the legacy NumPy generator permutes it.
+    """
+    permuted = np.random.RandomState(seed).permutation(order)
+
+    def select_rows(rows: Rows) -> Rows:
+        is_selected = np.zeros(len(order), dtype=bool)
+        is_selected[rows] = True
+        return permuted[is_selected[permuted]]
+
+    return Split(*(select_rows(rows) for rows in split))
 
 _LIMITS = np.finfo(np.float64)
 _ROUNDED = 4 * float(_LIMITS.eps)

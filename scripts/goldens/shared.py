@@ -123,9 +123,8 @@ def prepared(settings: Settings) -> Case:
 
 def _view(word: str, dataset: Dataset, pool: Pool) -> Found:
     """Return how a trial of the engine sees the pool: the same numbers as `TrainingData`, by another way."""
-    program = TrainingSetup(
-        dataset, pool, Problem(LinearModel(), GaussianLikelihood(), dataset.d), None, None
-    )  # type: ignore[arg-type]
+    problem = Problem(LinearModel(), GaussianLikelihood(), dataset.d)
+    program = TrainingSetup(dataset, pool, problem, None, None)  # type: ignore[arg-type]
     view = program.trials([("golden",)], [dataset.split(1).train], [{"noise_precision": 1.0}]).view
     return {f"{word} view {name}": value for name, value in view._asdict().items()}
 

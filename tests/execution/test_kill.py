@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 
 from bdl.store import Row, artefacts
@@ -179,3 +180,22 @@ def test_a_fit_that_is_killed_in_its_midst_goes_on_from_its_checkpoint(tmp_path,
     assert (rows, readings) == everything(calm)
     first = [reading.at for split, reading in readings if split == 0 and reading.metric == "nmll"]
     assert first == [40, 80, 120, 160]
+
+
+def test_a_terminated_run_ends_as_an_interrupted_one(tmp_path):
+    """Slurm and Docker end a run by SIGTERM: one line says how to go on, and no process is left."""
+    results = tmp_path / "results"
+    process = start([*words(results, SEARCHES, ENTRIES), "--jobs", "2"])
+    deadline = time.monotonic() + 120
+    while count_from_outside(results) < 1 and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert "resource_tracker" not in err
+    assert "Traceback" not in err
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert alive == []

@@ -120,7 +120,7 @@ def test_problems_are_keys():
 
 
 @pytest.mark.parametrize(
-    ("layout", "units", "layers", "entered"),
+    ("layout", "units", "layers", "target_units"),
     [
         # two inputs and three hidden units; the numbers after the last one are biases
         (
@@ -134,9 +134,9 @@ def test_problems_are_keys():
     ],
 )
 def test_weights_know_their_layer_and_the_units_that_they_leave_and_enter(
-    layout, units, layers, entered
+    layout, units, layers, target_units
 ):
-    for name, expected in (("units", units), ("layers", layers), ("entered", entered)):
+    for name, expected in (("units", units), ("layers", layers), ("target_units", target_units)):
         assert getattr(layout, name).tolist() == list(map(int, expected.split())), name
     assert (layout.layers == layout.n_layers).tolist() == layout.biases.tolist()
 
