@@ -201,7 +201,7 @@ def _search_hyper(
         build_training_setup(task),
         {0: split},
         {0: dict(enumerate(candidates))},
-        slot_batch={0: len(split.train)},
+        slot_batch={0: split},
         k=1,
         score=Nmll(),
         identity=(*task.identity, "search"),

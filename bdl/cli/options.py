@@ -110,7 +110,7 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     @wraps(command)
-    def command_with_options(**arguments: Any) -> None:
+    def wrapper(**arguments: Any) -> None:
         command(
             RequestOptions(**{name: arguments.pop(name) for name in RequestOptions._fields}),
             **arguments,
@@ -122,8 +122,6 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
         fields[-1],  # the folder of results is last in the help
     ]
     # typer reads the options of a command from its signature and annotations
-    command_with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command_with_options.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in parameters
-    }
-    return command_with_options
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapper

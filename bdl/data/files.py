@@ -13,7 +13,7 @@ import shutil
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar, Literal
@@ -48,6 +48,8 @@ class RemoteFile:
     path: str
     url: str
     sha256: str
+    shipped_content: Callable[[], bytes] | None = field(default=None, compare=False)
+    """Content that comes with the package, for a file that needs no download."""
 
     @property
     def target(self) -> Path:
@@ -87,14 +89,19 @@ class RemoteFile:
     def download(self) -> None:
         """Put a verified copy in the data directory, whole or not at all.
 
-        It comes from the mirror or, if that fails, from the public address. `InputError` if no
-        source has the right file, or the data directory cannot be written.
+        It comes with the package, or from the mirror or, if that fails, from the public address.
+        `InputError` if no source has the right file, or the data directory cannot be written.
         """
         mirror = os.environ.get("BDL_DATA_MIRROR")
         sources = [f"{mirror.rstrip('/')}/{self.path}", self.url] if mirror else [self.url]
         failures = []
         with temporary_folder(self.target.parent) as folder:
             copy = Path(folder) / self.target.name
+            if self.shipped_content is not None:
+                copy.write_bytes(self.shipped_content())
+                self._read_verified(copy)
+                copy.replace(self.target)
+                return
             for source in sources:
                 try:
                     _copy_file(source, copy)

@@ -139,6 +139,7 @@ class Aptos2019:
             "classification",
             splits=5,
             published=partial(three_way_split, strata, groups),
+            groups=groups if self.split == "grouped" else None,
             origin=origin,
         )
 

@@ -186,6 +186,7 @@ def permute_split(split: Split, order: Rows, seed: int) -> Split:
 
     return Split(*(select_rows(rows) for rows in split))
 
+
 _LIMITS = np.finfo(np.float64)
 _ROUNDED = 4 * float(_LIMITS.eps)
 """Range of a column over its largest value, up to which the column is a constant that was rounded

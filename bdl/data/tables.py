@@ -2,10 +2,10 @@
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from multiprocessing import parent_process
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from bdl.data.conversion import Array, check_unique_columns
 from bdl.data.dataset import Dataset, Task
-from bdl.data.splits import Rows, group_split, part_split
+from bdl.data.splits import (
+    Rows,
+    Split,
+    group_split,
+    order_by_content,
+    part_split,
+    permute_split,
+)
 from bdl.data.table_files import (
     first_message_line,
     is_plain_number,
@@ -92,24 +99,17 @@ def to_dataset(source: "Table", frame: Frame, target: str) -> Dataset:
     x = np.column_stack(matrices)
     if split_column is None:
         return Dataset(name, x, y, task, columns=tuple(names), read_as=tuple(read_as))
-    codes, count = _number_parts(name, source, frame[split_column])
-    if source.group:
-        published = partial(group_split, codes, source.test_share)
-    else:
-        published = partial(part_split, codes)
-    if source.time:
-        description = "time, whose last rows test"
-    else:
-        description = f"{codes.max() + 1} {'groups' if source.group else 'parts'}"
-    read_as.append(f"{split_column} (split): {description}")
+    splits = _read_splits(source, x, y, frame[split_column])
+    read_as.append(f"{split_column} (split): {splits.description}")
     return Dataset(
         name,
         x,
         y,
         task,
-        count,
-        published,
-        split_key=codes.tobytes(),
+        splits.count,
+        splits.published,
+        groups=splits.groups,
+        split_key=splits.key,
         columns=tuple(names),
         read_as=tuple(read_as),
     )
@@ -334,28 +334,64 @@ def _check_category_count(source: "Table", column: Column, count: int, declared:
         )
 
 
-def _number_parts(name: str, source: "Table", column: Column) -> tuple[Rows, int | None]:
-    """Return the number of each row's part, and how many parts test once each, from part 0 on.
+class _TableSplits(NamedTuple):
+    """Splits that a column decides, as fields of `bdl.data.Dataset`."""
 
-    None instead of that for groups, some of which test at once. `InputError` if all rows are in
-    one part, or words for the use of a row are among names of parts.
+    published: Callable[[int], Split]
+    count: int | None
+    groups: Rows | None
+    key: bytes
+    description: str
+
+
+def _read_splits(source: "Table", x: Array, y: Array, column: Column) -> _TableSplits:
+    """Return the splits of a table by its column of parts, groups or times.
+
+    Nothing rests on the order of the rows in the file: training rows are permuted, or in order of
+    time. `InputError` if no rows are left to train on, or the column has other values than it
+    should.
     """
+    name = source.display_name
     if source.time:
-        n_test = max(1, round(source.test_share * len(column)))
-        part_numbers, count = np.ones(len(column), dtype=np.int64), 1
-        part_numbers[_time_values(name, column).argsort(kind="stable")[-n_test:]] = 0
-    elif source.split_column and set(column) == {"train", "test"}:
-        part_numbers, count = np.asarray(column == "train", dtype=np.int64), 1
+        times = _time_values(name, column)
+        by_content = order_by_content(times, y, x)
+        order = by_content[times[by_content].argsort(kind="stable")]
+        n_train = len(order) - max(1, round(source.test_share * len(order)))
+        if n_train < 1:
+            raise _no_training_rows_error(name, column)
+        split = Split(order[:n_train], order[n_train:])
+        return _TableSplits(
+            [split].__getitem__, 1, None, order.tobytes(), "time, whose last rows test"
+        )
+    has_roles = source.split_column is not None and set(column) == {"train", "test"}
+    if has_roles:
+        numbers = np.asarray(column == "train", dtype=np.int64)
     else:
         if source.split_column:
             _check_part_names(name, column)
-        part_numbers = pd.factorize(column, sort=True)[0].astype(np.int64)
-        count = int(part_numbers.max()) + 1
-    if part_numbers.min() == part_numbers.max():
-        raise InputError(
-            f"{name}: column '{column.name}' leaves no rows to train on: split by another"
-        )
-    return part_numbers, None if source.group else count
+        numbers = pd.factorize(column, sort=True)[0].astype(np.int64)
+    count = int(numbers.max()) + 1
+    if count == 1:
+        raise _no_training_rows_error(name, column)
+    order = order_by_content(numbers, y, x)
+    key = numbers.tobytes() + order.tobytes()
+    if source.group:
+        cut = partial(group_split, numbers, source.test_share)
+        published = partial(_cut_and_permute, cut, order)
+        return _TableSplits(published, None, numbers, key, f"{count} groups")
+    published = partial(_cut_and_permute, partial(part_split, numbers), order)
+    return _TableSplits(published, 1 if has_roles else count, None, key, f"{count} parts")
+
+
+def _cut_and_permute(cut: Callable[[int], Split], order: Rows, index: int) -> Split:
+    """Return a split with permuted rows, as folds and `preparation.rows` cut them in order."""
+    return permute_split(cut(index), order, index)
+
+
+def _no_training_rows_error(name: str, column: Column) -> InputError:
+    return InputError(
+        f"{name}: column '{column.name}' leaves no rows to train on: split by another"
+    )
 
 
 def _check_part_names(name: str, column: Column) -> None:

@@ -7,7 +7,7 @@ read and never derived.
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 
@@ -37,9 +37,13 @@ class UciSet(FileSet):
     ----------
     folder
         Folder at the public address.
+    is_shipped
+        Whether the table comes with the package, as its licence allows; the published splits
+        follow from a recipe.
     """
 
     folder: str
+    is_shipped: bool = False
     task = "regression"
 
     @property
@@ -78,7 +82,29 @@ class UciSet(FileSet):
     def _file(self, file: str) -> RemoteFile:
         checksum = _checksums()[f"{self.folder}/{file}"]
         url = f"{UCI_URL}/{self.folder}/data/{file}"
-        return RemoteFile(self.name, f"uci/{self.folder}/{file}", url, checksum)
+        content = partial(self._shipped_content, file) if self.is_shipped else None
+        return RemoteFile(self.name, f"uci/{self.folder}/{file}", url, checksum, content)
+
+    def _shipped_content(self, file: str) -> bytes:
+        """Return a file that needs no download: the table, or indices as the recipe gives them.
+
+        The recipe of the published splits draws a permutation for each from one legacy generator
+        with seed 1, whose first tenths, nine of them, are the training rows.
+        """
+        if file == "data.txt":
+            return Path(__file__).with_name("shipped").joinpath(f"{self.name}.txt").read_bytes()
+        if file == "index_features.txt":
+            rows = np.arange(self.d)
+        elif file == "index_target.txt":
+            rows = np.array([self.d])
+        else:
+            _, role, number = file.removesuffix(".txt").split("_")
+            generator = np.random.RandomState(1)  # noqa: NPY002  the recipe's own
+            for _ in range(int(number) + 1):
+                order = generator.choice(self.n, self.n, replace=False)
+            n_train = round(0.9 * self.n)
+            rows = order[:n_train] if role == "train" else order[n_train:]
+        return "".join(f"{row}\n" for row in rows).encode()
 
     def _gap_file(self, index: int) -> RemoteFile:
         file = f"index_test_{index}.txt"
@@ -131,7 +157,11 @@ protein = UciSet(
 )
 wine = UciSet("wine", "quality score of red wines, 0 to 10", 1599, 11, 20, "wine-quality-red")
 yacht = UciSet(
-    "yacht", "residuary resistance of sailing yachts, per unit weight", 308, 6, 20, "yacht"
+    "yacht",
+    "residuary resistance of sailing yachts, per unit weight",
+    *(308, 6, 20),
+    "yacht",
+    is_shipped=True,
 )
 
 

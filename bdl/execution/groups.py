@@ -38,6 +38,7 @@ from bdl.plan.workload import (
     estimate_batch_work,
     find_slot_batch,
     is_stage_compiled,
+    list_slot_splits,
 )
 from bdl.posteriors.base import Posterior
 from bdl.search import Setting, propose
@@ -108,7 +109,7 @@ class SearchGroup:
                 build_training_setup(task),
                 {split: task.data.split(split) for split in self.scores},
                 self._propose_settings(),
-                slot_batch=count_slot_rows(task, "search", next(iter(self.scores))),
+                slot_batch=list_slot_splits(task, "search", next(iter(self.scores))),
                 k=search.folds,
                 score=search.metric.build(),
                 identity=task.identity,

@@ -27,7 +27,6 @@ def check_task(task: Task) -> None:
     if task.settings.streams:
         _check_stream(task)
         return
-    sizes = [len(task.data.split(split).train) for split in task.splits]
     _check_target(task)
     _check_hyper(task)
     method = task.settings.method.build()
@@ -46,22 +45,28 @@ def check_task(task: Task) -> None:
             f"entries.{task.entry}.training.epochs: {task.settings.training.epochs} epochs leave "
             f"nothing after a warm-up of {warmup}; raise epochs or lower warmup_epochs"
         )
-    _check_rows(task, sizes)
+    _check_rows(task)
 
 
-def _check_rows(task: Task, sizes: Sequence[int]) -> None:
+def _check_rows(task: Task) -> None:
     """Refuse too few training rows, and a search by validation rows without any.
 
     There must be enough for the folds, and for one update.
     """
     search = task.settings.search
-    for rows in sizes:
-        if search is not None and search.folds > rows:
-            raise InputError(
-                f"entries.{task.entry}.search.folds: {search.folds} folds but {task.dataset} has "
-                f"{rows} training rows; choose at most {rows}"
-            )
-        smallest = rows if search is None else search.training_rows(rows)
+    for split in task.splits:
+        rows = task.data.split(split).train
+        smallest = len(rows)
+        if search is not None and search.folds > 1:
+            units = task.data.count_fold_units(rows)
+            if search.folds > units:
+                kind = "training rows" if task.data.groups is None else "groups that train"
+                raise InputError(
+                    f"entries.{task.entry}.search.folds: {search.folds} folds but {task.dataset} "
+                    f"has {units} {kind}; choose at most {units}"
+                )
+            fold_rows = task.data.folds(rows, search.folds)
+            smallest = min(len(training) for training, _ in fold_rows)
         if task.settings.training and count_updates(task, smallest) == 0:
             raise InputError(
                 f"entries.{task.entry}.training: no update fits into {smallest} rows of "

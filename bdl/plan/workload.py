@@ -8,6 +8,7 @@ itself costs little more than its share.
 from functools import lru_cache
 from math import prod
 
+from bdl.data.splits import Split
 from bdl.methods.base import MinibatchMethod
 from bdl.models.base import LayeredModel
 from bdl.models.modules import Module
@@ -35,17 +36,20 @@ def find_slot_batch(task: Task, stage: Stage, split: int) -> range:
     return range(first, first + count)
 
 
-def count_slot_rows(task: Task, stage: Stage, split: int) -> dict[int, int]:
-    """Count the training rows of each split of a slot batch.
+def list_slot_splits(task: Task, stage: Stage, split: int) -> dict[int, Split]:
+    """List the splits of a slot batch, by number.
 
-    One that does not exist has those of the last.
+    One that does not exist has the rows of the last.
     """
     last = count_splits(task) - 1
     rows_of = task.rows if stage == "final" else task.data.split
-    return {
-        number: len(rows_of(min(number, last)).train)
-        for number in find_slot_batch(task, stage, split)
-    }
+    return {number: rows_of(min(number, last)) for number in find_slot_batch(task, stage, split)}
+
+
+def count_slot_rows(task: Task, stage: Stage, split: int) -> dict[int, int]:
+    """Count the training rows of each split of a slot batch."""
+    splits = list_slot_splits(task, stage, split)
+    return {number: len(rows.train) for number, rows in splits.items()}
 
 
 def count_splits_per_batch(task: Task, stage: Stage) -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch.utils._pytree import tree_map
 
-from bdl.data import folds
+from bdl.data import Dataset
 from bdl.data.splits import Rows, Split
 from bdl.errors import summarise_error
 from bdl.methods.base import ExternalMethod
@@ -47,7 +47,7 @@ def cross_validate(
     splits: Mapping[int, Split],
     settings: Mapping[int, Mapping[int, Setting]],
     *,
-    slot_batch: Mapping[int, int],
+    slot_batch: Mapping[int, Split],
     k: int,
     score: Score,
     identity: Sequence[object],
@@ -60,14 +60,14 @@ def cross_validate(
     Return the scores in the order split, trial, fold.
 
     `settings` are by split and number of the trial, as many of each split. `slot_batch` has the
-    splits that may train side by side, those that do among them, with the number of their training
-    rows: scores depend on them to the last bit, and not on which of them train. `k` is the
-    number of folds of the training rows, contiguous, without shuffling; 1 stands for the split's
-    validation rows. The lower a score is, the better. (split, trial, fold) is appended to
+    splits that may train side by side, those that do among them: scores depend on the sizes of
+    their folds to the last bit, and not on which of them train. `k` is the number of folds of the
+    training rows, for which see `bdl.data.Dataset.folds`; 1 stands for the split's validation
+    rows. The lower a score is, the better. (split, trial, fold) is appended to
     `identity`. `compile`, `progress` and `checkpoint` are as for
     `bdl.training.engine.MinibatchFitting`.
     """
-    fold_rows = {number: _split_folds(rows, k) for number, rows in splits.items()}
+    fold_rows = {number: _split_folds(setup.dataset, rows, k) for number, rows in splits.items()}
     coordinates = [
         (split, trial, fold)
         for split, split_settings in settings.items()
@@ -89,7 +89,11 @@ def cross_validate(
             hyper = settings[split][trial]
             fold_scores.append(FoldScore(split, trial, fold, hyper, number, reason, updates))
         return fold_scores
-    batch = _make_slot_batch(coordinates, settings, slot_batch, k)
+    fold_sizes = {
+        number: [len(training) for training, _ in _split_folds(setup.dataset, rows, k)]
+        for number, rows in slot_batch.items()
+    }
+    batch = _make_slot_batch(coordinates, settings, fold_sizes, k)
     fitting = setup.fitting(trials, compile=compile, slot_batch=batch)
     end = run_to_end(fitting, progress, checkpoint)
     numbers = dict[int, float]()
@@ -109,42 +113,33 @@ def cross_validate(
     return fold_scores
 
 
-def _split_folds(split: Split, k: int) -> list[tuple[Rows, Rows]]:
+def _split_folds(dataset: Dataset, split: Split, k: int) -> list[tuple[Rows, Rows]]:
     """Return training and validation rows of each fold."""
-    if k == 1:
-        return [(split.train, split.validation)]
-    return [
-        (split.train[training], split.train[validation])
-        for training, validation in folds(len(split.train), k)
-    ]
+    return [(split.train, split.validation)] if k == 1 else dataset.folds(split.train, k)
 
 
 def _make_slot_batch(
     coordinates: Sequence[tuple[int, int, int]],
     settings: Mapping[int, Mapping[int, Setting]],
-    slot_batch: Mapping[int, int],
+    fold_sizes: Mapping[int, Sequence[int]],
     k: int,
 ) -> SlotBatch:
     """Reserve a slot for every fold of each split of a slot batch, and find those that train.
 
-    Splits that do not train now have slots as well, so that numbers do not depend on them.
+    `fold_sizes` are the training rows of each fold, by split. Splits that do not train now have
+    slots as well, so that numbers do not depend on them.
     """
     trial_numbers = {split: list(split_settings) for split, split_settings in settings.items()}
     count = max(map(len, trial_numbers.values()))
     sizes: list[int] = []
-    for rows in slot_batch.values():
-        sizes += _count_fold_rows(rows, k) * count
-    first_slots = {split: i * count * k for i, split in enumerate(slot_batch)}
+    for sizes_of_split in fold_sizes.values():
+        sizes += [*sizes_of_split] * count
+    first_slots = {split: i * count * k for i, split in enumerate(fold_sizes)}
     slots = [
         first_slots[split] + trial_numbers[split].index(trial) * k + fold
         for split, trial, fold in coordinates
     ]
     return SlotBatch(sizes, slots)
-
-
-def _count_fold_rows(rows: int, k: int) -> list[int]:
-    """Count the training rows of each fold."""
-    return [rows] if k == 1 else [len(training) for training, _ in folds(rows, k)]
 
 
 def _iterate_evaluations(

@@ -153,3 +153,15 @@ def test_a_corrupt_file_is_refused_until_a_right_one_comes(
     mirror()
     file.download()
     assert path.read_bytes() == CONTENT
+
+
+def test_yacht_needs_no_download(monkeypatch, tmp_path):
+    """The table comes with the package, and the published splits from their recipe: bytes are those published."""
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("BDL_DATA_MIRROR", raising=False)
+    monkeypatch.setattr("bdl.data.files._copy_file", None)
+    yacht = DATASETS.get("yacht")
+    data = yacht()
+    assert data.x.shape == (308, 6)
+    assert [len(rows) for rows in data.split(19)[:2]] == [277, 31]
+    assert {file.state() for file in yacht.files if file.target.exists()} == {"ok"}
