@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bdl.data import DATASETS
 from bdl.errors import InputError
 
 from .conftest import CONTENT, NOWHERE, everything_under, make_remote_file, write

@@ -21,7 +21,7 @@ from bdl.data import (
     prepare_dataset,
     recipe_split,
 )
-from bdl.data.splits import tail_split, three_way_split
+from bdl.data.splits import group_folds, order_by_content, tail_split, three_way_split
 from bdl.errors import InputError
 from bdl.training.trials import fit_scaling
 
@@ -98,6 +98,27 @@ def test_folds_equal_scikit_learn(n: int, k: int) -> None:
         for rows, expected in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(rows, expected)
             assert rows.dtype == np.int64
+
+
+def test_folds_of_groups_are_whole_and_of_nearly_equal_sizes() -> None:
+    groups = np.array([7, 3, 3, 9, 3, 7, 5, 9, 1])
+    validations = [validation.tolist() for _, validation in group_folds(groups, 3)]
+    # by size 3, 7, 9, 5, 1: of 7 and 9, and of 5 and 1, the one that comes first
+    assert validations == [[1, 2, 4], [0, 5, 6], [3, 7, 8]]
+    for training, validation in group_folds(groups, 5):
+        assert len(set(groups[validation])) == 1
+        assert sorted([*training, *validation]) == list(range(9))
+    alone = group_folds(np.arange(7), 3)
+    assert [len(validation) for _, validation in alone] == [3, 2, 2]
+
+
+def test_the_order_by_content_is_that_of_the_values() -> None:
+    x, y = np.array([[0.0, 1.0], [2.0, 0.5], [-0.0, -1.0], [2.0, 0.5]]), np.array([3, 1, 1, 1])
+    table = np.column_stack([y, x])
+    expected = table[order_by_content(y, x)]
+    for order in ([3, 2, 1, 0], [2, 0, 3, 1]):
+        by_content = order_by_content(y[order], x[order] + 0.0)  # with 0 in place of -0
+        np.testing.assert_array_equal(table[order][by_content], expected)
 
 
 def make_table() -> tuple[np.ndarray, np.ndarray]:

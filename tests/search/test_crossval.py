@@ -66,7 +66,7 @@ def scored(
         program,
         splits,
         settings,
-        slot_batch={split: len(rows) for split, rows in TRAINING.items()},
+        slot_batch={split: Split(rows, NO_ROWS) for split, rows in TRAINING.items()},
         k=k,
         score=METRICS.build(metric, {}),
         identity=("b", 7),
