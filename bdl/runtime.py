@@ -87,7 +87,7 @@ def wait_briefly() -> None:
 
 
 def ensure_account() -> None:
-    """Give a process without an account, as in a container under any number, a name and a home.
+    """Set a name and a home for a process without an account, as in a container under any number.
 
     Libraries ask for them when they are imported or look for their caches, and fail without. The
     home is a folder below that of temporary files.
