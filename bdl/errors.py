@@ -11,12 +11,24 @@ class InputError(Exception):
     """
 
     def __str__(self) -> str:
-        return " ".join(super().__str__().splitlines())
+        return escape_unprintable(" ".join(super().__str__().splitlines()))
+
+
+def escape_unprintable(text: str) -> str:
+    """Return a text with escapes such as ``\\x1f`` in place of characters that cannot be printed.
+
+    Those would steer a terminal, or stand for bytes that are no text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
+    )
 
 
 def abbreviate(value: object) -> str:
     """Shorten what a message repeats of the input to 80 characters, from its middle."""
-    text = str(value)
+    text = escape_unprintable(str(value))
     return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
 
 
@@ -37,4 +49,5 @@ def summarise_error(error: BaseException) -> str:
     That is the message of an `InputError`, else the type and the message's first line.
     """
     lines = str(error).strip().splitlines() or [""]
-    return lines[0] if isinstance(error, InputError) else f"{type(error).__name__}: {lines[0]}"
+    line = escape_unprintable(lines[0])
+    return line if isinstance(error, InputError) else f"{type(error).__name__}: {line}"

@@ -36,7 +36,7 @@ from journeys import JOURNEYS, Shell, WrongTurnError
 ROOT = Path(__file__).parents[1]
 IN_PART = {
     "bdl-bench run uci-regression": "--dry-run",
-    "pytest -n auto --dist loadfile": "tests/test_readme.py tests/api",
+    "pytest -n logical --dist loadfile": "tests/test_readme.py tests/api",
 }
 """Commands that take hours, and what is added to them so that they do not."""
 

@@ -445,22 +445,22 @@ def offline(tmp_path, monkeypatch) -> Path:
 
 
 def test_data_that_are_missing_or_corrupt_stop_a_run_and_are_told(tiny, offline, run, invoke):
-    tiny.write_text(TINY.replace("[diabetes]", "[yacht]"), "utf-8")
+    tiny.write_text(TINY.replace("[diabetes]", "[boston]"), "utf-8")
     code, out, err = run()
     assert (code, out, err.count("\n")) == (2, "", 1)
-    for words in ("cannot get data file", "BDL_DATA_MIRROR", "bdl-bench data fetch yacht"):
+    for words in ("cannot get data file", "BDL_DATA_MIRROR", "bdl-bench data fetch boston"):
         assert words in err
     assert not [path for path in offline.rglob("*") if path.is_file()]
-    code, out, _ = invoke("data", "verify", "yacht")
+    code, out, _ = invoke("data", "verify", "boston")
     assert code == 1
     assert "missing" in out
     assert "bdl-bench data fetch" in out
-    path = offline / DATASETS.get("yacht").files[0].path
+    path = offline / DATASETS.get("boston").files[0].path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("1 2 3\n")
     code, out, err = run()
     assert (code, out, err.count("\n")) == (2, "", 1)
-    for words in ("corrupt data file", path.name, "bdl-bench data fetch yacht"):
+    for words in ("corrupt data file", path.name, "bdl-bench data fetch boston"):
         assert words in err
     assert path.read_text() == "1 2 3\n", "it is left alone"
     assert not Path("results").exists()

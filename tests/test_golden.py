@@ -157,7 +157,8 @@ def edit(path, before, after):
     path.write_text(text.replace(before, after), "utf-8")
 
 
-SCORE = """"regression", margin=0.05)
+SCORE = """"predictive", "regression", margin=0.05
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         return %sfloat(evaluation.at(self.at).predictions.log_likelihood"""

@@ -16,8 +16,11 @@ TREES = {path: ast.parse(text) for path, text in FILES.items()}
 LINES = list(chain.from_iterable(text.splitlines() for text in FILES.values()))
 
 VAGUE = frozenset(
-    "found own told given kept keep place places part parts made seen asked lacking drawn wanted known shown there "
-    "here second each one ones other others what again beside alike about whole right_ more most few some apart".split()  # noqa: SIM905
+    """
+    found own told given kept keep place places part parts made seen asked lacking drawn
+    wanted known shown there here second each one ones other others what again beside alike
+    about whole right_ more most few some apart
+""".split()
 )
 """Words that stand for anything: a name says what it is of."""
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

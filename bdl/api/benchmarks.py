@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from typer import Exit
@@ -349,12 +349,14 @@ def build_request(
     overrides, dataset_names, entries = (
         [names] if isinstance(names, str) else names for names in (set, datasets, methods)
     )
-    if isinstance(splits, Integral):  # NumPy has integers of its own
-        splits = str(splits)
-    elif splits is not None and not isinstance(splits, str):
+    if splits is None or isinstance(splits, str):
+        chosen = splits
+    elif isinstance(splits, int | np.integer):
+        chosen = str(splits)
+    else:
         # a lone "3" would mean the first three, so that each number is a range
-        splits = ",".join(f"{number}-{number}" for number in splits)
-    return load_request(name_or_path, profile, overrides, dataset_names, entries, splits)
+        chosen = ",".join(f"{number}-{number}" for number in splits)
+    return load_request(name_or_path, profile, overrides, dataset_names, entries, chosen)
 
 
 def _with_method_column(rows: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from pathlib import Path
 from bdl import runtime
 from bdl.archive.loading import timings
 from bdl.data import file_states
+from bdl.errors import escape_unprintable
 from bdl.execution.estimate import RunEstimate, count_remaining, estimate_remaining
 from bdl.execution.timing import time_updates
 from bdl.plan import Task
@@ -111,7 +112,7 @@ def describe_columns(tasks: Sequence[Task]) -> list[str]:
         if len(features) > _COLUMNS_SHOWN:
             columns.append(f"and {len(features) - _COLUMNS_SHOWN} more")
         line = f"{task.dataset}: {len(task.data.y):,} rows; {'; '.join(columns)}"
-        descriptions[line] = None
+        descriptions[escape_unprintable(line)] = None  # with names and classes of the file
     return list(descriptions)
 
 

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from bdl.errors import InputError, abbreviate
+from bdl.errors import InputError, abbreviate, escape_unprintable
 
 DONE, FAILED_FITS, BAD_INPUT, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -213,7 +213,9 @@ def _end_with_message(message: str, code: int) -> int:
 
 def _shorten(message: str) -> str:
     """Shorten a message, which may repeat any input, to one line of bounded length."""
-    line = message if message.isprintable() else " ".join(message.split())
+    if not message.isprintable():
+        message = escape_unprintable(" ".join(message.split()))
+    line = message
     if len(line) <= _MESSAGE_CHARACTERS:
         return line
     return f"{line[: _MESSAGE_CHARACTERS // 2]} ... {line[-_MESSAGE_CHARACTERS // 4 :]}"

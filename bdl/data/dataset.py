@@ -47,6 +47,9 @@ class Dataset:
     gap
         Reads published gap split `i`, 0 to d - 1, whose test rows have values of input i between
         those that train; None if there are none.
+    ordered
+        Whether the labels are in an order that means something, such as grades, which scores of
+        ordered classes need.
     standardise
         Scaled by the training rows of a trial: inputs and targets, the inputs alone, or nothing.
         Labels are never scaled: for a classification "both" is the same as "inputs". Images are
@@ -93,6 +96,7 @@ class Dataset:
     splits: int | None = None
     published: Callable[[int], Split] | None = field(default=None, repr=False)
     gap: Callable[[int], Split] | None = field(default=None, repr=False)
+    ordered: bool = False
     standardise: Standardise = "both"
     augment: "Callable[[Tensor, Tensor], Tensor] | None" = field(default=None, repr=False)
     augment_noise: int = 0

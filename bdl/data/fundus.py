@@ -140,6 +140,7 @@ class Aptos2019:
             splits=5,
             published=partial(three_way_split, strata, groups),
             groups=groups if self.split == "grouped" else None,
+            ordered=self.target == "grade",
             origin=origin,
         )
 
@@ -210,4 +211,12 @@ def medmnist_dataset(name: str, content: bytes, target: Literal["referable", "gr
     y = grades if target == "grade" else (grades >= 2).astype(np.float64)
     split = Split(train, test, validation)
     x = np.ascontiguousarray(np.concatenate(images))
-    return Dataset(name, x, y, "classification", splits=1, published=[split].__getitem__)
+    return Dataset(
+        name,
+        x,
+        y,
+        "classification",
+        splits=1,
+        published=[split].__getitem__,
+        ordered=target == "grade",
+    )

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+ClassName = str | int | float | bool
+_COMPRESSED_ENDINGS = (".gz", ".bz2", ".xz", ".zst", ".zip")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table(ABC):
     """Rows and columns with names, one of which is the target; the others are inputs.
@@ -27,7 +31,12 @@ class Table(ABC):
     ----------
     task
         ``regression`` or ``classification``; None for a classification if the target is text, else
-        a regression. The classes are numbered in alphabetical order, or that of the numbers.
+        a regression. Classes are numbered in the order of an ordered dictionary of Parquet, of
+        numbers, or of the alphabet; that of the alphabet is none for scores of ordered classes.
+    classes
+        All classes in their order, such as ``[low, medium, high]``; makes a classification.
+    positive
+        Class of two that precision, recall, F1 and AUROC are of; None for the second one.
     missing
         Treatment of rows with a gap or an infinite number: ``refuse`` names the first, ``drop``
         leaves them out.
@@ -41,20 +50,24 @@ class Table(ABC):
         parts, each of which tests once. Like `group` and `time`, of which one at most is given, it
         is no input.
     group
-        Column whose rows of one value stay together: split i draws at random which groups test.
+        Column whose rows of one value stay together, in the folds of a search as well: split i
+        draws at random which groups test.
     time
         Column by which rows are ordered, numbers or dates such as 2026-01-31: the last ones test,
-        in the only split.
+        in the only split, and folds of a search are blocks of time, each of which validates once.
     test_share
         Share of the groups, or of the rows by time, that test.
 
     Notes
     -----
     Without `split_column`, `group` and `time`, split i takes 90 % of the rows at random to train
-    on, as `bdl.data.splits.recipe_split` does.
+    on, as `bdl.data.splits.recipe_split` does. With `split_column` or `group`, rows are permuted by
+    their contents, so that folds do not rest on their order in the file.
     """
 
     task: Task | None = None
+    classes: tuple[ClassName, ...] = ()
+    positive: ClassName | None = None
     missing: Literal["refuse", "drop"] = "refuse"
     leave_out: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -71,6 +84,8 @@ class Table(ABC):
         ]
         if len(splitters) > 1:
             raise InputError(f"{' and '.join(splitters)} are ways to split: keep one")
+        if self.task == "regression" and (self.classes or self.positive is not None):
+            raise InputError("classes and positive are of a classification: say no task, or that")
 
     @property
     @abstractmethod
@@ -101,7 +116,8 @@ class _InFile(Table):
     Parameters
     ----------
     path
-        The file, relative to the working directory.
+        The file, relative to the working directory; it may be compressed by gzip, bzip2, xz, zstd,
+        or zip with one file.
     target
         Name of the column that is predicted.
     """
@@ -112,7 +128,10 @@ class _InFile(Table):
 
     @property
     def display_name(self) -> str:
-        return Path(self.path).stem
+        path = Path(self.path)
+        if path.suffix.lower() in _COMPRESSED_ENDINGS:
+            path = path.with_suffix("")
+        return path.stem
 
 
 @dataclass(frozen=True, kw_only=True)

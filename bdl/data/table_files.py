@@ -2,6 +2,7 @@
 
 import codecs
 import csv
+import io
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
+from bdl.data.compression import check_is_text, read_decompressed
 from bdl.errors import InputError, abbreviate
 
 if TYPE_CHECKING:
@@ -128,14 +130,16 @@ def read_csv(source: "Csv") -> Frame:
     if source.thousands == source.decimal:
         raise InputError(f"decimal and thousands are both '{source.decimal}': change one")
     try:
-        with path.open(encoding=encoding, newline="") as file:
-            first_row = file.readline()
-            separator = source.separator or _guess_separator(first_row, source.decimal)
-            file.seek(0)
-            names = _read_header(path, file, separator) if source.header else None
+        content = read_decompressed(path)
+        check_is_text(path, content, encoding)
+        lines = io.TextIOWrapper(io.BytesIO(content), encoding, newline="")
+        first_row = lines.readline()
+        separator = source.separator or _guess_separator(first_row, source.decimal)
+        lines.seek(0)
+        names = _read_header(path, lines, separator) if source.header else None
         read: Callable[..., Frame] = partial(
-            cast(Any, pd.read_csv),
-            path,
+            _read_rows,
+            content,
             sep=separator,
             header=None,
             names=names,
@@ -182,6 +186,11 @@ def read_csv(source: "Csv") -> Frame:
     return table
 
 
+def _read_rows(content: bytes, **settings: Any) -> Frame:
+    """Read rows as `pandas.read_csv` does."""
+    return cast(Any, pd.read_csv)(io.BytesIO(content), **settings)
+
+
 def read_parquet(path: Path) -> Frame:
     """Read a file in the Parquet format; an index that has a name is a column.
 
@@ -190,8 +199,7 @@ def read_parquet(path: Path) -> Frame:
     from pyarrow.parquet import read_table
 
     try:
-        with path.open("rb") as file:
-            table = read_table(file)
+        table = read_table(io.BytesIO(read_decompressed(path)))
         # the same plain types whatever wrote the file, but categories stay categories
         frame: Frame = table.to_pandas(ignore_metadata=True)
         column_metadata = (table.schema.pandas_metadata or {}).get("columns", [])
@@ -201,6 +209,8 @@ def read_parquet(path: Path) -> Frame:
             if column["pandas_type"] == "categorical"
         ]
         frame = frame.astype(dict.fromkeys(categories, "category")).rename(columns=str)
+    except InputError:
+        raise
     except OSError as error:  # those of pyarrow have no strerror
         raise InputError(
             f"cannot read {path}: {error.strerror or first_message_line(error)}"
@@ -217,6 +227,7 @@ def _find_encoding(name: str) -> str:
     """
     try:
         encoding = codecs.lookup(name).name
+        b"text".decode(encoding, errors="ignore")  # codecs such as base64 are none of text
     except (LookupError, ValueError):
         raise InputError(
             f"encoding: there is no {abbreviate(name)}: say utf-8, latin-1, utf-16 or another"

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from multiprocessing import parent_process
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -88,7 +88,7 @@ def to_dataset(source: "Table", frame: Frame, target: str) -> Dataset:
     inputs = [column for column in frame.columns if column not in (target, split_column)]
     if not inputs:
         raise InputError(f"{name} has no column of inputs beside '{target}': give at least one")
-    task, y, description = _read_target(source, frame[target])
+    task, y, is_ordered, description = _read_target(source, frame[target])
     read_as = [f"{target} (target): {description}"]
     matrices, names = list[Array](), list[str]()
     for column in inputs:
@@ -98,7 +98,15 @@ def to_dataset(source: "Table", frame: Frame, target: str) -> Dataset:
         read_as.append(f"{column}: {description}")
     x = np.column_stack(matrices)
     if split_column is None:
-        return Dataset(name, x, y, task, columns=tuple(names), read_as=tuple(read_as))
+        return Dataset(
+            name,
+            x,
+            y,
+            task,
+            ordered=is_ordered,
+            columns=tuple(names),
+            read_as=tuple(read_as),
+        )
     splits = _read_splits(source, x, y, frame[split_column])
     read_as.append(f"{split_column} (split): {splits.description}")
     return Dataset(
@@ -108,6 +116,7 @@ def to_dataset(source: "Table", frame: Frame, target: str) -> Dataset:
         task,
         splits.count,
         splits.published,
+        ordered=is_ordered,
         groups=splits.groups,
         split_key=splits.key,
         columns=tuple(names),
@@ -125,7 +134,11 @@ def _tidy_column(name: str, column: Column) -> Column:
     if kind == "categorical":
         # a number type has no gaps, which object has
         dtype = object if column.isna().any() else column.cat.categories.dtype
-        return _tidy_column(name, column.astype(dtype)).astype("category")
+        tidy = _tidy_column(name, column.astype(dtype))
+        if not column.cat.ordered:
+            return tidy.astype("category")
+        categories = _tidy_column(name, pd.Series(column.cat.categories, name=column.name))
+        return tidy.astype(pd.CategoricalDtype(categories.dropna().unique(), ordered=True))
     if kind == "string":
         text = column.astype(object).str.strip()
         return text.where(text != "", np.nan)
@@ -196,13 +209,18 @@ def _drop_gaps(name: str, frame: Frame, missing: str) -> Frame:
     return frame[~has_gap]
 
 
-def _read_target(source: "Table", column: Column) -> tuple[Task, Array, str]:
-    """Return the task, the targets and a description of how they were read.
+def _read_target(source: "Table", column: Column) -> tuple[Task, Array, bool, str]:
+    """Return the task, the targets, whether classes are in order, and how they were read.
 
     Targets of a classification are the numbers of their classes.
     """
     name, task = source.display_name, source.task
-    declared = task == "classification" or (task is None and column.name in source.categories)
+    declared = (
+        task == "classification"
+        or bool(source.classes)
+        or source.positive is not None
+        or (task is None and column.name in source.categories)
+    )
     numbers = None if declared else _read_numbers(source, column)
     if task == "regression" and numbers is None:
         raise InputError(
@@ -218,11 +236,78 @@ def _read_target(source: "Table", column: Column) -> tuple[Task, Array, str]:
             description += (
                 f", {len(distinct)} different ones (task: classification makes classes of them)"
             )
-        return "regression", numbers, description
-    codes, classes = _number_categories(column)
+        return "regression", numbers, False, description
+    codes, classes, is_ordered = _number_classes(source, column)
     _check_category_count(source, column, len(classes), declared)
     examples = ", ".join(map(abbreviate, classes[:5])) + (", ..." if len(classes) > 5 else "")
-    return "classification", codes.astype(np.float64), f"{len(classes)} classes, {examples}"
+    description = f"{len(classes)} classes{' in this order' if is_ordered else ''}, {examples}"
+    if len(classes) == 2:
+        description += f" (positive: {abbreviate(classes[1])})"
+    return "classification", codes.astype(np.float64), is_ordered, description
+
+
+def _number_classes(source: "Table", column: Column) -> tuple[NDArray[np.int64], list[Any], bool]:
+    """Number the classes and list them, and return whether their order means something.
+
+    That is the order of the settings, of an ordered dictionary or of numbers. `InputError` if the
+    settings do not have the classes of the file.
+    """
+    codes, classes = _number_categories(column)
+    is_ordered = pd.api.types.is_numeric_dtype(pd.Index(classes))
+    order = np.arange(len(classes))
+    if source.classes:
+        order = _find_classes(source, column, classes, source.classes)
+        is_ordered = True
+        if len(order) < len(classes):
+            (missing, *_) = np.setdiff1d(np.arange(len(classes)), order)
+            raise InputError(
+                f"{source.display_name}: classes lacks '{abbreviate(classes[missing])}', which "
+                f"column '{column.name}' has: list all {len(classes)} classes"
+            )
+    elif isinstance(column.dtype, pd.CategoricalDtype) and column.cat.ordered:
+        ranks = column.cat.codes.to_numpy()
+        order = np.argsort([ranks[codes == code][0] for code in range(len(classes))])
+        is_ordered = True
+    if source.positive is not None:
+        (positive,) = _find_classes(source, column, classes, [source.positive])
+        if len(classes) != 2 or (source.classes and positive != order[1]):
+            raise InputError(
+                f"{source.display_name}: positive is the second of two classes, and column "
+                f"'{column.name}' has {len(classes)}: leave it out, or mend classes"
+            )
+        order = np.array([1 - positive, positive])
+    numbers = np.empty(len(classes), dtype=np.int64)
+    numbers[order] = np.arange(len(classes))
+    return numbers[codes], [classes[code] for code in order], is_ordered
+
+
+def _find_classes(
+    source: "Table", column: Column, classes: Sequence[Any], names: Sequence[Any]
+) -> NDArray[np.int64]:
+    """Return the numbers of the classes that a setting names."""
+    name, number_by_text = source.display_name, dict[str, int]()
+    for number, value in enumerate(classes):
+        number_by_text[_as_class_text(value)] = number
+    texts = [*map(_as_class_text, names)]
+    for text in texts:
+        if text not in number_by_text:
+            known_names = ", ".join(map(abbreviate, classes[:5]))
+            raise InputError(
+                f"{name}: column '{column.name}' has no class '{abbreviate(text)}': name one of "
+                f"{known_names}{', ...' if len(classes) > 5 else ''}"
+            )
+        if texts.count(text) > 1:
+            raise InputError(f"{name}: classes has '{abbreviate(text)}' twice: name each once")
+    return np.array([number_by_text[text] for text in texts], dtype=np.int64)
+
+
+def _as_class_text(value: Any) -> str:
+    """Return a class as text that is the same for 1 and 1.0, and of a text without blanks around.
+
+    YAML reads a class such as 1 as a number, and files such as CSV may have it as 1.0.
+    """
+    text = str(value).strip()
+    return f"{float(text):g}" if is_plain_number(text) else text
 
 
 def _read_input(source: "Table", column: Column) -> tuple[Array, tuple[str, ...], str]:
@@ -245,7 +330,7 @@ def _read_input(source: "Table", column: Column) -> tuple[Array, tuple[str, ...]
 
 
 def _number_categories(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
-    """Number the categories, in order of the alphabet or of the numbers, and list them."""
+    """Number the categories, in order of the alphabet or of numbers, and list them."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.cat.categories.dtype)
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):

@@ -305,12 +305,12 @@ def run_group(group: Group, report: Report) -> list[FitResult]:
 
     A full disk is no fault of the fits, and is raised.
     """
-    task, _ = group.members[0]
     try:
+        first_task = group.members[0][0]
         with warnings.catch_warnings():
             # warnings about the compiler's own code
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")
-            with enforce_limits(task.benchmark.limits):
+            with enforce_limits(first_task.benchmark.limits):
                 return group.run(report)
     # SystemExit: a method that calls sys.exit ends its fits, not the run
     except (Exception, SystemExit) as error:

@@ -101,6 +101,8 @@ class MetricInfo:
         the counters.
     task
         What the data set must ask for; None if anything will do.
+    ordered
+        Whether it rests on the order of classes, where there are more than two.
     margin
         Largest difference from a printed number that does not matter, in the unit; None if it is
         the share `RELATIVE` of the printed number. ``docs/verdicts.md`` has the reasons.
@@ -112,6 +114,7 @@ class MetricInfo:
     kind: Literal["predictive", "posterior", "distance", "time"]
     task: "Task | None" = None
     margin: float | None = None
+    ordered: bool = False
 
     def margin_of(self, printed: float) -> float:
         """Return the margin about a printed number, in the unit."""

@@ -102,7 +102,9 @@ class Rps:
     it. For two classes it is half of the Brier score.
     """
 
-    info = MetricInfo("RPS", "squared probability", "lower", "predictive", "classification")
+    info = MetricInfo(
+        "RPS", "squared probability", "lower", "predictive", "classification", ordered=True
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(_differences(evaluation).cumsum(-1).square().sum(-1).mean())

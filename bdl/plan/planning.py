@@ -128,6 +128,12 @@ def _check_target(task: Task) -> None:
                 f"{field}: '{metric}' scores a {metric.info.task}, and dataset '{task.dataset}' "
                 f"is a {data.task}; use another metric"
             )
+        if metric.info.ordered and data.classes > 2 and not data.ordered:
+            raise InputError(
+                f"{field}: '{metric}' scores ordered classes, and the {data.classes} classes of "
+                f"dataset '{task.dataset}' have no order: say it (classes: [low, medium, high]), "
+                "or use another metric"
+            )
     predictive = [metric for metric in task.benchmark.metrics if metric.info.kind == "predictive"]
     if predictive and any(len(data.split(split).test) == 0 for split in task.splits):
         raise InputError(

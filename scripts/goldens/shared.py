@@ -178,7 +178,7 @@ def crossval() -> Case:
         for k in (1, 3):
             scores = cross_validate(
                 *(program, {0: split}, settings),
-                slot_batch={0: len(split.train)},
+                slot_batch={0: split},
                 k=k,
                 score=METRICS.build("nmll", {}),
                 identity=("golden",),

@@ -1,15 +1,22 @@
 """Files of one's own as data sets: what is refused first, then what the numbers are."""
 
+import bz2
 import datetime
+import gzip
+import io
 import json
+import lzma
 import re
+import tarfile
 import warnings
+import zipfile
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 
 from bdl.data import DATASETS, Dataset, describe_dataset, file_states
@@ -169,6 +176,73 @@ def test_files_that_cannot_be_read(parquet, tmp_path: Path) -> None:
             DATASETS.build(name, {"path": str(tmp_path / "none.x"), "target": "y"})()
     with pytest.raises(InputError, match=r"cannot read .*odd\.parquet: "):
         parquet(HOUSES.encode())
+
+
+def compress_zip(content: bytes, *names: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def compress_tar(content: bytes) -> bytes:
+    file, member = io.BytesIO(), tarfile.TarInfo("houses.csv")
+    member.size = len(content)
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+COMPRESS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda content: pyarrow.compress(content, "zstd", asbytes=True),
+    "zip": lambda content: compress_zip(content, "houses.csv", "__MACOSX/._houses.csv"),
+}
+"""By what names of such files end in."""
+
+
+@pytest.mark.parametrize("ending", COMPRESS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_compressed_files_are_read_whatever_their_names(csv, parquet, ending, encoding) -> None:
+    """The fixture names the file houses.csv."""
+    text = HOUSES.replace("red", "r\u00f6d")
+    dataset, expected = (
+        csv(content, encoding=encoding, leave_out=["packages"])
+        for content in (COMPRESS[ending](text.encode(encoding)), text.encode(encoding))
+    )
+    np.testing.assert_array_equal(dataset.x, expected.x)
+    assert (dataset.columns, dataset.y.tolist()) == (expected.columns, [10, 20, 30, 40])
+    frame = pd.DataFrame({"a": [1.0, 2.0], "price": [3.0, 4.0]})
+    plain = io.BytesIO()
+    frame.to_parquet(plain)
+    assert parquet(COMPRESS[ending](plain.getvalue())).y.tolist() == [3, 4]
+
+
+NO_TEXT = {
+    "part of a gzip": (gzip.compress(HOUSES.encode())[:8], r"compressed \(gzip\) .*: unpack it"),
+    "tar": (compress_tar(HOUSES.encode()), r"compressed archive \(tar\): unpack it"),
+    "two files": (compress_zip(b"1", "a.csv", "b.csv"), "a zip archive of 2 files: unpack it and"),
+    "workbook": (compress_zip(b"1", "[Content_Types].xml", "xl/a.xml"), "a workbook .*: save the"),
+    "Parquet": (b"PAR1" + bytes(20), "is a Parquet file: say name: parquet"),
+    "bytes": (bytes(range(256)), "it is not .* text: say its encoding"),
+    "bytes at the end": (HOUSES.encode() + 5000 * b"x" + b"\x00\x1b[31m", "."),
+    "colour": (HOUSES.replace("red", "\x1b[31mr\x85").encode() + b"1\n", "."),
+    "header": (HOUSES.replace("colour", "\x9b").replace("chain", "\x9b").encode(), "."),
+}
+for ending, compress in COMPRESS.items():
+    NO_TEXT[ending] = compress(HOUSES.encode())[:-12], r"compressed \(\w+\) and damaged"
+
+
+@pytest.mark.parametrize("kind", NO_TEXT)
+@pytest.mark.parametrize("settings", [{}, {"encoding": "latin-1"}, {"target": "\x1b[31m"}])
+def test_no_message_has_bytes_that_are_no_text(csv, kind, settings) -> None:
+    content, message = NO_TEXT[kind]
+    with pytest.raises(InputError, match=message) as caught:
+        csv(content, **settings)
+    assert str(caught.value).isprintable()
 
 
 def test_damaged_files_raise_nothing_else(csv, parquet, tmp_path: Path) -> None:
@@ -515,6 +589,134 @@ def test_groups_stay_together(csv) -> None:
         assert len(rows(csv(PARTS, group="part", leave_out=["when"], test_share=share), 0)[0]) == 2
 
 
+LEVELS = ["low", "medium", "high", "low", "high"]
+
+
+def write_levels() -> str:
+    return "a,price\n" + "".join(f"{i},{level}\n" for i, level in enumerate(LEVELS))
+
+
+@pytest.mark.parametrize(
+    "declared", [["low", "medium", "high"], ["none", "low", "medium", "high"]]
+)
+@pytest.mark.parametrize("writer", ["pandas", "arrow"])
+def test_an_ordered_dictionary_of_parquet_orders_the_classes(
+    parquet, tmp_path: Path, declared: list[str], writer: str
+) -> None:
+    """Classes without rows are left out."""
+    frame = pd.DataFrame({"a": range(5), "price": LEVELS})
+    frame["price"] = pd.Categorical(LEVELS, categories=declared, ordered=True)
+    if writer == "pandas":
+        dataset = parquet(frame)
+    else:
+        file = io.BytesIO()
+        table = pyarrow.Table.from_pandas(frame).replace_schema_metadata()
+        pyarrow.parquet.write_table(table, file)
+        dataset = parquet(file.getvalue())
+    assert (dataset.y.tolist(), dataset.ordered) == ([0, 1, 2, 0, 2], True)
+    assert dataset.read_as[0] == "price (target): 3 classes in this order, low, medium, high"
+    unordered = parquet(frame.astype({"price": pd.CategoricalDtype(declared)}))
+    assert (unordered.y.tolist(), unordered.ordered) == ([1, 2, 0, 1, 0], False)
+    assert unordered.read_as[0] == "price (target): 3 classes, high, low, medium"
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "y", "ordered", "description"),
+    [
+        (
+            write_levels(),
+            {"classes": ["low", "medium", "high"]},
+            [0, 1, 2, 0, 2],
+            True,
+            "3 classes in this order, low, medium, high",
+        ),
+        (write_levels(), {}, [1, 2, 0, 1, 0], False, "3 classes, high, low, medium"),
+        (
+            "a,price\n1,yes\n2,no\n3,yes\n",
+            {},
+            [1, 0, 1],
+            False,
+            "2 classes, no, yes (positive: yes)",
+        ),
+        (
+            "a,price\n1,yes\n2,no\n3,yes\n",
+            {"positive": "no"},
+            [0, 1, 0],
+            False,
+            "2 classes, yes, no (positive: no)",
+        ),
+        (
+            "a,price\n1,1.0\n2,2.0\n3,10.0\n",
+            {"task": "classification"},
+            [0, 1, 2],
+            True,
+            "3 classes in this order, 1.0, 2.0, 10.0",
+        ),
+        (
+            "a,price\n1,1.0\n2,2.0\n3,10.0\n",
+            {"classes": [10, 2, 1]},
+            [2, 1, 0],
+            True,
+            "3 classes in this order, 10.0, 2.0, 1.0",
+        ),
+        (
+            "a,price\n1,True\n2,False\n",
+            {"positive": False},
+            [0, 1],
+            False,
+            "2 classes, True, False (positive: False)",
+        ),
+    ],
+)
+def test_settings_order_the_classes(csv, text, settings, y, ordered, description) -> None:
+    dataset = csv(text, **settings)
+    assert (dataset.task, dataset.y.tolist()) == ("classification", y)
+    assert (dataset.read_as[0], dataset.ordered) == (f"price (target): {description}", ordered)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"classes": ["low", "high"]}, "classes lacks 'medium', which column 'price' has: list"),
+        ({"classes": ["low", "mid", "high"]}, "no class 'mid': name one of high, low, medium"),
+        ({"classes": ["high", "high", "low"]}, "classes has 'high' twice: name each once"),
+        ({"positive": "low"}, "positive is the second of two classes, and .* 'price' has 3"),
+        ({"positive": "low", "task": "regression"}, "classes and positive are of a classifi"),
+    ],
+)
+def test_settings_of_classes_that_are_refused(csv, settings, message) -> None:
+    with pytest.raises(InputError, match=message):
+        csv(write_levels(), **settings)
+
+
+ORDERED = """name: levels
+title: Levels
+datasets: [{name: csv, path: FILE, target: price}]
+splits: 1
+entries:
+  exact:
+    model: {name: linear}
+    likelihood: {name: categorical}
+    method: {name: laplace}
+    hyper: {prior_precision: 1}
+metrics: [rps]
+"""
+
+
+def test_scores_of_ordered_classes_need_an_order(tmp_path: Path, invoke) -> None:
+    path, spec = tmp_path / "levels.csv", tmp_path / "b.yaml"
+    path.write_text("a,price\n" + "".join(f"{i},{LEVELS[i % 5]}\n" for i in range(40)))
+    command = ("run", str(spec), "--results", str(tmp_path / "results"), "--tracking", "none")
+    spec.write_text(ORDERED.replace("FILE", str(path)))
+    code, _, err = invoke(*command)
+    assert code == 2
+    assert "'rps' scores ordered classes, and the 3 classes of dataset 'levels' have no" in err
+    spec.write_text(ORDERED.replace("FILE", f"{path}, classes: [low, medium, high]"))
+    code, out, err = invoke(*command)
+    assert (code, err) == (0, ""), out + err
+    assert "price (target): 3 classes in this order, low, medium, high" in out
+
+
 def write_by_kind() -> pd.DataFrame:
     """Sixty rows sorted by the target, with a column for each way to split."""
     generator, number = np.random.default_rng(0), np.arange(60)
@@ -556,7 +758,8 @@ def test_folds_do_not_rest_on_the_order_of_the_file(csv, parquet, way, form) -> 
         assert fold_contents(frame.sample(frac=1, random_state=seed)) == contents
     for training, validation in contents:
         if "time" in way:  # blocks of time
-            assert validation == sorted(validation)
+            times = [row // 7 for row in validation]
+            assert times == sorted(times)
         else:
             assert training != sorted(training)
             assert {row // 20 for row in training} == {0, 1, 2}
@@ -582,7 +785,7 @@ metrics: [rmse]
 def test_a_search_keeps_groups_whole(tmp_path: Path, invoke) -> None:
     """Targets of other groups are noise of deviation 3; repeats of a row within a group are not.
 
-    Folds of single rows had a root mean square error of 1.2 and chose a weak prior.
+    In folds of single rows the precision 1 has an error of 0.9, and is chosen.
     """
     generator = np.random.default_rng(0)
     group = np.repeat(np.arange(40), 3)
