@@ -176,7 +176,7 @@ def main() -> None:
                 reference = compute_truth(cell, 0)
                 kept = [row.artefact for row in store.rows("final", cell.key) if row.artefact]
                 moments = [
-                    moments_of(artefacts.read_artefact(store.posteriors, sha)[0]) for sha in kept
+                    moments_of(artefacts.read_posterior(store.posteriors, sha)[0]) for sha in kept
                 ]
                 values = [row(own, reference) for own in moments if reference is not None]
                 mean, cov, w2, truncated, *few = np.mean(values, 0)

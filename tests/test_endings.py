@@ -24,7 +24,7 @@ from bdl.execution.groups import run_group
 from bdl.publishing import tracking
 from bdl.spec import load_request
 from bdl.spec.sections import Limits
-from bdl.store.artefacts import Damaged, with_rerun_hint
+from bdl.store.artefacts import DamagedPosterior, with_rerun_hint
 
 PAPERS = "papers: [{paper: nobody1900, tables: [Table 1], task: uci_nn_predictions, methods: {fixed: vifa_lr}}]\n"
 
@@ -203,7 +203,7 @@ def test_a_damaged_posterior_names_the_command_that_makes_it_again(tiny, tmp_pat
         pytest.raises(InputError, match=f"^{re.escape(told)}$"),
         with_rerun_hint(asked, tmp_path / "else where"),
     ):
-        raise Damaged("x is damaged")
+        raise DamagedPosterior("x is damaged")
 
 
 def spoil(path: Path) -> None:

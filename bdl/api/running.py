@@ -41,7 +41,7 @@ from bdl.reports.search_bounds import bound_notes
 from bdl.spec import Request
 from bdl.spec.request import results_option
 from bdl.store import CellKey, Row
-from bdl.store.artefacts import Damaged
+from bdl.store.artefacts import DamagedPosterior
 from bdl.store.store import Store
 
 
@@ -81,7 +81,7 @@ def run_benchmark(
         fitted_at = time.perf_counter()
         try:
             loaded, table_entries, files = publish(request, store, results, fitted_at - start)
-        except Damaged:
+        except DamagedPosterior:
             # A figure needs a posterior whose file is damaged, and its fit counts as missing now.
             # Make it again, with options that leave all other fits alone.
             mending_options = options._replace(fresh=False, changed=False, retry=False)

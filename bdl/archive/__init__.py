@@ -268,7 +268,7 @@ class ResultsFolder:
             raise InputError(
                 f"{cell.label}, split {split} has no posterior: {row.reason or imported}"
             )
-        return *artefacts.read_artefact(self.store.posteriors, row.artefact), row
+        return *artefacts.read_posterior(self.store.posteriors, row.artefact), row
 
     @cached_property
     def _frames(self) -> Frames:

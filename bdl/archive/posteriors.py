@@ -17,7 +17,7 @@ from bdl.archive.frames import replace_atomically
 from bdl.errors import InputError
 from bdl.plan import Task
 from bdl.store import artefacts
-from bdl.store.artefacts import Damaged
+from bdl.store.artefacts import DamagedPosterior
 from bdl.store.store import Store
 
 POSTERIORS = "posteriors.zip"
@@ -47,13 +47,13 @@ def stored_posteriors(cells: Sequence[Task], store: Store) -> Contents:
         for cell in cells
     }
     distinct = {name for by_split in digests.values() for name in by_split.values()}
-    if sum(artefacts.artefact_size(store.posteriors, name) for name in distinct) > _TIMES * LIMIT:
+    if sum(artefacts.measure_posterior_file(store.posteriors, name) for name in distinct) > _TIMES * LIMIT:
         return {}
-    read, damaged = dict[str, bytes](), list[Damaged]()
+    read, damaged = dict[str, bytes](), list[DamagedPosterior]()
     for name in distinct:
         try:
-            read[name] = artefacts.artefact_content(store.posteriors, name)
-        except Damaged as error:
+            read[name] = artefacts.read_posterior_bytes(store.posteriors, name)
+        except DamagedPosterior as error:
             damaged.append(error)
     if damaged:
         raise damaged[0]
@@ -76,7 +76,7 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
         label: {
             split: content
             for split, content in splits.items()
-            if _ours(artefacts.posterior_family(content))
+            if _ours(artefacts.read_family(content))
         }
         for label, splits in contents.items()
     }
@@ -113,7 +113,7 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
         label: {int(split): read[name] for split, name in by_split.items()}
         for label, by_split in index.items()
     }
-    families = {artefacts.posterior_family(content) for content in read.values()}
+    families = {artefacts.read_family(content) for content in read.values()}
     if foreign := sorted(family for family in families if not _ours(family)):
         raise InputError(
             f"{path} has posteriors of a family that is not of this package, {foreign[0]}: remove it"

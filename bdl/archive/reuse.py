@@ -20,9 +20,9 @@ from bdl.plan import Task, is_fit_hash, joint_hash, score_hash
 from bdl.plan.fittings import build_evaluation_schedule
 from bdl.spec.labels import MetricName
 from bdl.store import (
-    CERTIFICATE,
-    HYPER,
-    KEPT,
+    CERTIFICATE_DETAIL,
+    HYPER_PREFIX,
+    KEPT_DETAIL,
     STAGES,
     CellKey,
     CurvePoint,
@@ -40,7 +40,7 @@ _DETAILS = {
     "compiled": bool,
     "updates": int,
     "packages": str,
-} | dict.fromkeys((KEPT, CERTIFICATE), str)
+} | dict.fromkeys((KEPT_DETAIL, CERTIFICATE_DETAIL), str)
 
 
 class StoredFits:
@@ -72,7 +72,7 @@ class StoredFits:
             FitResult(
                 row,
                 readings,
-                artefacts.artefact_content(self._store.posteriors, str(row.artefact)),
+                artefacts.read_posterior_bytes(self._store.posteriors, str(row.artefact)),
             ),
         ]
 
@@ -248,9 +248,9 @@ def _row(
     """
     present = {str(name): value for name, value in values.items() if not pd.isna(value)}
     hyper = {
-        name.removeprefix(HYPER): value
+        name.removeprefix(HYPER_PREFIX): value
         for name, value in present.items()
-        if name.startswith(HYPER)
+        if name.startswith(HYPER_PREFIX)
     }
     details: dict[str, Any] = {
         name: kind(present[name]) for name, kind in _DETAILS.items() if name in present
@@ -260,7 +260,7 @@ def _row(
         score = str(cell.settings.search and cell.settings.search.metric)
         metrics, hashes = {score: present.get(score)}, {}
     else:
-        not_scores = {*COLUMNS, *cell.point.texts, *_DETAILS, *(HYPER + name for name in hyper)}
+        not_scores = {*COLUMNS, *cell.point.texts, *_DETAILS, *(HYPER_PREFIX + name for name in hyper)}
         recorded_details = {
             *present,
             *map(str, fit_metrics(cell)),

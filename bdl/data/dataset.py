@@ -47,9 +47,6 @@ class Dataset:
     gap
         Reads published gap split `i`, 0 to d - 1, whose test rows have values of input i between
         those that train; None if there are none.
-    ordered
-        Whether the labels are in an order that means something, such as grades, which scores of
-        ordered classes need.
     standardise
         Scaled by the training rows of a trial: inputs and targets, the inputs alone, or nothing.
         Labels are never scaled: for a classification "both" is the same as "inputs". Images are
@@ -59,10 +56,6 @@ class Dataset:
         k) to (M, d); None leaves them.
     augment_noise
         Standard normals that `augment` takes for a row, k.
-    groups
-        Number of the group of each row, whole numbers of shape (n,), whose rows the folds of a
-        search keep together; None for folds of single rows. Whether splits keep them together,
-        `published` decides.
     split_key
         Bytes that decide the splits, besides the number of rows, the groups and the code; part of
         the checksum.
@@ -81,6 +74,13 @@ class Dataset:
     read_as
         How each column was read, for people: ``"colour: 3 categories"``; empty if there was
         nothing to decide.
+    groups
+        Number of the group of each row, whole numbers of shape (n,), whose rows the folds of a
+        search keep together; None for folds of single rows. Whether splits keep them together,
+        `published` decides.
+    ordered
+        Whether the labels are in an order that means something, such as grades, which scores of
+        ordered classes need.
 
     Raises
     ------
@@ -96,17 +96,17 @@ class Dataset:
     splits: int | None = None
     published: Callable[[int], Split] | None = field(default=None, repr=False)
     gap: Callable[[int], Split] | None = field(default=None, repr=False)
-    ordered: bool = False
     standardise: Standardise = "both"
     augment: "Callable[[Tensor, Tensor], Tensor] | None" = field(default=None, repr=False)
     augment_noise: int = 0
-    groups: NDArray[np.int64] | None = field(default=None, repr=False)
     split_key: bytes = field(default=b"", repr=False)
     origin: str = ""
     simulated: bool = False
     generating: NDArray[np.float64] | None = field(default=None, repr=False)
     columns: tuple[str, ...] = field(default=(), repr=False)
     read_as: tuple[str, ...] = field(default=(), repr=False)
+    groups: NDArray[np.int64] | None = field(default=None, repr=False)
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns) or column_names(self.x))

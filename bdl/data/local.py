@@ -4,7 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TYPE_CHECKING
 
 from annotated_types import Ge, Gt, Len, Lt
 
@@ -157,6 +157,8 @@ class Csv(_InFile):
         ...
     """
 
+    version: ClassVar[int] = 2
+
     separator: Annotated[str, Len(1, 1)] | None = None
     decimal: Literal[".", ","] = "."
     thousands: Literal[",", ".", "'", " "] | None = None
@@ -173,6 +175,8 @@ class Csv(_InFile):
 @dataclass(frozen=True, kw_only=True)
 class Parquet(_InFile):
     """A file in the Parquet format."""
+
+    version: ClassVar[int] = 2
 
     def read(self) -> "tuple[pd.DataFrame, str]":
         from bdl.data.table_files import read_parquet

@@ -2,10 +2,9 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from multiprocessing import parent_process
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -13,20 +12,12 @@ from numpy.typing import NDArray
 
 from bdl.data.conversion import Array, check_unique_columns
 from bdl.data.dataset import Dataset, Task
-from bdl.data.splits import (
-    Rows,
-    Split,
-    group_split,
-    order_by_content,
-    part_split,
-    permute_split,
-)
 from bdl.data.table_files import (
-    first_message_line,
     is_plain_number,
     recognise_notation,
     suggest_settings,
 )
+from bdl.data.table_splits import read_splits
 from bdl.errors import InputError, abbreviate, unknown_name_error
 
 if TYPE_CHECKING:
@@ -46,21 +37,6 @@ _FEW = 20
 _SAMPLE = 1000
 """Number of different texts of a column whose notation is examined at first."""
 _UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)*|\s*")
-_ROLE_WORDS = {
-    "train",
-    "training",
-    "test",
-    "testing",
-    "val",
-    "valid",
-    "validation",
-    "dev",
-    "holdout",
-    "true",
-    "false",
-}
-"""Texts for the use of a row, so that they are no names of parts each of which tests."""
-
 _LOG = logging.getLogger(__name__)
 
 
@@ -107,14 +83,14 @@ def to_dataset(source: "Table", frame: Frame, target: str) -> Dataset:
             columns=tuple(names),
             read_as=tuple(read_as),
         )
-    splits = _read_splits(source, x, y, frame[split_column])
+    splits = read_splits(source, x, y, frame[split_column])
     read_as.append(f"{split_column} (split): {splits.description}")
     return Dataset(
         name,
         x,
         y,
         task,
-        splits.count,
+        splits.n_splits,
         splits.published,
         ordered=is_ordered,
         groups=splits.groups,
@@ -138,7 +114,7 @@ def _tidy_column(name: str, column: Column) -> Column:
         if not column.cat.ordered:
             return tidy.astype("category")
         categories = _tidy_column(name, pd.Series(column.cat.categories, name=column.name))
-        return tidy.astype(pd.CategoricalDtype(categories.dropna().unique(), ordered=True))
+        return tidy.astype(pd.CategoricalDtype(list(categories.dropna().unique()), ordered=True))
     if kind == "string":
         text = column.astype(object).str.strip()
         return text.where(text != "", np.nan)
@@ -417,86 +393,3 @@ def _check_category_count(source: "Table", column: Column, count: int, declared:
             f"{subject} is text that differs in most rows ({count} values, such as '{example}'): "
             f"make numbers of it, leave it out, {as_categories}"
         )
-
-
-class _TableSplits(NamedTuple):
-    """Splits that a column decides, as fields of `bdl.data.Dataset`."""
-
-    published: Callable[[int], Split]
-    count: int | None
-    groups: Rows | None
-    key: bytes
-    description: str
-
-
-def _read_splits(source: "Table", x: Array, y: Array, column: Column) -> _TableSplits:
-    """Return the splits of a table by its column of parts, groups or times.
-
-    Nothing rests on the order of the rows in the file: training rows are permuted, or in order of
-    time. `InputError` if no rows are left to train on, or the column has other values than it
-    should.
-    """
-    name = source.display_name
-    if source.time:
-        times = _time_values(name, column)
-        by_content = order_by_content(times, y, x)
-        order = by_content[times[by_content].argsort(kind="stable")]
-        n_train = len(order) - max(1, round(source.test_share * len(order)))
-        if n_train < 1:
-            raise _no_training_rows_error(name, column)
-        split = Split(order[:n_train], order[n_train:])
-        return _TableSplits(
-            [split].__getitem__, 1, None, order.tobytes(), "time, whose last rows test"
-        )
-    has_roles = source.split_column is not None and set(column) == {"train", "test"}
-    if has_roles:
-        numbers = np.asarray(column == "train", dtype=np.int64)
-    else:
-        if source.split_column:
-            _check_part_names(name, column)
-        numbers = pd.factorize(column, sort=True)[0].astype(np.int64)
-    count = int(numbers.max()) + 1
-    if count == 1:
-        raise _no_training_rows_error(name, column)
-    order = order_by_content(numbers, y, x)
-    key = numbers.tobytes() + order.tobytes()
-    if source.group:
-        cut = partial(group_split, numbers, source.test_share)
-        published = partial(_cut_and_permute, cut, order)
-        return _TableSplits(published, None, numbers, key, f"{count} groups")
-    published = partial(_cut_and_permute, partial(part_split, numbers), order)
-    return _TableSplits(published, 1 if has_roles else count, None, key, f"{count} parts")
-
-
-def _cut_and_permute(cut: Callable[[int], Split], order: Rows, index: int) -> Split:
-    """Return a split with permuted rows, as folds and `preparation.rows` cut them in order."""
-    return permute_split(cut(index), order, index)
-
-
-def _no_training_rows_error(name: str, column: Column) -> InputError:
-    return InputError(
-        f"{name}: column '{column.name}' leaves no rows to train on: split by another"
-    )
-
-
-def _check_part_names(name: str, column: Column) -> None:
-    for value in column.unique():
-        if str(value).strip().lower() in _ROLE_WORDS:
-            raise InputError(
-                f"{name}: column '{column.name}' has '{abbreviate(value)}' beside other values "
-                "than train and test: write train and test alone, or names of parts, "
-                "each of which tests once"
-            )
-
-
-def _time_values(name: str, column: Column) -> NDArray[np.float64]:
-    if pd.api.types.is_numeric_dtype(column):
-        return np.asarray(column, dtype=np.float64)
-    try:
-        return np.asarray(
-            pd.to_datetime(column, utc=True, format="ISO8601").astype("int64"), dtype=np.float64
-        )
-    except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{name}: column '{column.name}' has no dates or numbers ({first_message_line(error)})"
-        ) from None

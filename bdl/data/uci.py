@@ -99,7 +99,7 @@ class UciSet(FileSet):
             rows = np.array([self.d])
         else:
             _, role, number = file.removesuffix(".txt").split("_")
-            generator = np.random.RandomState(1)  # noqa: NPY002  the recipe's own
+            generator = np.random.RandomState(1)  # the recipe's own
             for _ in range(int(number) + 1):
                 order = generator.choice(self.n, self.n, replace=False)
             n_train = round(0.9 * self.n)

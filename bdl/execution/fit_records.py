@@ -9,7 +9,7 @@ from bdl.methods.guest import Guest
 from bdl.plan import Task, outside_files
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Answer, is_predictive
-from bdl.store import CERTIFICATE, KEPT, CurvePoint
+from bdl.store import CERTIFICATE_DETAIL, KEPT_DETAIL, CurvePoint
 
 
 def describe_fits(task: Task, width: int, compile: bool) -> dict[str, Any]:
@@ -32,10 +32,10 @@ def posterior_details(posterior: Posterior) -> dict[str, str]:
     if not is_predictive(posterior):
         return {}
     is_answer = isinstance(posterior, Answer)
-    details = {KEPT: "predictions at the test rows" if is_answer else "a predictive"}
+    details = {KEPT_DETAIL: "predictions at the test rows" if is_answer else "a predictive"}
     certificate: str | None = getattr(posterior, "certificate", None)
     if certificate:
-        details[CERTIFICATE] = certificate
+        details[CERTIFICATE_DETAIL] = certificate
     return details
 
 

@@ -32,7 +32,7 @@ from bdl.plan.planning import group_tasks
 from bdl.plan.workload import count_fits, estimate_work, find_slot_batch
 from bdl.search.crossval import FoldScore, choose_best_setting
 from bdl.store import STAGES, FitResult, Row, Stage, artefacts
-from bdl.store.artefacts import Unusable
+from bdl.store.artefacts import UnusableFits
 from bdl.store.store import Store
 
 _GRACE = 60.0
@@ -249,7 +249,7 @@ def check_stored_fits(tasks: Sequence[Task], store: Store) -> dict[Task, str]:
     for task in tasks:
         if metric_names := scores_needing_posteriors(task, store):
             reason = f"new or changed scores ({', '.join(metric_names)}) need the posteriors"
-            raise Unusable(
+            raise UnusableFits(
                 f"{store.path} holds {task.label} as published, without posteriors: {reason}",
                 "--changed",
             )
@@ -266,7 +266,7 @@ def check_fit_hashes(tasks: Sequence[Task], store: Store) -> dict[Task, str]:
         stored = store.fit_hash(task.key)
         if stored is not None and not is_fit_hash(task, stored):
             difference = f"of another spec, data or code ({stored[:12]}, now {current[:12]})"
-            raise Unusable(f"{store.path} holds {task.label} {difference}", "--changed")
+            raise UnusableFits(f"{store.path} holds {task.label} {difference}", "--changed")
     return hashes
 
 

@@ -32,7 +32,7 @@ from bdl.runtime import OverLimit, one_thread
 from bdl.search import Setting
 from bdl.spec.labels import MetricName
 from bdl.store import Row, artefacts
-from bdl.store.artefacts import Damaged
+from bdl.store.artefacts import DamagedPosterior
 from bdl.store.store import Store
 from bdl.training.trials import fit_scaling
 
@@ -176,8 +176,8 @@ def rescore(task: Task, store: Store) -> None:
     for row, metrics in _stale_rows(task, store):
         if row.artefact:
             try:
-                posterior, buffers = artefacts.read_artefact(store.posteriors, row.artefact)
-            except Damaged:
+                posterior, buffers = artefacts.read_posterior(store.posteriors, row.artefact)
+            except DamagedPosterior:
                 damaged.append(row)
                 continue
             evaluation = make_evaluation(task, row.split, posterior, buffers, row.hyper)

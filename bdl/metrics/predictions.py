@@ -30,7 +30,10 @@ near the cache.
 """
 
 
-SHARED_STATISTICS = "batch_norm: running keeps one set of statistics, and the posterior has several modes: use batch_norm: recompute"
+SHARED_STATISTICS = (
+    "batch_norm: running keeps one set of statistics, and the posterior has several modes: "
+    "use batch_norm: recompute"
+)
 """Why predictions are refused that would give all modes the running statistics of one of them."""
 
 

@@ -39,7 +39,10 @@ MOST = 1_000_000
 
 
 def pictures(cells: Sequence[Task], store: Store) -> dict[str, Any]:
-    """Gather fields of `bdl.reports.figures.FigureData` from posteriors, of data sets all of whose posteriors are stored."""
+    """Gather the fields of `bdl.reports.figures.FigureData` that come from posteriors.
+
+    They are of data sets all of whose posteriors are stored.
+    """
     complete = cells_with_all_splits(cells, store)
     gather = {
         "posteriors": posteriors,
@@ -71,7 +74,7 @@ def _first(cell: Task, store: Store) -> tuple[int, str] | None:
 def _evaluations(cell: Task, store: Store) -> Iterator[tuple[int, Evaluation]]:
     for row in store.rows("final", cell.key):
         if row.artefact:
-            posterior, buffers = artefacts.read_artefact(store.posteriors, row.artefact)
+            posterior, buffers = artefacts.read_posterior(store.posteriors, row.artefact)
             yield (
                 row.split,
                 make_evaluation(
@@ -91,7 +94,7 @@ def posteriors(cells: Sequence[Task], store: Store) -> list[Gaussians]:
             else None
         )
         if stored_fit and reference is not None:
-            posterior, _ = artefacts.read_artefact(store.posteriors, stored_fit[1])
+            posterior, _ = artefacts.read_posterior(store.posteriors, stored_fit[1])
             moments = [
                 moment.double().numpy() for moment in (posterior.mean(), posterior.covariance())
             ]
@@ -128,7 +131,7 @@ def layer_weights(cells: Sequence[Task], store: Store) -> list[LayerWeights]:
         )
         stored_fit = _first(cell, store)
         if counted and stored_fit:
-            posterior, _ = artefacts.read_artefact(store.posteriors, stored_fit[1])
+            posterior, _ = artefacts.read_posterior(store.posteriors, stored_fit[1])
             values = posterior.mean()[cell.problem.layout.layers == counted.layer]
             weights.append(LayerWeights(str(cell.dataset), cell.entry, values.double().numpy()))
     return weights

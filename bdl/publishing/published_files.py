@@ -178,8 +178,9 @@ def tables(
     metrics: Sequence[str] = (),
     cells: Sequence[TableCell] | None = None,
 ) -> RenderableType:
-    """Render our numbers beside the printed ones (`cells`, as `compare_with_print` gives them), with what they are not as head.
+    """Render our numbers and the printed ones, below a line that says what the run is not.
 
+    `cells` are as `compare_with_print` returns them.
     Without a choice of metrics there are all, and below them sampled references, claims, members
     of an ensemble that are as good, and what other papers print. `InputError` if there is no such
     metric, or as `render` says.

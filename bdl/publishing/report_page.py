@@ -33,7 +33,7 @@ from bdl.reports.paired import paired_sections, tally_section
 from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Request
 from bdl.spec.request import format_ranges
-from bdl.store import HYPER
+from bdl.store import HYPER_PREFIX
 
 HIDDEN = (
     "spec",
@@ -218,11 +218,11 @@ def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
     lines = [
         (
             *map(str, key),
-            str(column).removeprefix(HYPER),
+            str(column).removeprefix(HYPER_PREFIX),
             *(f"{value:.3g}" for value in values.agg(["median", "min", "max"])),
         )
         for key, cell_rows in rows.groupby(["dataset", "entry", *axes], sort=False)
-        for column, values in cell_rows.filter(regex=f"^{HYPER}").items()
+        for column, values in cell_rows.filter(regex=f"^{HYPER_PREFIX}").items()
         if values.notna().any()
     ]
     columns = ["Dataset", "Method", *axes, "Hyper-parameter", "Median", "Least", "Greatest"]

@@ -14,7 +14,7 @@ from bdl.references.certificate import CERTIFIED
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Array, finite_scores, group_by_cell
 from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Estimate, Judgement, judge
-from bdl.store import CERTIFICATE, KEPT, REFUSALS
+from bdl.store import CERTIFICATE_DETAIL, KEPT_DETAIL, REFUSAL_SEPARATOR
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +137,7 @@ def compare_with_papers(
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
     rows = rows.reindex(
         columns=[
-            *("dataset", "entry", *benchmark.axes, "split", "status", "reason", KEPT, CERTIFICATE),
+            *("dataset", "entry", *benchmark.axes, "split", "status", "reason", KEPT_DETAIL, CERTIFICATE_DETAIL),
             *(*benchmark.metrics, *sampled),
         ]
     )
@@ -186,7 +186,7 @@ def _table_entry(
 ) -> TableEntry:
     metric, statistic = key[2:]
     metric_info = info(metric)
-    without_parameters = trials[KEPT].notna() & (metric_info.kind in ("posterior", "distance"))
+    without_parameters = trials[KEPT_DETAIL].notna() & (metric_info.kind in ("posterior", "distance"))
     trials = trials[~without_parameters]
     good = trials[trials["status"] == "ok"]
     values = finite_scores(trials, metric)
@@ -254,7 +254,7 @@ def refusal_notes(rows: "pd.DataFrame", metric: str) -> list[str]:
     """
     notes: dict[str, None] = {}
     for reasons in rows["reason"][rows["status"] == "ok"].dropna():
-        for reason in reasons.split(REFUSALS):
+        for reason in reasons.split(REFUSAL_SEPARATOR):
             if reason.startswith(f"{metric}: "):
                 notes[f"not computed: {reason}"] = None
     return list(notes)
@@ -265,7 +265,7 @@ def certificate_notes(rows: "pd.DataFrame") -> list[str]:
 
     `rows` as for `compare_with_papers`.
     """
-    certificates = rows[CERTIFICATE].dropna()
+    certificates = rows[CERTIFICATE_DETAIL].dropna()
     if certificates.empty:
         return []
     broken = sorted({int(number) for text in certificates for number in re.findall(r"\d+", text)})

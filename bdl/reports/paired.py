@@ -14,7 +14,7 @@ from bdl.metrics import info
 from bdl.reports.layout import Section, format_number, metric_heading, metric_name
 from bdl.reports.statistics import Array, format_setting, group_by, group_by_split, mean_se
 from bdl.reports.verdicts import MIN_SPLITS, interval_half_width
-from bdl.store import HYPER
+from bdl.store import HYPER_PREFIX
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -334,11 +334,11 @@ def changed_hyperparameters(
             continue
         columns = dict.fromkeys((*first_rows.columns, *second_rows.columns))
         for column in columns:
-            if not column.startswith(HYPER):
+            if not column.startswith(HYPER_PREFIX):
                 continue
             before, after, splits = _hyperparameter_medians(first_rows, second_rows, column)
             if splits:
-                name = column.removeprefix(HYPER)
+                name = column.removeprefix(HYPER_PREFIX)
                 changed.append(
                     ChangedHyperparameter(
                         cell.dataset, cell.entry, cell.point, name, before, after, splits

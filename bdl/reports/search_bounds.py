@@ -7,7 +7,7 @@ import numpy as np
 
 from bdl.reports.statistics import group_by_cell
 from bdl.spec.sections import Note
-from bdl.store import HYPER
+from bdl.store import HYPER_PREFIX
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,7 @@ def bound_notes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Note]:
 
     `rows` are final ones, which have the hyper-parameters that were chosen.
     """
-    hyper = [name for name in rows.columns if str(name).startswith(HYPER)]
+    hyper = [name for name in rows.columns if str(name).startswith(HYPER_PREFIX)]
     groups = group_by_cell(rows[["dataset", "entry", *benchmark.axes, *hyper]], benchmark.axes)
     bounds: dict[tuple[str, str], list[str]] = {}
     for dataset, entry, point in benchmark.cells:
@@ -47,9 +47,9 @@ def _bounds(search: "Search", rows: "pd.DataFrame") -> Iterator[str]:
         if len(values) > 1:
             bounds[name] = min(values), max(values)
     for name, name_bounds in bounds.items():
-        if HYPER + name not in rows:  # no search has ended yet
+        if HYPER_PREFIX + name not in rows:  # no search has ended yet
             continue
-        chosen = rows[HYPER + name].to_numpy(dtype=float)
+        chosen = rows[HYPER_PREFIX + name].to_numpy(dtype=float)
         for bound in name_bounds:
             count = int(np.isclose(chosen, bound, rtol=BOUND_TOLERANCE, atol=0).sum())
             if count:

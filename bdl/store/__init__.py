@@ -7,20 +7,20 @@ from typing import Any, Literal, NamedTuple
 Stage = Literal["search", "final"]
 STAGES: tuple[Stage, ...] = ("search", "final")
 
-REFUSALS = "; "
+REFUSAL_SEPARATOR = "; "
 """What stands between the scores that could not be computed, in a row's `problem`."""
 
-KEPT = "kept"
+KEPT_DETAIL = "kept"
 """Detail of a final row whose fit left predictions, and no distribution of parameters: what is
 kept of it.
 """
 
-CERTIFICATE = "certificate"
+CERTIFICATE_DETAIL = "certificate"
 """Detail of a final row whose fit is judged by rules: that it keeps them, or which ones it
 breaks.
 """
 
-HYPER = "hyper_"
+HYPER_PREFIX = "hyper_"
 """Beginning of the columns of hyper-parameters, in tables of rows."""
 
 CellKey = tuple[str, str, str]
@@ -28,7 +28,7 @@ CellKey = tuple[str, str, str]
 sweep.
 """
 
-AT_A_TIME = 500
+ROWS_PER_FETCH = 500
 """Rows that are read at a time: few enough that their JSON is gone before the garbage collector
 looks at it.
 """
@@ -98,7 +98,7 @@ class Row:
 
 def join_refusals(refused: Mapping[str, str]) -> str | None:
     """Write why scores could not be computed, by metric; None if all could."""
-    return REFUSALS.join(f"{metric}: {why}" for metric, why in refused.items()) or None
+    return REFUSAL_SEPARATOR.join(f"{metric}: {why}" for metric, why in refused.items()) or None
 
 
 class FitResult(NamedTuple):

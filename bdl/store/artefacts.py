@@ -18,7 +18,7 @@ from bdl.posteriors import Posterior, from_tensors, to_tensors
 from bdl.spec import Request
 
 
-class Unusable(InputError):
+class UnusableFits(InputError):
     """Stored fits are not what is asked for; the option of `bdl-bench run` starts them anew."""
 
     def __init__(self, refusal: str, option: str) -> None:
@@ -26,7 +26,7 @@ class Unusable(InputError):
         self.what, self.option = refusal, option
 
 
-class Damaged(InputError):
+class DamagedPosterior(InputError):
     """The file of a posterior is missing or damaged."""
 
     def __init__(self, refusal: str) -> None:
@@ -39,12 +39,12 @@ def with_rerun_hint(request: Request, results: Path) -> Iterator[None]:
     """Let a refusal of stored fits end in the command that starts them anew, in the words of the one that was given."""
     try:
         yield
-    except Unusable as error:
+    except UnusableFits as error:
         command = request.format_command("run", results, error.option)
         raise InputError(
             f"{error.what}; start anew, with a copy of the store, by: {command}"
         ) from None
-    except Damaged as error:
+    except DamagedPosterior as error:
         command = request.format_command("run", results)
         raise InputError(
             f"{error.what}; this makes its fit again, and no other: {command}"
@@ -52,7 +52,7 @@ def with_rerun_hint(request: Request, results: Path) -> Iterator[None]:
 
 
 _POSTERIOR, _BUFFERS = "posterior.", "buffers."
-_LENGTH = 8
+_LENGTH_BYTES = 8
 """Bytes of the number that a file begins with, the length of its header."""
 
 
@@ -77,7 +77,7 @@ def encode_posterior(posterior: Posterior, buffers: Mapping[str, Tensor]) -> byt
     return save(copies, metadata={"family": family})
 
 
-def write_artefact(folder: Path, content: bytes) -> str:
+def write_posterior(folder: Path, content: bytes) -> str:
     """Store what `encode_posterior` gave so that it is there whole or not at all, also after a power cut.
 
     Its name, SHA-256 (hex) of the content, is returned. A file that has the content already is
@@ -96,32 +96,32 @@ def write_artefact(folder: Path, content: bytes) -> str:
     return sha
 
 
-def read_artefact(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
-    """Read an artefact: the posterior and the buffers, on the CPU; errors as in `artefact_content`."""
-    file_content = artefact_content(folder, sha)
+def read_posterior(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
+    """Read an artefact: the posterior and the buffers, on the CPU; errors as in `read_posterior_bytes`."""
+    file_content = read_posterior_bytes(folder, sha)
     try:
         return decode_posterior(file_content)
     except SafetensorError as error:
-        raise Damaged(f"{_path(folder, sha)} is no posterior ({error})") from None
+        raise DamagedPosterior(f"{_path(folder, sha)} is no posterior ({error})") from None
 
 
 def decode_posterior(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
     """Return what `encode_posterior` was given, on the CPU."""
     tensors = load(content)
-    return from_tensors(posterior_family(content), _named(tensors, _POSTERIOR)), _named(
+    return from_tensors(read_family(content), _named(tensors, _POSTERIOR)), _named(
         tensors, _BUFFERS
     )
 
 
-def posterior_family(content: bytes) -> str:
+def read_family(content: bytes) -> str:
     """Read the name of the posterior's family in what `encode_posterior` gave: a little-endian length, then JSON."""
-    header = json.loads(content[_LENGTH : _LENGTH + int.from_bytes(content[:_LENGTH], "little")])
+    header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")])
     name: str = header["__metadata__"]["family"]
     return name
 
 
-def artefact_content(folder: Path, sha: str) -> bytes:
-    """Read the content of an artefact; `Damaged` if it is missing, or is not what was written.
+def read_posterior_bytes(folder: Path, sha: str) -> bytes:
+    """Read the content of an artefact; `DamagedPosterior` if it is missing, or is not what was written.
 
     A file whose content is not what was written is renamed, so that the next run finds it missing,
     whatever its size.
@@ -130,21 +130,21 @@ def artefact_content(folder: Path, sha: str) -> bytes:
     try:
         file_content = path.read_bytes()
     except OSError as error:
-        raise Damaged(f"cannot read {path}: {error.strerror}") from None
+        raise DamagedPosterior(f"cannot read {path}: {error.strerror}") from None
     if sha256(file_content).hexdigest() != sha:
         with suppress(OSError):  # a reader may not be allowed to
             path.replace(path.with_suffix(".damaged"))
-        raise Damaged(f"{path} is damaged")
+        raise DamagedPosterior(f"{path} is damaged")
     return file_content
 
 
-def artefact_size(folder: Path, sha: str) -> int:
-    """Return the bytes of an artefact; raise `Damaged` if it is missing."""
+def measure_posterior_file(folder: Path, sha: str) -> int:
+    """Return the bytes of an artefact; raise `DamagedPosterior` if it is missing."""
     path = _path(folder, sha)
     try:
         return path.stat().st_size
     except OSError as error:
-        raise Damaged(f"cannot read {path}: {error.strerror}") from None
+        raise DamagedPosterior(f"cannot read {path}: {error.strerror}") from None
 
 
 def is_whole(folder: Path, sha: str) -> bool:
@@ -155,12 +155,12 @@ def is_whole(folder: Path, sha: str) -> bool:
     path = _path(folder, sha)
     try:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(_LENGTH), "little")
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
             header = json.loads(file.read(min(length, path.stat().st_size)))
         ends = [
             tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"
         ]
-        return bool(path.stat().st_size == _LENGTH + length + max(ends, default=0))
+        return bool(path.stat().st_size == _LENGTH_BYTES + length + max(ends, default=0))
     except (
         OSError,
         ValueError,

@@ -19,8 +19,8 @@ from typing import Any, Self
 
 from bdl.errors import InputError
 from bdl.store import (
-    AT_A_TIME,
-    HYPER,
+    ROWS_PER_FETCH,
+    HYPER_PREFIX,
     CellKey,
     CurvePoint,
     FitResult,
@@ -146,7 +146,7 @@ class Store:
         Posteriors are safe before the rows that name them.
         """
         values = [
-            replace(row, artefact=artefacts.write_artefact(self.posteriors, content))
+            replace(row, artefact=artefacts.write_posterior(self.posteriors, content))
             if content
             else row
             for row, _, content in outcomes
@@ -222,10 +222,13 @@ class Store:
             else ""
         )
         refused = self._by_fit(f"reason FROM refusals {where}", arguments)
-        query = f"SELECT split, trial, fold, status, body{values} FROM fits {where} {measured} ORDER BY split, trial, fold"
+        query = (
+            f"SELECT split, trial, fold, status, body{values} FROM fits {where} {measured} "
+            "ORDER BY split, trial, fold"
+        )
         with self._explained():
             scores_of_fits = self._db.execute(query, (*metrics, *arguments))
-            while rows := scores_of_fits.fetchmany(AT_A_TIME):
+            while rows := scores_of_fits.fetchmany(ROWS_PER_FETCH):
                 split, trial, fold, status, texts, *scores = map(list, zip(*rows, strict=True))
                 bodies = json.loads(f"[{','.join(texts)}]")
                 whys = (
@@ -243,7 +246,7 @@ class Store:
                         body["reason"] or why for body, why in zip(bodies, whys, strict=True)
                     ],
                     "seconds": [body["seconds"] for body in bodies],
-                    **_by_name([body["hyper"] for body in bodies], HYPER),
+                    **_by_name([body["hyper"] for body in bodies], HYPER_PREFIX),
                     **dict(
                         zip(
                             metrics,

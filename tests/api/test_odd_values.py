@@ -312,5 +312,5 @@ def test_numbers_of_numpy_are_numbers():
 
 
 def test_calibration_is_of_a_fit():
-    with pytest.raises(InputError, match="calibration: fit: give a fitted bdl.Regressor"):
+    with pytest.raises(InputError, match=r"calibration: fit: give a fitted bdl\.Regressor"):
         bdl.calibration(5, [[1.0]], [1.0])

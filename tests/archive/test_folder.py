@@ -203,7 +203,7 @@ def test_no_flipped_bit_of_published_rows_changes_a_table_silently(published):
         damaged = bytearray(content)
         damaged[flipped] ^= 1 << int(flipped % 8)
         rows.write_bytes(damaged)
-        with pytest.raises(InputError, match="its SHA-256 is not the one in provenance.json"):
+        with pytest.raises(InputError, match=r"its SHA-256 is not the one in provenance\.json"):
             ResultsFolder(published).rows()
     rows.write_bytes(content)
     pd.testing.assert_frame_equal(ResultsFolder(published).rows(), whole)

@@ -213,7 +213,7 @@ def test_fits_without_the_curves_that_are_recorded_are_left(file):
     )
     assert left(file) == FINALS - 2
     (PLACE / "points.parquet").unlink()
-    with pytest.raises(InputError, match="points.parquet is damaged or of another run"):
+    with pytest.raises(InputError, match=r"points\.parquet is damaged or of another run"):
         left(file)
     write_provenance(json.loads((PLACE / "provenance.json").read_text("utf-8")), PLACE)
     assert left(file) == 0

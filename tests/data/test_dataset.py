@@ -133,6 +133,24 @@ def test_one_class_is_none() -> None:
         Dataset("toy", X, np.zeros(3), "classification")
 
 
+def test_folds_keep_groups_whole_and_the_checksum_has_them() -> None:
+    x, y, rows = np.zeros((6, 1)), np.arange(6.0), np.array([5, 0, 3, 1])
+    grouped = Dataset("toy", x, y, groups=np.array([4, 4, 7, 7, 7, 4]))
+    assert grouped.count_fold_units(rows) == 2
+    folds = [
+        (training.tolist(), validation.tolist()) for training, validation in grouped.folds(rows, 2)
+    ]
+    assert folds == [([3], [5, 0, 1]), ([5, 0, 1], [3])]
+    single = Dataset("toy", x, y)
+    assert single.count_fold_units(rows) == 4
+    assert [validation.tolist() for _, validation in single.folds(rows, 2)] == [[5, 0], [3, 1]]
+    regrouped = Dataset("toy", x, y, groups=np.array([4, 4, 7, 7, 7, 7]))
+    assert len({dataset.checksum for dataset in (grouped, single, regrouped)}) == 3
+    for groups in (np.zeros(5, dtype=np.int64), np.zeros(6)):
+        with pytest.raises(InputError, match="groups must be a whole number for each of the 6"):
+            Dataset("toy", x, y, groups=groups)
+
+
 def test_splits_are_published_or_without_end() -> None:
     splits = [Split(np.array([0, 1]), np.array([2])), Split(np.array([2, 1]), np.array([0]))]
     published, endless = (

@@ -127,7 +127,7 @@ def everything(results: Path) -> tuple[list[dict[str, object]], list[object]]:
         rows = all_rows(store)
         for row in rows:
             if row.stage == "final":
-                artefacts.read_artefact(store.posteriors, str(row.artefact))
+                artefacts.read_posterior(store.posteriors, str(row.artefact))
         assert list(store.checkpoints.glob("*")) == [], (
             "checkpoints are removed when the rows are safe"
         )

@@ -87,7 +87,7 @@ def test_a_convolutional_network_with_batch_norm_learns_and_keeps_its_statistics
     assert curve[4] < curve[1]
 
     file, _ = (results / "posteriors").iterdir()
-    posterior, buffers = artefacts.read_artefact(file.parent, file.stem)
+    posterior, buffers = artefacts.read_posterior(file.parent, file.stem)
     assert set(buffers) == {
         f"{layer}.running_{part}" for layer in (1, 5) for part in ("mean", "var")
     }

@@ -105,7 +105,7 @@ def test_a_reference_gives_its_precisions_to_the_method(store, load):
         54**-2, rel=0.1
     )  # residual standard deviation 54
     assert row.metrics["rmse"] < 70  # the targets have standard deviation 77
-    assert artefacts.read_artefact(store.posteriors, row.artefact)[0].dim == 11
+    assert artefacts.read_posterior(store.posteriors, row.artefact)[0].dim == 11
 
 
 def test_scores_of_predictions_and_distances_mix(store, load, line):
@@ -130,7 +130,7 @@ def test_scores_of_predictions_and_distances_mix(store, load, line):
             (x[test] @ mean - y[test]).square().mean().sqrt().item(), rel=1e-3
         )
         assert row.metrics["rel_cov_dist"] < 1e-5
-        assert isinstance(artefacts.read_artefact(store.posteriors, row.artefact)[0], FullGaussian)
+        assert isinstance(artefacts.read_posterior(store.posteriors, row.artefact)[0], FullGaussian)
 
 
 @pytest.mark.parametrize(

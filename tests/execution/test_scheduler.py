@@ -171,7 +171,7 @@ def test_scores_follow_from_the_stored_posteriors(store):
     go(store, (0, 2), load())
     (cell,) = plan_tasks(load(), splits=(0, 2))
     for row in store.rows("final", CELL):
-        posterior, buffers = artefacts.read_artefact(store.posteriors, row.artefact)
+        posterior, buffers = artefacts.read_posterior(store.posteriors, row.artefact)
         assert buffers == {}
         again = compute_scores(
             make_evaluation(cell, row.split, posterior, buffers, row.hyper),

@@ -72,8 +72,8 @@ def test_is_the_estimator_fed_with_the_stream(tmp_path):
                         outcome.row.metrics[name] if seen == 1100 else curve(outcome, name)[seen]
                     )
                     assert found == pytest.approx(float(distance), rel=2e-4)
-        kept, _ = artefacts.read_artefact(
-            tmp_path, artefacts.write_artefact(tmp_path, outcome.posterior)
+        kept, _ = artefacts.read_posterior(
+            tmp_path, artefacts.write_posterior(tmp_path, outcome.posterior)
         )
         assert isinstance(kept, FactorAnalysis)
         torch.testing.assert_close(kept.mean().double(), q[0], rtol=1e-4, atol=1e-6)

@@ -13,7 +13,7 @@ from bdl.execution import ProcessWorkers, WorkerPool, groups, open_local_pool, s
 from bdl.execution.cluster import open_worker_pool
 from bdl.posteriors.predictive import MeanVariance
 from bdl.reports import compare_with_papers
-from bdl.store import KEPT, artefacts
+from bdl.store import KEPT_DETAIL, artefacts
 
 from .conftest import CONJUGATE, GUESTS, line
 
@@ -63,7 +63,7 @@ def test_linear_regression_of_a_guest_is_the_conjugate_entry(rows, guest, store,
         assert other.metrics["log_evidence"] == pytest.approx(
             one.metrics["log_evidence"], rel=1e-10
         )
-        assert KEPT not in other.details
+        assert KEPT_DETAIL not in other.details
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_predictions_are_scored_as_they_are(rows, guest, name, kept):
         nmll, rmse = closed_form(load_dataset("diabetes"), row.split)
         assert row.metrics["nmll"] == pytest.approx(nmll, abs=1e-10)
         assert row.metrics["rmse"] == pytest.approx(rmse, abs=1e-10)
-        assert (row.details[KEPT], row.metrics["log_evidence"], row.refused) == (kept, None, {})
+        assert (row.details[KEPT_DETAIL], row.metrics["log_evidence"], row.refused) == (kept, None, {})
 
 
 def test_outputs_are_predicted_from_by_the_likelihood_and_drawn_from_the_seed_of_the_trial(
@@ -99,7 +99,7 @@ def test_outputs_are_predicted_from_by_the_likelihood_and_drawn_from_the_seed_of
 def test_a_score_is_added_to_what_is_kept_of_a_function(rows, guest, store):
     rows(line(guest("Closure")), "metrics=[nmll]")
     found = rows(line(guest("Closure")))
-    posterior, _ = artefacts.read_artefact(store.posteriors, found[0].artefact)
+    posterior, _ = artefacts.read_posterior(store.posteriors, found[0].artefact)
     assert isinstance(posterior, MeanVariance)
     assert posterior.rows.tolist() == load_dataset("diabetes").split(0).test.tolist()
     assert [row.metrics["rmse"] for row in found] == pytest.approx(

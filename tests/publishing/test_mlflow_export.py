@@ -623,8 +623,8 @@ def test_a_server_ends_with_the_command(tmp_path):
     place = tmp_path / "pid"
     server = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     script = (
-        "import os, sys; from bdl.publishing.mlflow_names import attended; "
-        f"sys.exit(attended([sys.executable, '-c', {server!r}], os.environ))"
+        "import os, sys; from bdl.publishing.mlflow_names import run_server; "
+        f"sys.exit(run_server([sys.executable, '-c', {server!r}], os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as command:
         deadline = time.monotonic() + 30

@@ -18,7 +18,10 @@ def test_a_broken_command_is_reported_and_the_last(tmp_path, capsys):
 
 
 def test_commands_are_found_in_blocks_and_text_in_their_order():
-    text = 'Then `pip install "b[c]" && d`, not `--e` or `f`.\n```sh\ng h && i\n```\n```yaml\nk: [l]\n```\n`bdl-bench m`'
+    text = (
+        'Then `pip install "b[c]" && d`, not `--e` or `f`.\n```sh\ng h && i\n```\n'
+        "```yaml\nk: [l]\n```\n`bdl-bench m`"
+    )
     begun = "bdl-bench run uci-regression --profile quick --method vifa-lr --splits 1"
     assert found(text) == [
         'pip install "b[c]"',

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bdl.errors import InputError
-from bdl.store import FitResult, CurvePoint, Row
+from bdl.store import CurvePoint, FitResult, Row
 from bdl.store.store import Store
 
 CELL, OTHER = ("yacht", "vifa", "{}"), ("yacht", "other", "{}")
