@@ -47,7 +47,10 @@ def stored_posteriors(cells: Sequence[Task], store: Store) -> Contents:
         for cell in cells
     }
     distinct = {name for by_split in digests.values() for name in by_split.values()}
-    if sum(artefacts.measure_posterior_file(store.posteriors, name) for name in distinct) > _TIMES * LIMIT:
+    if (
+        sum(artefacts.measure_posterior_file(store.posteriors, name) for name in distinct)
+        > _TIMES * LIMIT
+    ):
         return {}
     read, damaged = dict[str, bytes](), list[DamagedPosterior]()
     for name in distinct:

@@ -260,7 +260,12 @@ def _row(
         score = str(cell.settings.search and cell.settings.search.metric)
         metrics, hashes = {score: present.get(score)}, {}
     else:
-        not_scores = {*COLUMNS, *cell.point.texts, *_DETAILS, *(HYPER_PREFIX + name for name in hyper)}
+        not_scores = {
+            *COLUMNS,
+            *cell.point.texts,
+            *_DETAILS,
+            *(HYPER_PREFIX + name for name in hyper),
+        }
         recorded_details = {
             *present,
             *map(str, fit_metrics(cell)),

@@ -137,7 +137,16 @@ def compare_with_papers(
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
     rows = rows.reindex(
         columns=[
-            *("dataset", "entry", *benchmark.axes, "split", "status", "reason", KEPT_DETAIL, CERTIFICATE_DETAIL),
+            *(
+                "dataset",
+                "entry",
+                *benchmark.axes,
+                "split",
+                "status",
+                "reason",
+                KEPT_DETAIL,
+                CERTIFICATE_DETAIL,
+            ),
             *(*benchmark.metrics, *sampled),
         ]
     )
@@ -186,7 +195,9 @@ def _table_entry(
 ) -> TableEntry:
     metric, statistic = key[2:]
     metric_info = info(metric)
-    without_parameters = trials[KEPT_DETAIL].notna() & (metric_info.kind in ("posterior", "distance"))
+    without_parameters = trials[KEPT_DETAIL].notna() & (
+        metric_info.kind in ("posterior", "distance")
+    )
     trials = trials[~without_parameters]
     good = trials[trials["status"] == "ok"]
     values = finite_scores(trials, metric)

@@ -115,7 +115,9 @@ def decode_posterior(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
 
 def read_family(content: bytes) -> str:
     """Read the name of the posterior's family in what `encode_posterior` gave: a little-endian length, then JSON."""
-    header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")])
+    header = json.loads(
+        content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")]
+    )
     name: str = header["__metadata__"]["family"]
     return name
 

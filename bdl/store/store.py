@@ -19,8 +19,8 @@ from typing import Any, Self
 
 from bdl.errors import InputError
 from bdl.store import (
-    ROWS_PER_FETCH,
     HYPER_PREFIX,
+    ROWS_PER_FETCH,
     CellKey,
     CurvePoint,
     FitResult,

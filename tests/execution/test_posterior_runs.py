@@ -130,7 +130,9 @@ def test_scores_of_predictions_and_distances_mix(store, load, line):
             (x[test] @ mean - y[test]).square().mean().sqrt().item(), rel=1e-3
         )
         assert row.metrics["rel_cov_dist"] < 1e-5
-        assert isinstance(artefacts.read_posterior(store.posteriors, row.artefact)[0], FullGaussian)
+        assert isinstance(
+            artefacts.read_posterior(store.posteriors, row.artefact)[0], FullGaussian
+        )
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,11 @@ def test_predictions_are_scored_as_they_are(rows, guest, name, kept):
         nmll, rmse = closed_form(load_dataset("diabetes"), row.split)
         assert row.metrics["nmll"] == pytest.approx(nmll, abs=1e-10)
         assert row.metrics["rmse"] == pytest.approx(rmse, abs=1e-10)
-        assert (row.details[KEPT_DETAIL], row.metrics["log_evidence"], row.refused) == (kept, None, {})
+        assert (row.details[KEPT_DETAIL], row.metrics["log_evidence"], row.refused) == (
+            kept,
+            None,
+            {},
+        )
 
 
 def test_outputs_are_predicted_from_by_the_likelihood_and_drawn_from_the_seed_of_the_trial(
