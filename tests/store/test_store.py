@@ -199,7 +199,7 @@ def test_columns_are_the_rows(store, monkeypatch):
     rows = [make_row(0), failed, refused, make_row(3, metrics={"extra": 0.1 + 0.2})]
     append(store, *rows[::-1], make_row(0, "search", 1, 2))
     for size in (1, 3, 500):
-        monkeypatch.setattr("bdl.store.store.AT_A_TIME", size)
+        monkeypatch.setattr("bdl.store.store.ROWS_PER_FETCH", size)
         for found, row in zip(columns(store, "final"), rows, strict=True):
             own = {
                 "split": row.split,
