@@ -81,7 +81,7 @@ def pytest_terminal_summary(terminalreporter, config):
     if counts:
         shares = "; ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
         terminalreporter.write_line(f"skipped: {shares}")
-    if not config.getoption("last_skipped"):
+    if not config.getoption("last_skipped") and config.pluginmanager.has_plugin("cacheprovider"):
         config.cache.set(LAST_SKIPPED, [report.nodeid for report in skipped])
 
 

@@ -316,3 +316,55 @@ def test_a_component_is_the_content_of_its_file_whatever_its_time(tmp_path):
         == ("own.py", sha256(path.read_bytes()).hexdigest())
         == outside_file(own())
     )
+
+
+UNDEFINED = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bdl.metrics import MetricInfo
+
+
+@dataclass(frozen=True)
+class Own:
+    info: ClassVar = MetricInfo("Own", "fraction", "lower", "predictive", "regression")
+
+    def __call__(self, evaluation):
+        return float("VALUE")
+"""
+WITH_OWN = """
+name: undefined
+title: A score that is not defined everywhere
+datasets: [diabetes]
+splits: 2
+entries:
+  exact:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    hyper: {prior_precision: 1, noise_precision: 1.0e-3}
+metrics: [nmll, 'undefined.py:Own']
+"""
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_score_that_is_no_finite_number_leaves_its_own_column_empty(
+    tmp_path, monkeypatch, invoke, value
+):
+    """The fit, its posterior and its other scores are kept; the mended score is computed from them."""
+    monkeypatch.chdir(tmp_path)
+    Path("undefined.py").write_text(UNDEFINED.replace("VALUE", value))
+    Path("undefined.yaml").write_text(WITH_OWN)
+    code, out, err = invoke("run", "undefined.yaml", "--tracking", "none")
+    assert code == 1
+    assert f"own: is no finite number: {value}" in out + err
+    rows = pd.read_parquet("results/undefined/trials.parquet")
+    assert set(rows.status) == {"ok"}
+    assert rows.nmll.notna().all()
+    assert rows.own.isna().all()
+    assert len(list(Path("results/undefined/posteriors").iterdir())) == 2
+    Path("undefined.py").write_text(UNDEFINED.replace("VALUE", "0.5"))
+    assert invoke("run", "undefined.yaml", "--tracking", "none")[0] == 0
+    mended = pd.read_parquet("results/undefined/trials.parquet")
+    assert (mended.own == 0.5).all()
+    pd.testing.assert_series_equal(mended.nmll, rows.nmll)

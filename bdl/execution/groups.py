@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from math import isfinite
+from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from bdl.execution.scoring import (
     FitScores,
     compute_scores,
     fit_metrics,
+    is_finite,
     make_evaluation,
     score_hashes,
 )
@@ -232,8 +233,9 @@ class FinalGroup:
         details: Mapping[str, Any],
     ) -> FitResult:
         fit, scores = self.final_fits[position], evaluated.scores
-        not_finite = (value for value in scores.values.values() if not isfinite(value))
-        reason = describe_failure(evaluated.diverged, min(not_finite, default=0.0))
+        # what a score cannot say of a sound posterior fails that score alone
+        finite = is_finite(evaluated.posterior)
+        reason = describe_failure(evaluated.diverged, 0.0 if finite else nan)
         runtime = (seconds + fit.search_seconds) / 60
         row = Row(
             *(*fit.task.key, "final", fit.split, 0, 0),

@@ -91,7 +91,8 @@ def _call_components(task: Task, metrics: Iterable[MetricName], outside: bool) -
         evaluation = make_evaluation(task, task.splits[0], *_make_first_update(task))
         scores = compute_scores(_reduce_evaluation(evaluation), metrics)
         for metric in metrics:
-            reasons[f"metric '{metric.name}'"] = scores.refused.get(str(metric))
+            # a score may not be defined for parameters that are not trained yet
+            reasons[f"metric '{metric.name}'"] = scores.raised.get(str(metric))
     except (Exception, SystemExit) as error:
         if outside:
             reasons = {f"entries.{task.entry}": describe_error(error)}

@@ -67,6 +67,9 @@ def is_finite(posterior: Posterior) -> bool:
     return all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(posterior))
 
 
+_NOT_FINITE = "is no finite number"
+
+
 class FitScores(NamedTuple):
     """Scores of a fit."""
 
@@ -76,6 +79,15 @@ class FitScores(NamedTuple):
     """Why a score could not be computed, by metric."""
     without: tuple[str, ...] = ()
     """Scores of parameters, where the method returned predictions alone."""
+
+    @property
+    def raised(self) -> dict[str, str]:
+        """Reasons of scores that raised an error, by metric."""
+        return {
+            name: reason
+            for name, reason in self.refused.items()
+            if not reason.startswith(_NOT_FINITE)
+        }
 
     @property
     def stored(self) -> dict[str, float | None]:
@@ -88,9 +100,9 @@ class FitScores(NamedTuple):
 def compute_scores(evaluation: Evaluation, metrics: Iterable[MetricName]) -> FitScores:
     """Compute metrics, NaN for a posterior that is not finite itself.
 
-    One that raises leaves its own column empty, and does not stop the others; but for `OverLimit`
-    when the time of the fits is over, and `OSError` if the disk is full, which are no fault of a
-    score.
+    One that raises, or returns no finite number, leaves its own column empty with the reason, and
+    does not stop the others; but for `OverLimit` when the time of the fits is over, and `OSError`
+    if the disk is full, which are no fault of a score.
     """
     if not is_finite(evaluation.posterior):
         return FitScores({str(metric): nan for metric in metrics})
@@ -105,10 +117,13 @@ def compute_scores(evaluation: Evaluation, metrics: Iterable[MetricName]) -> Fit
             with nullcontext() if metric.info.kind == "predictive" else one_thread():
                 value = metric.build()(evaluation)
             by_suffix = value if isinstance(value, Mapping) else {"": value}
-            values |= {
-                f"{metric}_{suffix}" if suffix else str(metric): float(number)
-                for suffix, number in by_suffix.items()
-            }
+            numbers = {suffix: float(number) for suffix, number in by_suffix.items()}
+            if not all(map(isfinite, numbers.values())):
+                returned = ", ".join(f"{number:g}" for number in numbers.values())
+                refused[str(metric)] = f"{_NOT_FINITE}: {returned}"
+                continue
+            for suffix, number in numbers.items():
+                values[f"{metric}_{suffix}" if suffix else str(metric)] = number
         # SystemExit: a score that calls sys.exit ends its column, not the run
         except (Exception, SystemExit) as error:
             if isinstance(error, OverLimit) or is_full_disk(error):
