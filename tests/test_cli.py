@@ -426,7 +426,9 @@ def test_lists_are_names_for_people_and_json_for_programs(invoke):
     data = json.loads(invoke("data", "list", "--json")[1])
     assert [own["name"] for own in data] == found["datasets"]
     assert data[found["datasets"].index("diabetes")]["files"] == "needs no file"
-    (one, *_) = json.loads(invoke("references", "list", "logistic-posterior", "--json")[1])
+    code, out, err = invoke("references", "list", "logistic-posterior", "--json")
+    assert code == 0, err
+    (one, *_) = json.loads(out)
     assert one.keys() == {"benchmark", "place", "state"}
 
 

@@ -140,14 +140,17 @@ def test_a_stored_posterior_names_no_code(evil, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_posteriors_that_unpack_to_gigabytes_are_refused(invoke, folder):
+def test_posteriors_that_unpack_to_gigabytes_are_refused(invoke, tmp_path):
+    """Of a benchmark of simulated data, which needs no file."""
+    name = "vifa-synthetic"
+    folder = Path(shutil.copytree(RESULTS / name, tmp_path / "results" / name))
     with zipfile.ZipFile(folder / "posteriors.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("index.json", b" " * 200_000_000)
     content = (folder / "posteriors.zip").read_bytes()
     provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
     provenance["posteriors"] = {"sha256": sha256(content).hexdigest()}
     (folder / "provenance.json").write_text(json.dumps(provenance), "utf-8")
-    code, _, err = invoke("run", NAME, "--published", "--dry-run", "--results", folder.parent)
+    code, _, err = invoke("run", name, "--published", "--dry-run", "--results", folder.parent)
     assert code == 2
     assert "unpacks to 200 MB" in err
 
@@ -161,6 +164,7 @@ def test_a_table_of_billions_of_rows_is_refused(invoke, folder):
     assert "values, more than the 40,000,000 of any run" in err
 
 
+@pytest.mark.data
 def test_html_in_results_is_text_in_a_report(invoke, folder):
     def change(spec):
         spec["title"] = MARK
