@@ -3,9 +3,6 @@
 import csv
 import io
 import json
-import re
-import shutil
-import subprocess
 from dataclasses import asdict, fields, replace
 
 import numpy as np
@@ -25,15 +22,9 @@ from bdl.reports.layout import (
     metric_sections,
 )
 from bdl.reports.papers import Printed
-from bdl.reports.render import TEXT_WIDTH, _body, _width, escape, render, rich_table, select_best
+from bdl.reports.render import render, rich_table
 
-from .conftest import columns, make_benchmark, make_note, make_trials, of
-
-
-def three(centre):
-    """Three values with the standard error 0.01: their 95 % interval reaches 0.043 to either side."""
-    away = 0.01 * 3**0.5
-    return [centre - away, centre, centre + away]
+from .conftest import columns, make_benchmark, make_note, make_trials, of, three, unprinted
 
 
 @pytest.fixture
@@ -245,13 +236,6 @@ def test_what_a_sampled_truth_leaves_open_stands_in_columns():
     assert "sqrt(d^2 - floor^2)" in shown(cells)
 
 
-def unprinted(cells):
-    return [
-        replace(cell, paper=None, paper_se=None, z=None, p=None, verdict="no paper value")
-        for cell in cells
-    ]
-
-
 def test_columns_of_the_paper_are_left_out_where_it_prints_nothing(cells):
     some, rest = (
         [cell for cell in cells if (cell.metric == "nmll") == own] for own in (True, False)
@@ -309,103 +293,3 @@ def test_withheld_verdicts_leave_the_printed_values_alone():
     table = rich_table(nmll)
     assert {text.style for text in table.columns[2].cells if isinstance(text, Text)} == {"dim"}
     assert "withheld" not in render(withheld, "markdown") + render(withheld, "latex")
-
-
-@pytest.fixture
-def pairs():
-    """On energy the second is better, on yacht they overlap.
-
-    One note is of an entry, one of a whole table.
-    """
-    scores = {"energy": (2.57, 2.47), "yacht": (3.65, 3.60)}
-    rows = [
-        make_trials(dataset, entry, three(value))
-        for dataset, values in scores.items()
-        for entry, value in zip(("vifa-lr", "vifa-nn"), values, strict=True)
-    ]
-    notes = [
-        make_note("50 % & _more_.", entry="vifa-lr"),
-        make_note("Timed elsewhere.", metric="runtime"),
-    ]
-    return compare_with_papers(make_benchmark(notes=notes), pd.concat(rows))
-
-
-@pytest.mark.parametrize(
-    ("text", "latex"),
-    [
-        ("a_b&c", r"a\_b\&c"),
-        ("50%$#{}~^\\", r"50\%\$\#\{\}\textasciitilde{}\textasciicircum{}\textbackslash{}"),
-        ("-0.5 ± 0.1", r"$-$0.5 $\pm$ 0.1"),
-        ("vifa-1", "vifa-1"),
-    ],
-)
-def test_escapes_of_latex(text, latex):
-    assert escape(text) == latex
-
-
-def test_the_best_and_what_overlaps_it(pairs):
-    lr, nn = of(pairs, dataset="energy")
-    assert select_best([lr, nn]) == [nn]
-    assert select_best(of(pairs, dataset="yacht")) == of(pairs, dataset="yacht")
-    assert (
-        select_best([lr, replace(nn, n_failed=1)])
-        == select_best([lr, replace(nn, ours=None)])
-        == [lr]
-    )
-    assert select_best([lr, replace(nn, ours=4e17, ours_se=4e17)]) == [lr], (
-        "an interval that reaches zero overlaps everything"
-    )
-    assert select_best([replace(lr, metric="log_evidence")]) == [], (
-        "neither more nor less is better"
-    )
-
-
-def test_rows_and_columns_of_latex(pairs):
-    lines = render(of(pairs), "latex").splitlines()
-    assert lines[:2] == [r"\begin{table}", r"\centering"]
-    heading = r"uci-nn: NMLL (nats per test point), $\downarrow$ lower is better"
-    assert lines[2].startswith(rf"\caption{{{heading}; a match is within 0.05. Mean $")
-    assert lines[3] == r"\label{tab:uci-nn-nmll}"
-    assert r"\begin{tabular}{lrr}" in lines
-    start = lines.index(r"Method & energy & yacht \\") + 2
-    beginnings = [
-        r"vifa-lr\textsuperscript{1} & 2.570 $\pm$ 0.010 & \textbf{3.650 $\pm$ 0.010",
-        r"\quad printed & 2.57 $\pm$ 0.02 &",
-        r"vifa-nn & \textbf{2.470 $\pm$ 0.010\textsuperscript{2}} &",
-        r"\quad printed & 2.53 $\pm$ 0.02\textsuperscript{+} &",
-    ]
-    for line, beginning in zip(lines[start:], beginnings, strict=False):
-        assert line.startswith(beginning)
-    assert r"\par{\footnotesize \textsuperscript{1} 50 \% \& \_more\_.\par}" in lines
-    text = render(unprinted(pairs), "latex")
-    assert "printed" not in text
-    assert text.count(r"\toprule") == 3
-    assert re.findall(r"\\label{(.*?)}", text) == [
-        f"tab:uci-nn-{name}" for name in ("nmll", "rmse", "runtime")
-    ]
-
-
-def test_what_is_too_wide_goes_below():
-    """Nine columns of 15 letters and a method of 20: 345 points have room for three of them."""
-    lines = [[("m" * 20, 20), *((f"{i}" * 15, 15) for i in range(9))] for _ in range(2)]
-    assert _width(lines, 3) <= TEXT_WIDTH < _width(lines, 4)
-    body = _body(lines)
-    assert body[0] == r"\begin{tabular}{lrrr}"
-    assert [line.count("m" * 20) for line in body if line.startswith("m")] == [1] * 6
-    assert body.count(r"\midrule") == 5
-
-
-@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs LaTeX")
-def test_latex_compiles_within_the_width_of_the_text(pairs, tmp_path):
-    wide = [
-        replace(c, dataset=f"{c.dataset}_{i}")
-        for i in range(5)
-        for c in of(pairs, dataset="energy")
-    ]
-    head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
-    (tmp_path / "t.tex").write_text("\n".join([head, render(wide, "latex"), r"\end{document}"]))
-    done = subprocess.run(
-        ["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-800:]
-    assert "Overfull" not in done.stdout
