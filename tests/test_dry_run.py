@@ -1,6 +1,7 @@
 """`run --dry-run`, and sizes that no machine can do: one line and code 2 before anything starts."""
 
 import re
+from pathlib import Path
 
 import pytest
 from tiny import TINY, contents
@@ -79,14 +80,35 @@ def test_a_dry_run_without_the_data_says_what_to_fetch(run, tmp_path, monkeypatc
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "nowhere"))
     monkeypatch.delenv("BDL_DATA_MIRROR", raising=False)
     before = contents(tmp_path)
-    code, out, _ = run("--dry-run", "--set", "datasets=[yacht]")
+    code, out, _ = run("--dry-run", "--set", "datasets=[energy]")
     assert code == 0
     assert out.splitlines() == [
-        "1 cell, final fits: 2",
-        "not on this machine, and needed to estimate how long it takes: yacht (43 of 43 files)",
-        "download it with: bdl-bench data fetch yacht (run without --dry-run does so by itself)",
+        "1 cell, fits: 0 of the search and 2 final",
+        "not on this machine, and needed to estimate how long it takes: energy (43 of 43 files)",
+        "download it with: bdl-bench data fetch energy (run without --dry-run does so by itself)",
     ]
     assert contents(tmp_path) == before
+
+
+def test_a_dry_run_without_the_data_counts_what_is_published(invoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.delenv("BDL_DATA_MIRROR", raising=False)
+    words = ["run", "uci-regression", "--published", "--dry-run", "--dataset", "energy"]
+    results = Path(__file__).parents[1] / "results"
+    _, out, _ = invoke(*words, "--results", str(results))
+    assert out.splitlines()[:2] == [
+        "9 cells, fits: 24,000 of the search and 180 final",
+        "published: 180 of the final fits; they are imported, search included, if they were made "
+        "with the same data",
+    ]
+
+
+def test_published_rows_are_not_made_anew_where_there_are_none(run, tmp_path):
+    code, _, err = run("--published")
+    assert code == 2
+    assert "--published: no published rows in" in err
+    assert "in a clone of the repository" in err
+    assert not (tmp_path / "results").exists()
 
 
 def test_the_time_of_what_has_no_updates_is_unknown_until_it_was_run(run, tiny):

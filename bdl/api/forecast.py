@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bdl import runtime
 from bdl.archive.loading import timings
+from bdl.archive.reuse import PublishedFits
 from bdl.data import file_states
 from bdl.errors import escape_unprintable
 from bdl.execution.estimate import RunEstimate, count_remaining, estimate_remaining
@@ -14,6 +15,7 @@ from bdl.plan import Task
 from bdl.plan.planning import list_first_splits
 from bdl.plan.reference_posteriors import list_sampled_references
 from bdl.plan.sizes import count_possible_jobs
+from bdl.plan.workload import count_fits
 from bdl.references.base import state
 from bdl.runtime import format_bytes
 from bdl.spec import Request, list_profiles
@@ -77,16 +79,37 @@ def describe_missing_files(request: Request) -> list[str]:
             missing[label.name] = f"{label} ({count} of {len(states)} files)"
     if not missing:
         return []
-    counts = [
-        count for _, count in list_first_splits(request.selected_benchmark, request.split_numbers)
-    ]
     return [
-        f"{with_plural(len(counts), 'cell')}, final fits: {sum(counts):,}",
         "not on this machine, and needed to estimate how long it takes: "
         + ", ".join(missing.values()),
         f"download {'them' if len(missing) > 1 else 'it'} with: "
         f"bdl-bench data fetch {' '.join(missing)} (run without --dry-run does so by itself)",
     ]
+
+
+def describe_fits_without_data(request: Request, published: Sequence[PublishedFits]) -> list[str]:
+    """Describe how many fits a run has, those of the search as well, before its data are there.
+
+    Published fits are counted as such where they have an identity; whether it is that of today
+    depends on the data.
+    """
+    splits, search_fits, final_fits, published_fits = request.split_numbers, 0, 0, 0
+    tasks = list_first_splits(request.selected_benchmark, splits)
+    for task, count in tasks:
+        identified: set[int] = set()
+        for source in published:
+            identified |= source.identified_splits(task).intersection(splits)
+        published_fits += len(identified)
+        final_fits += count
+        search_fits += count * count_fits(task, "search")
+    fits = f"fits: {search_fits:,} of the search and {final_fits:,} final"
+    lines = [f"{with_plural(len(tasks), 'cell')}, {fits}"]
+    if published_fits:
+        lines.append(
+            f"published: {published_fits:,} of the final fits; they are imported, search included, "
+            "if they were made with the same data"
+        )
+    return lines
 
 
 def describe_missing_references(tasks: Sequence[Task]) -> list[str]:

@@ -14,6 +14,8 @@ from typer import Exit
 from bdl.api import forecast
 from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
 from bdl.archive.frames import (
+    STORE,
+    TRIALS,
     back_up_and_clear,
     empty_store,
     folder,
@@ -151,7 +153,10 @@ def _summarise_reasons(reasons: list[str]) -> str:
 
 def print_forecast(request: Request, options: RunOptions, console: Console) -> None:
     """Print how long a run would take; nothing is started or written."""
+    _check_published_rows(request, options)
     if missing_files := forecast.describe_missing_files(request):
+        published = _read_published_fits(request, options) if options.published else []
+        _print_lines(forecast.describe_fits_without_data(request, published), console)
         _print_lines(missing_files, console)
         return
     tasks = _plan_tasks(request, options, console, dry=True)
@@ -200,6 +205,7 @@ def _plan_tasks(
             "--fresh --published: start anew with the first, "
             "or from what is published with the second"
         )
+    _check_published_rows(request, options)
     paper_values(request.benchmark.papers)
     with shorten_component_errors():
         tasks = planning.plan_tasks(
@@ -277,8 +283,27 @@ def _list_importable_fits(
         importing_tasks = [task for task in tasks if task.settings.method.build().missing]
     if not importing_tasks:
         return [], []
+    return importing_tasks, _read_published_fits(request, options)
+
+
+def _read_published_fits(request: Request, options: RunOptions) -> list[PublishedFits]:
+    """Read what is published of the benchmark and profile, and of its variants."""
     run_folder = folder(options.results, request)
-    return importing_tasks, published_fits(run_folder, siblings(run_folder))
+    return published_fits(run_folder, siblings(run_folder))
+
+
+def _check_published_rows(request: Request, options: RunOptions) -> None:
+    """Refuse ``--published`` where nothing is published: the run would make every fit anew."""
+    if not options.published:
+        return
+    run_folder = folder(options.results, request)
+    folders = [run_folder, *siblings(run_folder)]
+    if not any((path / name).exists() for path in folders for name in (TRIALS, STORE)):
+        base = folder(options.results, request.full_request)
+        raise InputError(
+            f"--published: no published rows in {base}; run it in a clone of the repository, or "
+            "name the folder that holds them by --results; without --published, all is trained here"
+        )
 
 
 def _run_missing_fits(

@@ -98,6 +98,18 @@ class PublishedFits:
                 )
                 self._posteriors = read_posteriors(folder, self._known)
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything is published in the folder."""
+        return bool(self._known)
+
+    def identified_splits(self, cell: Task) -> set[int]:
+        """Return the splits of a cell with a fit of any identity: one that could be that of today."""
+        if self._recorded_hash("fit_hashes", cell) is None:
+            return set()
+        cell_rows = _of(cell, self._rows)
+        return set(cell_rows.split[cell_rows.stage == "final"])
+
     def splits(self, cell: Task) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
         travels = self._posteriors.get(cell.label, {})

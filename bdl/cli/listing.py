@@ -170,7 +170,7 @@ def verify_data(names: Names = None) -> None:
             _print_named(name, user_data, shown_names)
             continue
         states = file_states(name)
-        wrong_files = [(path, state) for path, state in states if state != "ok"]
+        wrong_files = [(path, state) for path, state in states if state not in ("ok", "shipped")]
         n_wrong += len(wrong_files)
         right = f"{len(states) - len(wrong_files)} of {len(states)} files are right"
         _print_named(name, right if states else "needs no file", shown_names)
@@ -198,7 +198,7 @@ def _describe_files(name: str) -> str:
     from bdl.data import DATASETS, file_states
 
     if states := [state for _, state in file_states(name)]:
-        return f"{sum(state == 'ok' for state in states)} of {len(states)} files"
+        return f"{sum(state in ('ok', 'shipped') for state in states)} of {len(states)} files"
     component = DATASETS.get(name)
     source = str(getattr(component, "origin_phrase", "needs no file"))
     missing = hasattr(component, "missing_download") and component.missing_download()

@@ -23,7 +23,8 @@ from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
 from bdl.errors import InputError
 
-FileState = Literal["ok", "missing", "corrupt"]
+FileState = Literal["ok", "shipped", "missing", "corrupt"]
+"""Of a cached file; one that is shipped is not cached, and comes with the package."""
 
 _GZIP = b"\x1f\x8b"
 """First bytes of every gzip file."""
@@ -57,9 +58,9 @@ class RemoteFile:
         return data_directory() / self.path
 
     def state(self) -> FileState:
-        """Return whether the cached file is there and right."""
+        """Return whether the cached file is there and right, or comes with the package."""
         if not self.target.is_file():
-            return "missing"
+            return "missing" if self.shipped_content is None else "shipped"
         try:
             self._read_verified(self.target)
         except _CorruptFile:
