@@ -24,10 +24,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
+from bdl.archive import ResultsFolder
+from bdl.archive.frames import TRIALS, cell_keys
+from bdl.errors import InputError
 from bdl.execution.groups import FinalFit, group_final_fits
 from bdl.plan import Task
 from bdl.plan.planning import group_tasks, list_tasks
-from bdl.spec import load_benchmark
+from bdl.store import FitResult
 
 
 class Difference(NamedTuple):
@@ -53,100 +56,151 @@ Scores = dict[str, dict[str, float]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    console, failed, kept = Console(width=140), 0, dict[str, Scores]()
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        folders = _list_folders(options)
+    except InputError as error:
+        parser.error(str(error))
+    console, n_different, repeated_scores = Console(width=140), 0, dict[str, Scores]()
     beside = json.loads(options.beside.read_text("utf-8")) if options.beside else None
-    for name in options.benchmarks or sorted(
-        path.parent.name for path in options.results.glob("*/trials.parquet")
-    ):
-        for batch in group_tasks(_chosen(name, options)):
-            for cell, repeated in repeat(batch, options):
-                label = f"{name} {cell.label}"
-                kept[label] = repeated
-                expected = (
-                    _scores(cell, _published(cell, options.results))
-                    if beside is None
-                    else beside.get(label, {})
+    for folder in folders:
+        published = PublishedCells(folder)
+        for batch in group_tasks(_select_tasks(published, options)):
+            for task, repeated in repeat_fits(batch, published, options.splits):
+                label = f"{published.name} {task.label}"
+                repeated_scores[label] = repeated
+                if beside is None:
+                    expected = _collect_scores(task, published.rows_of(task))
+                else:
+                    expected = beside.get(label, {})
+                worst = max(
+                    _differences(expected, repeated),
+                    key=lambda difference: difference.relative,
+                    default=None,
                 )
-                found = list(_differences(expected, repeated))
-                worst = max(found, key=lambda difference: difference.relative, default=None)
-                failed += worst is None or worst.relative > options.tolerance
+                n_different += worst is None or worst.relative > options.tolerance
                 console.print(
-                    f"{label}: {_told(worst, options.tolerance)}, {len(repeated)} fits",
+                    f"{label}: {_describe(worst, options.tolerance)}, {len(repeated)} fits",
                     highlight=False,
                 )
                 if options.json:
-                    options.json.write_text(json.dumps(kept))
-    return 1 if failed else 0
+                    options.json.write_text(json.dumps(repeated_scores))
+    return 1 if n_different else 0
 
 
-def repeat(batch: Sequence[Task], options: argparse.Namespace) -> Iterator[tuple[Task, Scores]]:
-    """Fit the cells of a batch once more; yield each with its scores."""
-    chosen = []
-    for cell in batch:
-        for _, row in _published(cell, options.results).iloc[: options.splits or None].iterrows():
-            own = replace(cell, compile=bool(row["compiled"]))
-            chosen.append(FinalFit(own, int(row["split"]), _hyper(cell, row)))
-    if not chosen:
+class PublishedCells:
+    """The published rows of one folder, by cell."""
+
+    def __init__(self, folder: Path) -> None:
+        with ResultsFolder(folder) as results:
+            self.request = results.recorded_request
+            rows = results.finals
+        self._rows = rows[rows.status == "ok"].sort_values("split")
+        self._keys = cell_keys(self._rows)
+
+    @property
+    def name(self) -> str:
+        """Benchmark, and its profile if it has another than the protocol's."""
+        benchmark = self.request.benchmark
+        profile = "" if benchmark.profile == "paper" else f" {benchmark.profile}"
+        return benchmark.name + profile
+
+    def rows_of(self, task: Task) -> pd.DataFrame:
+        """Return the final rows of a cell that did not fail, in the order of their splits."""
+        return self._rows[[key == task.key for key in self._keys]]
+
+
+def repeat_fits(
+    batch: Sequence[Task], published: PublishedCells, n_splits: int
+) -> Iterator[tuple[Task, Scores]]:
+    """Fit the cells of a batch once more; yield each with its scores.
+
+    Of each cell the first `n_splits` are fitted, for 0 all of them.
+    """
+    final_fits: list[FinalFit] = []
+    for task in batch:
+        for _, row in published.rows_of(task).iloc[: n_splits or None].iterrows():
+            as_published = replace(task, compile=bool(row["compiled"]))
+            final_fits.append(FinalFit(as_published, int(row["split"]), _hyper(task, row)))
+    if not final_fits:
         return
-    outcomes = [
-        outcome for group in group_final_fits(chosen) for outcome in group.run(lambda work: None)
-    ]
-    for cell in batch:
-        rows = [outcome.row for outcome in outcomes if outcome.row.cell == cell.key]
-        yield cell, {str(row.split): _finite(cell, row.metrics) for row in rows}
+    results: list[FitResult] = []
+    for group in group_final_fits(final_fits):
+        results += group.run(lambda work: None)
+    for task in batch:
+        rows = [result.row for result in results if result.row.cell == task.key]
+        yield task, {str(row.split): _finite_scores(task, row.metrics) for row in rows}
 
 
-def _scores(cell: Task, rows: pd.DataFrame) -> Scores:
-    return {str(row["split"]): _finite(cell, row.to_dict()) for _, row in rows.iterrows()}
+def _collect_scores(task: Task, rows: pd.DataFrame) -> Scores:
+    return {str(row["split"]): _finite_scores(task, row.to_dict()) for _, row in rows.iterrows()}
 
 
-def _finite(cell: Task, found: Mapping[Any, Any]) -> dict[str, float]:
+def _finite_scores(task: Task, values: Mapping[Any, Any]) -> dict[str, float]:
     """Pick the scores of the benchmark that are numbers, but for durations."""
-    names = [str(metric) for metric in cell.benchmark.metrics if metric != "runtime"]
-    values = {name: float(value) for name in names if (value := found.get(name)) is not None}
-    return {name: value for name, value in values.items() if math.isfinite(value)}
+    scores: dict[str, float] = {}
+    for metric in map(str, task.benchmark.metrics):
+        value = values.get(metric)
+        if metric != "runtime" and value is not None and math.isfinite(value):
+            scores[metric] = float(value)
+    return scores
 
 
 def _differences(expected: Scores, repeated: Scores) -> Iterator[Difference]:
-    for split, own in repeated.items():
+    for split, scores in repeated.items():
         for metric, value in expected.get(split, {}).items():
-            yield Difference(split, metric, value, own.get(metric, math.nan))
+            yield Difference(split, metric, value, scores.get(metric, math.nan))
 
 
-def _told(worst: Difference | None, tolerance: float) -> str:
+def _describe(worst: Difference | None, tolerance: float) -> str:
     if worst is None:
         return "nothing to compare with"
     verdict = "equal" if worst.relative <= tolerance else "DIFFERS"
     return f"{worst.relative:.1e} ({worst.metric}, split {worst.split}) {verdict}"
 
 
-def _published(cell: Task, results: Path) -> pd.DataFrame:
-    rows = pd.read_parquet(results / cell.benchmark.name / "trials.parquet")
-    own = (
-        (rows.stage == "final") & (rows.dataset == str(cell.dataset)) & (rows.entry == cell.entry)
-    )
-    return rows[own & (rows.status == "ok")].sort_values("split")
-
-
-def _hyper(cell: Task, row: "pd.Series[float]") -> dict[str, float]:
+def _hyper(task: Task, row: "pd.Series[float]") -> dict[str, float]:
     names = [
-        name for name in cell.settings.hyper_names if name not in cell.settings.from_reference
+        name for name in task.settings.hyper_names if name not in task.settings.from_reference
     ]
     return {name: float(row[f"hyper_{name}"]) for name in names}
 
 
-def _chosen(name: str, options: argparse.Namespace) -> list[Task]:
-    benchmark = load_benchmark(name)
-    published = json.loads((options.results / name / "table.json").read_text("utf-8"))
-    present = {(cell["dataset"], cell["method"]) for cell in published}
-    return [
-        cell
-        for cell in list_tasks(benchmark)
-        if cell.key[:2] in present
-        and (not options.dataset or cell.key[0] in options.dataset)
-        and (not options.method or cell.entry in options.method)
-    ]
+def _list_folders(options: argparse.Namespace) -> list[Path]:
+    """List the published folders of the benchmarks and profiles that are asked for.
+
+    `InputError` if one that was named is not published.
+    """
+    names = options.benchmarks or sorted(
+        path.name for path in options.results.iterdir() if path.is_dir()
+    )
+    folders: list[Path] = []
+    for name in names:
+        profiles = options.profile or ["paper", *_list_published_profiles(options.results / name)]
+        for profile in profiles:
+            folder = options.results / name / ("" if profile == "paper" else profile)
+            if (folder / TRIALS).exists():
+                folders.append(folder)
+            elif options.benchmarks and options.profile:
+                raise InputError(f"no published rows in {folder}")
+    return folders
+
+
+def _list_published_profiles(folder: Path) -> list[str]:
+    return sorted(path.parent.name for path in folder.glob(f"*/{TRIALS}"))
+
+
+def _select_tasks(published: PublishedCells, options: argparse.Namespace) -> list[Task]:
+    """List the cells of a folder that have rows, or those of them that are asked for."""
+    tasks: list[Task] = []
+    for task in list_tasks(published.request.benchmark):
+        is_selected = (not options.dataset or str(task.dataset) in options.dataset) and (
+            not options.method or task.entry in options.method
+        )
+        if is_selected and len(published.rows_of(task)):
+            tasks.append(task)
+    return tasks
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -154,6 +208,12 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("benchmarks", nargs="*", help="benchmarks (all that are published)")
+    parser.add_argument(
+        "--profile",
+        action="append",
+        default=[],
+        help="only this profile, paper for the protocol (repeatable)",
+    )
     parser.add_argument(
         "--results", type=Path, default=Path("results"), help="where the published rows are"
     )

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny import TINY
 
 from bdl import cli, runtime
 from bdl.models import efficientnet
@@ -130,10 +131,10 @@ def ran():
 
 @pytest.fixture
 def tiny(request, tmp_path, monkeypatch) -> Path:
-    """Work in an empty folder with one small benchmark file, that of the module."""
+    """Work in an empty folder with one small benchmark file: that of the module, if it has one."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "tiny.yaml"
-    path.write_text(request.module.TINY, "utf-8")
+    path.write_text(getattr(request.module, "TINY", TINY), "utf-8")
     return path
 
 
