@@ -1,7 +1,9 @@
 """The one exception that means "the user can mend this"."""
 
+import json
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class InputError(Exception):
@@ -51,3 +53,15 @@ def summarise_error(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [""]
     line = escape_unprintable(lines[0])
     return line if isinstance(error, InputError) else f"{type(error).__name__}: {line}"
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Read JSON; `ValueError` if it is none, or has more levels than Python can follow.
+
+    The reader of the standard library ends in a `RecursionError` at a thousand brackets, which
+    callers that read files of others would have to know of.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it has too many levels, one within another") from None

@@ -3,11 +3,15 @@
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 import zipfile
 from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save
@@ -158,10 +162,103 @@ def test_posteriors_that_unpack_to_gigabytes_are_refused(invoke, tmp_path):
 def test_a_table_of_billions_of_rows_is_refused(invoke, folder):
     """Equal values take a few bytes, however many there are."""
     (folder / "provenance.json").unlink()
-    pd.DataFrame({"dataset": ["x"]}).loc[[0] * 50_000_000].to_parquet(folder / "trials.parquet")
+    pd.DataFrame({"dataset": ["x"]}).loc[[0] * 41_000_000].to_parquet(folder / "trials.parquet")
     code, _, err = invoke("table", NAME, "--results", folder.parent)
     assert code == 2
     assert "values, more than the 40,000,000 of any run" in err
+
+
+def as_long_text(path):
+    """Give every row a reason of 10 MB, which the file holds once."""
+    table = pq.read_table(path)
+    indices = pa.array([0] * len(table), pa.int32())
+    reasons = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 10**7]))
+    column = table.schema.get_field_index("reason")
+    pq.write_table(table.set_column(column, "reason", reasons), path, store_schema=False)
+
+
+ATTACKS = {
+    "rows": lambda rows: pd.DataFrame({"dataset": ["x"]}).loc[[0] * 41_000_000],
+    "paths as names": lambda rows: rows.assign(dataset="../../x", entry="/tmp/x"),
+    "brackets as points": lambda rows: with_point(rows, "[" * 200_000),
+}
+LONG_TEXT, BRACKETS = "a long text", "brackets as provenance"
+READ_ALL = """
+import sys
+from pathlib import Path
+from bdl.cli import main
+for command in {commands}:
+    sys.argv = ["bdl-bench", command, {name!r}]
+    try:
+        main()
+    except SystemExit as stop:
+        assert stop.code in (0, 1, 2), (command, stop.code)
+peak = [line for line in Path("/proc/self/status").open() if line.startswith("VmHWM")]
+print(int(peak[0].split()[1]) // 1000)
+"""
+"""Run every reading command, and print the peak of memory in MB: that of this process alone."""
+
+
+def with_point(rows, text):
+    """Rows of a sweep: the columns between the entry and the stage are its axes."""
+    rows = rows.copy()
+    rows.insert(2, "evaluation.samples", text)
+    return rows
+
+
+def attack_rows(folder, attack):
+    path = folder / "trials.parquet"
+    if attack == LONG_TEXT:
+        as_long_text(path)
+    else:
+        ATTACKS[attack](pd.read_parquet(path)).to_parquet(path, compression="zstd")
+    (folder / "provenance.json").unlink()
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the files of Linux")
+@pytest.mark.parametrize("attack", [*ATTACKS, LONG_TEXT, BRACKETS])
+def test_every_reading_command_stays_under_a_gigabyte(folder, tmp_path, attack):
+    if attack == BRACKETS:
+        (folder / "provenance.json").write_text("[" * 200_000)
+    else:
+        attack_rows(folder, attack)
+    outside = {path for path in tmp_path.rglob("*") if folder not in path.parents}
+    script = READ_ALL.format(commands=READING, name=NAME)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[-1]) < 1000, "MB"
+    assert "a fault of this program" not in done.stderr
+    assert {path for path in tmp_path.rglob("*") if folder not in path.parents} == outside
+
+
+def test_a_long_text_in_many_rows_is_refused(invoke, folder):
+    attack_rows(folder, LONG_TEXT)
+    code, _, err = invoke("table", NAME, "--results", folder.parent)
+    assert code == 2
+    assert "MB of text, more than the 200 of any run" in err
+
+
+def test_an_archive_with_another_index_is_damaged(invoke, tmp_path):
+    name = "vifa-synthetic"
+    folder = Path(shutil.copytree(RESULTS / name, tmp_path / "results" / name))
+    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+    for index in (
+        "[" * 200_000,
+        "[]",
+        '{"a": []}',
+        '{"a": {"0": "missing"}}',
+        '{"a": {"x": "index.json"}}',
+    ):
+        with zipfile.ZipFile(folder / "posteriors.zip", "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("index.json", index)
+        content = (folder / "posteriors.zip").read_bytes()
+        provenance["posteriors"] = {"sha256": sha256(content).hexdigest()}
+        (folder / "provenance.json").write_text(json.dumps(provenance), "utf-8")
+        code, _, err = invoke("run", name, "--published", "--dry-run", "--results", folder.parent)
+        assert code == 2, index[:20]
+        assert "posteriors.zip is damaged" in err
 
 
 @pytest.mark.data

@@ -4,7 +4,6 @@ Published rows are what tables show, until a run publishes again. Failures, timi
 exports come from the store, where there is one.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -26,7 +25,7 @@ from bdl.archive.frames import (
     read_frames,
 )
 from bdl.archive.posteriors import POSTERIORS
-from bdl.errors import InputError
+from bdl.errors import InputError, parse_json
 from bdl.execution.estimate import Basis, MeasuredFit
 from bdl.execution.scheduler import check_fit_hashes
 from bdl.plan import Task
@@ -144,7 +143,7 @@ class ResultsFolder:
         if not path.exists():
             return {}
         try:
-            content = json.loads(path.read_text("utf-8"))
+            content = parse_json(path.read_text("utf-8"))
             if not isinstance(content, dict) or not all(
                 isinstance(content.get(name, {}), dict) for name in HASHES
             ):

@@ -5,7 +5,6 @@ variant, which is narrowed or changed by overrides, has a folder of its own in `
 that.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +17,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 from filelock import FileLock, Timeout
-from pyarrow.parquet import ParquetFile
+from pyarrow import compute, types
+from pyarrow.parquet import ParquetFile, read_schema, read_table
 
-from bdl.errors import InputError
+from bdl.errors import InputError, parse_json
 from bdl.plan import Task
 from bdl.spec import Request, SweepPoint
 from bdl.store import STAGES, CellKey, Stage
@@ -125,6 +125,8 @@ _AS_LISTS = 100_000
 """Rows from which on columns become arrays: lists take several times their memory."""
 _MAX_VALUES = 40_000_000
 """Of a table of published rows; a few hundred MB in memory."""
+_MAX_TEXT_BYTES = 200 * 10**6
+"""Of the texts of a table of published rows, written out for each row."""
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
 
@@ -283,31 +285,65 @@ def cell_keys(rows: pd.DataFrame) -> list[CellKey]:
     @cache
     def point(*texts: str) -> str:
         return SweepPoint(
-            {path: json.loads(text) for path, text in zip(axes, texts, strict=True)}
+            {path: parse_json(text) for path, text in zip(axes, texts, strict=True)}
         ).text
 
     keys = rows[["dataset", "entry", *axes]].itertuples(index=False, name=None)
-    return [(dataset, entry, point(*texts)) for dataset, entry, *texts in keys]
+    try:
+        return [(dataset, entry, point(*texts)) for dataset, entry, *texts in keys]
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"the rows have points of {', '.join(axes)} that are no JSON ({error}); "
+            "remove them and run again"
+        ) from None
 
 
 def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     try:
         with ParquetFile(path) as file:
             size = file.metadata.num_rows * file.metadata.num_columns
+            names = file.schema_arrow.names
         if size > _MAX_VALUES:  # a few bytes of a stranger's file may stand for billions of rows
             raise InputError(
                 f"{path} has {size:,} values, more than the {_MAX_VALUES:,} of any run"
             )
+        if missing_columns := [name for name in columns if name not in names]:
+            raise InputError(
+                f"{path} has no column '{missing_columns[0]}': it holds no published rows; "
+                "remove it and run again"
+            )
+        _check_text_size(path)
         table = pd.read_parquet(path, page_checksum_verification=True)
     except (OSError, ValueError) as error:  # those of pyarrow among them
         raise InputError(
             f"cannot read {path} ({str(error).splitlines()[0]}); remove it and run again"
         ) from None
-    if missing_columns := [name for name in columns if name not in table.columns]:
-        raise InputError(
-            f"{path} has no column '{missing_columns[0]}': it holds no published rows; remove it and run again"
-        )
     return table
+
+
+def _check_text_size(path: Path) -> None:
+    """Refuse a table whose texts would fill the memory.
+
+    A text that many rows share is in the file once, however long it is. It is read so here, and
+    its size in memory is counted before pandas writes it out for each row.
+    """
+    schema = read_schema(path)
+    texts = [field.name for field in schema if types.is_string(field.type)]
+    texts += [field.name for field in schema if types.is_large_string(field.type)]
+    table = read_table(path, columns=texts, read_dictionary=texts)
+    size = 0
+    for column in table.columns:
+        for chunk in column.chunks:
+            if types.is_dictionary(chunk.type):
+                lengths = compute.binary_length(chunk.dictionary).take(chunk.indices)
+            else:
+                lengths = compute.binary_length(chunk)
+            size += compute.sum(lengths).as_py() or 0
+    if size > _MAX_TEXT_BYTES:
+        raise InputError(
+            f"{path} has {size / 1e6:,.0f} MB of text, more than the "
+            f"{_MAX_TEXT_BYTES / 1e6:,.0f} of any run"
+        )
 
 
 def _axes(cells: Sequence[Task]) -> list[str]:

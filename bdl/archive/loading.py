@@ -72,17 +72,12 @@ class LoadedResults(NamedTuple):
         remarks = [_profile(request)] if request.benchmark.profile != "paper" else []
         remarks += [
             *(_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
+            *(f"{name} is an entry of its own" for name in _added_entries(request)),
             *changed,
         ]
         remark = f"Not the protocol: {'; '.join(remarks)}." if remarks else ""
-        return cls(
-            folder,
-            request,
-            rows,
-            points,
-            remark,
-            request.benchmark.profile == "paper" and not changed,
-        )
+        is_protocol = request.benchmark.profile == "paper" and not changed
+        return cls(folder, request, rows, points, remark, is_protocol)
 
     @property
     def banner(self) -> str:
@@ -214,12 +209,15 @@ def _other_runs(folder: Path, source: str, results: Path) -> str:
 
 
 def departures(recorded_request: Request, current_benchmark: Benchmark) -> list[str]:
-    """List the overrides, and the fields that the file has changed since."""
-    texts = [
-        f"{path}={brief(value)}"
-        for path, value in recorded_request.changes.items()
-        if _concerns(path, recorded_request)
-    ]
+    """List the overrides, and the fields that the file has changed since.
+
+    An entry that an override adds is not among them: those of the protocol are as they were.
+    """
+    additions = {f"entries.{name}" for name in _added_entries(recorded_request)}
+    texts: list[str] = []
+    for path, value in recorded_request.changes.items():
+        if path not in additions and _concerns(path, recorded_request):
+            texts.append(f"{path}={brief(value)}")
     both = (
         current_benchmark.select(),
         recorded_request.benchmark.select(),
@@ -233,6 +231,12 @@ def departures(recorded_request: Request, current_benchmark: Benchmark) -> list[
                 else f"the file had {path}={brief(old)} then"
             )
     return texts
+
+
+def _added_entries(recorded_request: Request) -> list[str]:
+    """List the entries that overrides add to those of the file: each is one changed field."""
+    paths = [path.split(".") for path in recorded_request.changes]
+    return [path[1] for path in paths if len(path) == 2 and path[0] == "entries"]
 
 
 def _concerns(path: str, recorded_request: Request) -> bool:

@@ -11,10 +11,10 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from bdl.archive.frames import replace_atomically
-from bdl.errors import InputError
+from bdl.errors import InputError, parse_json
 from bdl.plan import Task
 from bdl.store import artefacts
 from bdl.store.artefacts import DamagedPosterior
@@ -104,23 +104,40 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
             f"{path} is damaged or of other rows: its SHA-256 is not the one in provenance.json"
         )
         raise InputError(f"{refusal}; restore it, or remove it and its fits are made again")
-    with ZipFile(path) as file:
-        unpacked = sum(entry.file_size for entry in file.infolist())
-        if unpacked > 2 * _TIMES * LIMIT:  # artefacts have headers as well
-            raise InputError(f"{path} unpacks to {unpacked / 1e6:,.0f} MB: remove it")
-        index: dict[str, dict[str, str]] = json.loads(file.read(_INDEX))
-        read = {
-            name: file.read(name) for by_split in index.values() for name in set(by_split.values())
+    try:
+        contents = _read_archive(path)
+        families = {
+            artefacts.read_family(content)
+            for by_split in contents.values()
+            for content in by_split.values()
         }
-    contents = {
-        label: {int(split): read[name] for split, name in by_split.items()}
-        for label, by_split in index.items()
-    }
-    families = {artefacts.read_family(content) for content in read.values()}
+    except (BadZipFile, LookupError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is damaged ({error!r}): remove it") from None
     if foreign := sorted(family for family in families if not _ours(family)):
         raise InputError(
             f"{path} has posteriors of a family that is not of this package, {foreign[0]}: remove it"
         )
+    return contents
+
+
+def _read_archive(path: Path) -> Contents:
+    """Read the posteriors of each cell and split.
+
+    Equal posteriors are one file of the archive.
+    """
+    with ZipFile(path) as file:
+        unpacked = sum(entry.file_size for entry in file.infolist())
+        if unpacked > 2 * _TIMES * LIMIT:  # artefacts have headers as well
+            raise InputError(f"{path} unpacks to {unpacked / 1e6:,.0f} MB: remove it")
+        index: dict[str, dict[str, str]] = parse_json(file.read(_INDEX))
+        contents: dict[str, dict[int, bytes]] = {}
+        read: dict[str, bytes] = {}
+        for label, by_split in index.items():
+            contents[label] = {}
+            for split, name in by_split.items():
+                if name not in read:
+                    read[name] = file.read(name)
+                contents[label][int(split)] = read[name]
     return contents
 
 

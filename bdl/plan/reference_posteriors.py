@@ -3,13 +3,12 @@
 Sampled references take long. A plan lists the missing ones, and they are made before it runs.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bdl.errors import InputError
+from bdl.errors import InputError, parse_json
 from bdl.plan import Task
 from bdl.references.base import Recipe, Truth, files, read, state, write
 from bdl.references.certificate import Certificate, Judged
@@ -206,7 +205,7 @@ def read_certificates(folder: Path) -> list[tuple[str, int, Judged]]:
         assert match is not None, "every file name matches"
         dataset, split = match.groups()
         try:
-            content = dict(json.loads(path.read_text("utf-8"))["certificate"])
+            content = dict(parse_json(path.read_text("utf-8"))["certificate"])
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise InputError(
                 f"{path} tells of no reference ({type(error).__name__}): publish the run again"

@@ -179,6 +179,11 @@ def compare_entries(
     benchmark = benchmark.model_copy(update={"baseline": against})
     shared, lines = _known_overlaps((loaded.folder,), benchmark)
     pairs = paired_differences(benchmark, loaded.rows, shared)
+    if not any(pair.n for pair in pairs):
+        raise InputError(
+            f"nothing to compare in {loaded.folder}: no data set has rows of {against} and of "
+            "another method"
+        )
     lines = [loaded.remark, *lines] if loaded.remark else lines
     cells, ranked = compare_with_print(loaded), list[Ranks]()
     scored = [
@@ -215,7 +220,7 @@ def compare_entries(
             for ranks in ranked
         ],
     }
-    return ComparisonText(lines, sections if pairs else sections[1:], content), ranked
+    return ComparisonText(lines, sections, content), ranked
 
 
 def _known_overlaps(

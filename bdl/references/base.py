@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.data.files import data_directory
-from bdl.errors import InputError
+from bdl.errors import InputError, parse_json
 from bdl.models.problem import Hyper, Problem
 from bdl.references.certificate import Judged
 
@@ -171,7 +171,7 @@ def _read(
     place: Path, info: Path, stamps: tuple[int, ...], parse: Callable[[object], Judged]
 ) -> Made:
     try:
-        content = json.loads(info.read_text("utf-8"))
+        content = parse_json(info.read_text("utf-8"))
         certificate = parse(content["certificate"])
         theta = np.load(place, allow_pickle=False)
         if (

@@ -1,6 +1,6 @@
 """Load benchmarks by name or path, and apply a profile and overrides; the schema for editors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,19 @@ def load_benchmark(
         return benchmark
     source = " ".join(f"--set {abbreviate(text)}" for text in overrides)
     changes = map(parse_override, overrides)
-    return _apply_changes(benchmark, changes, profile, source, benchmarks["paper"].labels)
+    new_entries = _list_whole_entries(overrides)
+    labels = benchmarks["paper"].labels
+    return _apply_changes(benchmark, changes, profile, source, labels, new_entries)
+
+
+def _list_whole_entries(overrides: Sequence[str]) -> set[str]:
+    """List the entries that overrides give as a whole, by ``entries.name={...}``: they may be new.
+
+    A path that goes on, such as ``entries.name.hyper.momentum``, changes an entry that is there,
+    so that a name misspelt in it is an error rather than a new entry.
+    """
+    paths = [text.partition("=")[0].strip().split(".") for text in overrides]
+    return {path[1] for path in paths if len(path) == 2 and path[0] == "entries"}
 
 
 def _find_file(name_or_path: str) -> Path:
@@ -122,16 +134,17 @@ def _apply_changes(
     profile: str,
     source: str,
     labels: frozenset[str],
+    new_entries: Collection[str] = (),
 ) -> Benchmark:
     """Apply changes to a benchmark, one after the other.
 
-    They add no entries, and nothing for data sets that the benchmark lacks.
+    They add no entries but `new_entries`, and nothing for data sets that the benchmark lacks.
     """
     content = benchmark.model_dump(mode="json", exclude={"profile"})
     for changes in steps:
         entries = changes.get("entries")
         for name in entries if isinstance(entries, Mapping) else ():
-            if name not in benchmark.entries:
+            if name not in benchmark.entries and name not in new_entries:
                 raise InputError(
                     f"{source}: entries: {unknown_name_error('entry', name, benchmark.entries)}"
                 )

@@ -4,7 +4,6 @@ The protocol is the whole file under a profile. Any other request is a variant o
 have a folder of their own.
 """
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from bdl.errors import InputError, abbreviate
+from bdl.errors import InputError, abbreviate, parse_json
 from bdl.registry import require_trusted
 from bdl.spec.fields import explain, select_names, sha256, to_canonical_json
 from bdl.spec.loading import list_uncertified_overrides, load_benchmark
@@ -116,7 +115,7 @@ class Request:
         no such benchmark.
         """
         try:
-            content = json.loads(text)
+            content = parse_json(text)
             _require_trusted_code(content["spec"], source)
             # Checked as a part: the profile may have left out data sets that notes are about.
             benchmark = Benchmark.model_validate(content["spec"], context=PART_CONTEXT)

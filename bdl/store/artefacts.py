@@ -1,6 +1,5 @@
 """Posteriors on disk, addressed by the SHA-256 of their file, and errors of stored fits that have to be made again."""
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from bdl.errors import InputError
+from bdl.errors import InputError, parse_json
 from bdl.posteriors import Posterior, from_tensors, to_tensors
 from bdl.spec import Request
 
@@ -115,7 +114,7 @@ def decode_posterior(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
 
 def read_family(content: bytes) -> str:
     """Read the name of the posterior's family in what `encode_posterior` gave: a little-endian length, then JSON."""
-    header = json.loads(
+    header = parse_json(
         content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")]
     )
     name: str = header["__metadata__"]["family"]
@@ -158,7 +157,7 @@ def is_whole(folder: Path, sha: str) -> bool:
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-            header = json.loads(file.read(min(length, path.stat().st_size)))
+            header = parse_json(file.read(min(length, path.stat().st_size)))
         ends = [
             tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"
         ]
