@@ -17,12 +17,13 @@ from bdl.execution.scoring import (
     fit_metrics,
     make_evaluation,
 )
+from bdl.methods.contract_check import returned_by
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
 from bdl.plan import Task, outside_files
 from bdl.plan.fittings import build_final_fitting, build_training_setup
 from bdl.plan.initial_check import list_extreme_settings, max_rows_at_once
-from bdl.posteriors.base import Posterior
+from bdl.posteriors.base import Posterior, check_posterior
 from bdl.registry import locate_outside_error, outside_file
 from bdl.search import Setting
 from bdl.spec.labels import MetricName
@@ -123,7 +124,11 @@ def _make_first_update(task: Task) -> tuple[Posterior, Buffers, Setting]:
         schedule = EvaluationSchedule("updates", 1)
     snapshot = next(iter(fitting.run(schedule)))
     buffers = {name: value[0] for name, value in snapshot.buffers.items()}
-    return fitting.posterior(snapshot, 0), buffers, hyper
+    posterior = fitting.posterior(snapshot, 0)
+    if task.settings.streams:  # fits to rows are checked where they start
+        with returned_by(fitting.method, "posterior", posterior):
+            check_posterior(posterior, task.stream.dim)
+    return posterior, buffers, hyper
 
 
 def _reduce_evaluation(evaluation: Evaluation) -> Evaluation:
