@@ -225,7 +225,7 @@ class Label(str):
 
 
 def decorator_advice(component: type) -> str:
-    """Say where a class lacks its decorator, which its base classes have; empty if it has one."""
+    """Return where a class lacks its decorator, which its bases have; empty if it has one."""
     if "__dataclass_params__" in vars(component):
         return ""
     name = component.__name__

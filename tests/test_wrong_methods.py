@@ -222,24 +222,61 @@ def test_settings_that_would_not_be_read_are_refused(run):
     assert "its settings (rank) are not read: @dataclass(frozen=True) is missing above" in err
 
 
-def test_an_estimator_refuses_the_method_as_well(tmp_path, monkeypatch):
+@pytest.mark.parametrize("hyper", [{}, {"noise_precision": 1, "prior_precision": 1}])
+def test_an_estimator_refuses_the_method_as_well(tmp_path, monkeypatch, hyper):
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(METHOD.replace(RETURNED, "state.mean"), "utf-8")
     x = np.random.default_rng(0).standard_normal((20, 3))
-    regressor = bdl.Regressor(
-        "mine.py:Mine", hyper={"noise_precision": 1, "prior_precision": 1, "learning_rate": 0.1}
-    )
+    regressor = bdl.Regressor("mine.py:Mine", learning_rate=0.1, **hyper)
     with pytest.raises(InputError, match=r"Mine.posterior returned a tensor of shape \(\d+,\)"):
         regressor.fit(x, x[:, 0])
 
 
-def test_a_method_that_fits_by_itself_is_refused_as_well(tiny, invoke):
+@pytest.fixture
+def run_direct(tiny, invoke):
+    """Run the benchmark by a method in a file, without minibatches."""
+
+    def call(text):
+        Path("mine.py").write_text(text, "utf-8")
+        benchmark = TINY.replace("{name: vifa, gradients_per_update: 2}", "{name: mine.py:Mine}")
+        for training in ("    training: {epochs: 1, batch_size: 10}\n", "learning_rate: 0.01, "):
+            benchmark = benchmark.replace(training, "")
+        tiny.write_text(benchmark, "utf-8")
+        return invoke("run", "tiny.yaml", "--no-compile", "--tracking", "none")
+
+    return call
+
+
+def test_a_method_that_fits_by_itself_is_refused_as_well(run_direct):
     text = DIRECT.replace("RETURNED", "DiagonalGaussian(zeros, zeros.sum())")
-    Path("mine.py").write_text(text, "utf-8")
-    training = "    training: {epochs: 1, batch_size: 10}\n"
-    benchmark = TINY.replace("{name: vifa, gradients_per_update: 2}", "{name: mine.py:Mine}")
-    benchmark = benchmark.replace(training, "").replace("learning_rate: 0.01, ", "")
-    tiny.write_text(benchmark, "utf-8")
-    err = refusal(invoke("run", "tiny.yaml", "--no-compile", "--tracking", "none"))
+    err = refusal(run_direct(text))
     assert "Mine.fit returned a DiagonalGaussian: var has shape (): give it shape (11,)" in err
     assert located(DIRECT[: DIRECT.index("def fit")].count("\n") + 1) in err
+
+
+GUEST = """from dataclasses import dataclass
+
+from bdl.methods.guest import Guest
+from bdl.posteriors.predictive import MeanVariance
+
+
+@dataclass(frozen=True)
+class Mine(Guest):
+    def fit(self, train, hyper, seed):
+        return lambda x: WRONG
+"""
+
+
+@pytest.mark.slow  # a guest is called in a process of its own
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("MeanVariance(x[1:, 0], x[1:, 0] * 0 + 1)", "mean has shape (43,): give it shape (44,)"),
+        ("MeanVariance(x[:, 0] / x[:, 0].std(), x[:, 0] * 0 + 1)", "mean of 22 rows changes by"),
+    ],
+)
+def test_a_guest_is_refused_before_training_as_well(run_direct, answer, message):
+    err = refusal(run_direct(GUEST.replace("WRONG", answer)))
+    assert f"entries.fixed on diabetes: Mine.fit returned a function: {message}" in err
+    assert located(GUEST[: GUEST.index("def fit")].count("\n") + 1) in err
+    assert not Path("results").exists()

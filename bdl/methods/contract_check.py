@@ -31,6 +31,10 @@ class UnknownHyperparameter(InputError, KeyError):
         return str(self.args[0])
 
 
+class WrongReturn(InputError):
+    """A function of a method has returned what it may not."""
+
+
 class KnownHyper(dict[str, V]):
     """Hyper-parameters by name; a wrong name is answered by those that there are."""
 
@@ -60,7 +64,7 @@ def returned_by(method: Method, function: str, value: object) -> Iterator[None]:
         yield
     except InputError as error:
         kind = type(method)
-        raise InputError(
+        raise WrongReturn(
             f"{kind.__name__}.{function} returned {_describe(value)}: {error} "
             f"({locate_definition(kind, function)})"
         ) from None

@@ -94,7 +94,7 @@ def _evaluate_starts(starts: Sequence[Start]) -> list[bool]:
     identities = [(*task.identity, "start") for task, _ in starts]
     trials = setup.trials(identities, [rows] * len(starts), [hyper for _, hyper in starts])
     _check_range(starts, trials, pool.dtype)
-    _check_method(first_task, setup, trials)
+    _check_method(first_task, setup, trials, update=bool(outside_file(setup.method)))
     state = make_initial_state(
         cast(MinibatchMethod, setup.method), setup.problem, trials, pool.device, pool.dtype
     )
@@ -116,11 +116,23 @@ def _evaluate_starts(starts: Sequence[Start]) -> list[bool]:
     return finite
 
 
-def _check_method(task: Task, setup: TrainingSetup, trials: Trials) -> None:
-    """Refuse a method whose functions do not return what they have to; methods are not mapped."""
+def check_initial_posterior(task: Task) -> None:
+    """Refuse a method whose initial state or posterior is not what it has to be.
+
+    For tasks whose hyper-parameters are not known yet.
+    """
+    if task.settings.training is not None:
+        setup = build_training_setup(task)
+        rows = [task.data.split(task.splits[0]).train]
+        trials = setup.trials([(*task.identity, "start")], rows, [dict(task.settings.hyper)])
+        _check_method(task, setup, trials, update=False)
+
+
+def _check_method(task: Task, setup: TrainingSetup, trials: Trials, *, update: bool) -> None:
+    """Refuse a method whose functions do not return what they have to; `step` if `update`."""
     try:
         state = check_initial_state(setup, trials)
-        if outside_file(setup.method):
+        if update:
             check_first_update(setup, trials, state)
     except Exception as error:
         location = locate_outside_error(error)

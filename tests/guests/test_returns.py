@@ -73,7 +73,7 @@ def test_a_wrong_guest_is_a_failed_row_with_its_file(row, kind, tmp_path):
     fit, message = WRONG[kind]
     failed = row(GUEST.replace("WRONG", fit))
     assert failed.status == "failed"
-    assert failed.reason.startswith("InputError: Mine.fit returned")
+    assert failed.reason.startswith("WrongReturn: Mine.fit returned")
     assert message in failed.reason
     assert failed.reason.endswith(f"({tmp_path / 'mine.py'}, line {FIT})")
 

@@ -189,7 +189,7 @@ def test_a_setting_that_fails_is_a_failed_fold_and_another_is_chosen(rows, guest
     [
         (
             "short",
-            "InputError: Wrong.fit returned a function: mean has shape (3,): give it shape (44,) or (S",
+            "WrongReturn: Wrong.fit returned a function: mean has shape (3,): give it shape (44,) or (S",
         ),
         ("raises", "RuntimeError: the matrix is singular"),
         ("dead", "SystemExit: 3"),
