@@ -6,6 +6,7 @@ parties add names through an entry-point group; a single file is named directly 
 """
 
 import importlib
+import inspect
 import json
 import sys
 import traceback
@@ -95,6 +96,11 @@ class Registry:
         component = self.get(name)
         if not (isinstance(component, type) and is_dataclass(component)):
             raise InputError(f"{self.kind} '{name}' is not a dataclass: give a frozen dataclass")
+        if undeclared := _list_undeclared_settings(component):
+            raise InputError(
+                f"{self.kind} '{name}': its settings ({', '.join(undeclared)}) are not read: "
+                f"{decorator_advice(component)}"
+            )
         if missing := self.missing_members(component):
             raise InputError(f"{self.kind} '{name}' lacks {missing}")
         return _adapter(component)
@@ -218,6 +224,31 @@ class Label(str):
         )
 
 
+def decorator_advice(component: type) -> str:
+    """Return where a class lacks its decorator, which its bases have; empty if it has one."""
+    if "__dataclass_params__" in vars(component):
+        return ""
+    name = component.__name__
+    return f"@dataclass(frozen=True) is missing above class {name} ({_locate_source(component)})"
+
+
+def _locate_source(definition: Any) -> str:
+    """Return the file and the line of a class or function; its module if there is no source."""
+    try:
+        _, line = inspect.getsourcelines(definition)
+        return f"{inspect.getsourcefile(definition)}, line {line}"
+    except (OSError, TypeError):
+        return str(getattr(definition, "__module__", definition))
+
+
+def _list_undeclared_settings(component: type) -> list[str]:
+    """List the annotated attributes of a class that lack of a decorator keeps from being fields."""
+    if "__dataclass_params__" in vars(component):
+        return []
+    annotations = inspect.get_annotations(component).items()
+    return [name for name, annotation in annotations if "ClassVar" not in str(annotation)]
+
+
 @lru_cache(maxsize=256)
 def _adapter(component: type) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
@@ -278,6 +309,16 @@ def locate_outside_error(error: BaseException) -> str | None:
         frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files
     ]
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
+
+
+def locate_definition(component: type, function: str) -> str:
+    """Return the file and the line where a class defines a function.
+
+    Those of the class if it is from outside the package, and inherits the function from it.
+    """
+    definer = next(kind for kind in component.__mro__ if function in vars(kind))
+    inherits = outside_file(component) is not None and outside_file(definer) is None
+    return _locate_source(component if inherits else inspect.unwrap(vars(definer)[function]))
 
 
 def _load(kind: str, module: str) -> Any:

@@ -29,7 +29,7 @@ from bdl.models.modules import NetworkModule
 from bdl.models.problem import Problem
 from bdl.plan import Task
 from bdl.plan.fittings import build_final_fitting
-from bdl.plan.initial_check import check_initial_likelihood
+from bdl.plan.initial_check import check_initial_likelihood, check_initial_posterior
 from bdl.plan.planning import check_device, check_task
 from bdl.plan.workload import is_stage_compiled
 from bdl.search.crossval import describe_failure
@@ -181,6 +181,7 @@ def fit(
         )
         check_task(task)
         if automatic_names:
+            check_initial_posterior(task)
             fixed_hyper = {
                 name: value
                 for name, value in task.settings.hyper.items()

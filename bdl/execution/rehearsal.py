@@ -8,7 +8,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
+
+from bdl.data.splits import Rows
 from bdl.errors import InputError, summarise_error
+from bdl.execution import LostWorker, OverTime, open_local_pool
 from bdl.execution.groups import reference_hyper
 from bdl.execution.scoring import (
     Buffers,
@@ -17,19 +21,22 @@ from bdl.execution.scoring import (
     fit_metrics,
     make_evaluation,
 )
+from bdl.methods.contract_check import UnknownHyperparameter, WrongReturn, returned_by
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
 from bdl.plan import Task, outside_files
 from bdl.plan.fittings import build_final_fitting, build_training_setup
 from bdl.plan.initial_check import list_extreme_settings, max_rows_at_once
-from bdl.posteriors.base import Posterior
+from bdl.posteriors.base import Posterior, check_posterior
 from bdl.registry import locate_outside_error, outside_file
 from bdl.search import Setting
 from bdl.spec.labels import MetricName
-from bdl.training.fitting import EvaluationSchedule, Fitting
+from bdl.training.fitting import EvaluationSchedule, Fitting, Progress, ignore_progress
 
 _FEW_ROWS = 100
 """Training rows of a method without minibatches, and observations of one that has a stream."""
+_GUEST_SECONDS = 60.0
+"""Wall time of a guest's fit to so few rows."""
 _SAMPLES = 2
 """Posterior samples of a prediction."""
 
@@ -38,22 +45,25 @@ def rehearse(tasks: Iterable[Task]) -> None:
     """Call each method and score once, in tasks that have a component from outside the package.
 
     The method makes one update on the first split (one without minibatches is fitted to a few
-    rows), which is scored. Equal components are called for one task alone. Guests, which may hang,
-    are not called: their rows report their errors. `InputError` if one raises, with the file and
-    the line where it does.
+    rows), which is scored. Equal components are called for one task alone. `InputError` if one
+    raises, with the file and the line where it does; of guests only if they return something
+    wrong: their rows report other errors.
     """
     called = set[object]()
+    guests: dict[object, Task] = {}
     for task in tasks:
         entry, outside = task.settings, outside_files(task)
-        if entry.limited:
-            continue
-        metrics = fit_metrics(task)
-        if entry.search:
-            metrics.append(entry.search.metric)
         components = tuple(
             component and component.name
             for component in (entry.method, entry.model, entry.likelihood, entry.prior)
         )
+        if entry.limited:
+            if outside_file(entry.method.build()):
+                guests.setdefault(components, task)
+            continue
+        metrics = fit_metrics(task)
+        if entry.search:
+            metrics.append(entry.search.metric)
         uncalled = {}
         for metric in metrics:
             is_outside = outside or outside_file(METRICS.get(metric.name))
@@ -64,6 +74,32 @@ def rehearse(tasks: Iterable[Task]) -> None:
         called.add(components)
         called |= {(*components, key) for key in uncalled}
         _call_components(task, list(uncalled.values()), bool(outside))
+    if guests:
+        _call_guests(guests.values())
+
+
+def _call_guests(tasks: Iterable[Task]) -> None:
+    """Fit guests to a few rows, in a process that can be ended, as they may hang or exit."""
+    with open_local_pool(1, separate_process=True) as workers:
+        for task in tasks:
+            future = workers.submit(_find_wrong_return, task, ignore_progress, _GUEST_SECONDS)
+            try:
+                reason = workers.result(future)
+            except (LostWorker, OverTime):  # the rows will report it, if it lasts
+                continue
+            if reason:
+                raise InputError(_refusal(f"entries.{task.entry}", task, reason))
+
+
+def _find_wrong_return(task: Task, report: Progress) -> str | None:
+    """Fit a guest to a few rows; say what it returns that is wrong, and where, if it does."""
+    try:
+        _make_first_update(task)
+    except (WrongReturn, UnknownHyperparameter) as error:
+        return describe_error(error)
+    except (Exception, SystemExit):  # it may be due to so few rows
+        pass
+    return None
 
 
 @contextmanager
@@ -98,9 +134,11 @@ def _call_components(task: Task, metrics: Iterable[MetricName], outside: bool) -
             reasons = {f"entries.{task.entry}": describe_error(error)}
     for component, reason in reasons.items():
         if reason:
-            raise InputError(
-                f"{component} on {task.dataset}: {reason}; mend it: nothing was trained yet"
-            )
+            raise InputError(_refusal(component, task, reason))
+
+
+def _refusal(component: str, task: Task, reason: str) -> str:
+    return f"{component} on {task.dataset}: {reason}; mend it: nothing was trained yet"
 
 
 def _make_first_update(task: Task) -> tuple[Posterior, Buffers, Setting]:
@@ -117,13 +155,27 @@ def _make_first_update(task: Task) -> tuple[Posterior, Buffers, Setting]:
     else:
         setup, rows = build_training_setup(task), task.rows(split).train
         if setup.schedule is None:
-            rows = rows[:_FEW_ROWS]
+            rows = _select_few_rows(task, rows)
         trials = setup.trials([(*task.identity, "start")], [rows], [hyper])
         fitting = setup.fitting(trials, rows_to_predict=[task.rows(split).test])
         schedule = EvaluationSchedule("updates", 1)
     snapshot = next(iter(fitting.run(schedule)))
     buffers = {name: value[0] for name, value in snapshot.buffers.items()}
-    return fitting.posterior(snapshot, 0), buffers, hyper
+    posterior = fitting.posterior(snapshot, 0)
+    if task.settings.streams:  # fits to rows are checked where they start
+        with returned_by(fitting.method, "posterior", posterior):
+            check_posterior(posterior, task.stream.dim)
+    return posterior, buffers, hyper
+
+
+def _select_few_rows(task: Task, rows: Rows) -> Rows:
+    """Select rows at random, all classes among them, of which a method may count the labels."""
+    shuffled = np.random.default_rng(0).permutation(rows)
+    if task.data.task == "classification":
+        _, firsts = np.unique(task.data.y[shuffled], return_index=True)
+        shuffled = np.concatenate([shuffled[firsts], np.delete(shuffled, firsts)])
+        return np.sort(shuffled[: max(_FEW_ROWS, len(firsts))])
+    return np.sort(shuffled[:_FEW_ROWS])
 
 
 def _reduce_evaluation(evaluation: Evaluation) -> Evaluation:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from bdl.errors import InputError, summarise_error
 from bdl.methods.base import ExternalMethod
+from bdl.methods.contract_check import KnownHyper, returned_by
 from bdl.models.base import NoModel
 from bdl.models.modules import torch_module
 from bdl.models.problem import Hyper, Problem, full_batch
@@ -144,7 +145,7 @@ class Guest(ExternalMethod):
         advanced included.
         """
         train = Train(x.numpy(), y.numpy(), problem)
-        values = {name: float(value) for name, value in hyper.items()}
+        values = KnownHyper({name: float(value) for name, value in hyper.items()})
         error = OutOfTime(f"the fit took more than {self.seconds:g} seconds (method.seconds)")
         with time_limit(self.seconds, error), _seed_generators(seed):
             try:
@@ -154,7 +155,8 @@ class Guest(ExternalMethod):
             # a panic of a library in Rust is no Exception, and cannot be pickled
             except BaseException as panic:
                 raise RuntimeError(summarise_error(panic)) from None
-            posterior = check_fit(fitted, problem.dim)
+            with returned_by(self, "fit", fitted):
+                posterior = check_fit(fitted, problem.dim)
             missing = [name for name in problem.likelihood.hyper if name not in values]
             if missing and not is_predictive(posterior):
                 raise InputError(f"a posterior predicts with the {missing[0]}: name it in `hyper`")

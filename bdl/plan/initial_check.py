@@ -1,4 +1,4 @@
-"""Evaluate likelihoods where training starts, so that one that overflows stops a run at once."""
+"""Call methods and likelihoods where training starts: what is wrong there stops a run at once."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
@@ -6,7 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from bdl.errors import InputError
+from bdl.errors import InputError, summarise_error
 from bdl.methods.base import MinibatchMethod
 from bdl.metrics.predictions import SHARED_STATISTICS
 from bdl.models.problem import Hyper, Problem
@@ -14,8 +14,11 @@ from bdl.plan import Task
 from bdl.plan.fittings import build_training_setup
 from bdl.posteriors.base import is_multimodal
 from bdl.posteriors.tensors import as_type
+from bdl.registry import locate_outside_error, outside_file
 from bdl.spec import to_canonical_json
+from bdl.training.first_calls import check_first_update, check_initial_state
 from bdl.training.fitting import make_initial_state
+from bdl.training.setup import TrainingSetup
 from bdl.training.trials import Trials, View
 
 Start = tuple[Task, dict[str, float]]
@@ -34,7 +37,9 @@ def check_initial_likelihood(tasks: Iterable[Task]) -> None:
 
     Hyper-parameters that are searched are tried with all at their lower and all at their upper
     ends. `InputError` if it is not finite, float32 does not hold what is trained in it, or the
-    posterior has several modes that would share the running statistics of the model.
+    posterior has several modes that would share the running statistics of the model; or if a
+    function of the method returns something of a wrong type or shape. `step` is called if the
+    method is from outside the package.
     """
     tasks_by_start: dict[object, list[Task]] = {}
     for task in tasks:
@@ -89,6 +94,7 @@ def _evaluate_starts(starts: Sequence[Start]) -> list[bool]:
     identities = [(*task.identity, "start") for task, _ in starts]
     trials = setup.trials(identities, [rows] * len(starts), [hyper for _, hyper in starts])
     _check_range(starts, trials, pool.dtype)
+    _check_method(first_task, setup, trials, update=bool(outside_file(setup.method)))
     state = make_initial_state(
         cast(MinibatchMethod, setup.method), setup.problem, trials, pool.device, pool.dtype
     )
@@ -108,6 +114,34 @@ def _evaluate_starts(starts: Sequence[Start]) -> list[bool]:
     )
     finite: list[bool] = log_likelihoods.isfinite().tolist()
     return finite
+
+
+def check_initial_posterior(task: Task) -> None:
+    """Refuse a method whose initial state or posterior is not what it has to be.
+
+    For tasks whose hyper-parameters are not known yet.
+    """
+    if task.settings.training is not None:
+        setup = build_training_setup(task)
+        rows = [task.data.split(task.splits[0]).train]
+        trials = setup.trials([(*task.identity, "start")], rows, [dict(task.settings.hyper)])
+        _check_method(task, setup, trials, update=False)
+
+
+def _check_method(task: Task, setup: TrainingSetup, trials: Trials, *, update: bool) -> None:
+    """Refuse a method whose functions do not return what they have to; `step` if `update`."""
+    try:
+        state = check_initial_state(setup, trials)
+        if update:
+            check_first_update(setup, trials, state)
+    except Exception as error:
+        location = locate_outside_error(error)
+        if location is None and not isinstance(error, InputError):
+            raise
+        reason = summarise_error(error) + (f" ({location})" if location else "")
+        raise InputError(
+            f"entries.{task.entry}: on {task.dataset} {reason}; mend it: nothing was trained yet"
+        ) from None
 
 
 def _check_range(starts: Sequence[Start], trials: Trials, dtype: torch.dtype) -> None:

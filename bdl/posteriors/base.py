@@ -7,7 +7,7 @@ handled at once. A family of this package is a subclass of its fields and of `Po
 """
 
 from math import log, pi
-from typing import ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -71,12 +71,17 @@ class Posterior:
 
         `InputError` if shapes disagree, or a value is not one of those that the class documents.
         """
-        self._validate()
+        self.check_shapes()
+        self.check_values()
         return self
 
-    def _validate(self) -> None:
-        """Raise `InputError` if shapes or values are not valid."""
-        raise NotImplementedError
+    def check_shapes(self) -> None:
+        """Raise `InputError` if shapes disagree; not for use under vmap."""
+        check_shape("its mean", self.mean(), self.dim)
+        check_shape("its variance", self.variance(), self.dim)
+
+    def check_values(self) -> None:  # a family may allow any number
+        """Raise `InputError` for values that the class does not document; shapes agree."""
 
 
 class GaussianPosterior(Posterior):
@@ -113,6 +118,27 @@ class GaussianPosterior(Posterior):
         raise NotImplementedError
 
 
+def check_posterior(posterior: Any, dim: int) -> None:
+    """Raise `InputError` unless this is a posterior over D = `dim` parameters; not under vmap.
+
+    Its shapes have to agree. Values are not looked at: before training they prove nothing.
+    """
+    if not hasattr(posterior, "sample"):
+        raise InputError(
+            "return a posterior of bdl.posteriors, such as DiagonalGaussian(mean, variance)"
+        )
+    location = getattr(posterior, "loc", None)
+    if isinstance(location, Tensor):
+        check_shape("loc", location, dim)
+    if isinstance(posterior, Posterior):
+        posterior.check_shapes()
+    if posterior.dim != dim:
+        raise InputError(f"it is over {posterior.dim} parameters, and the model has {dim}")
+    if isinstance(location, Tensor):
+        noise = location.new_zeros(posterior.noise_dim)
+        check_shape("its sample", posterior.sample(noise), dim)
+
+
 def is_multimodal(posterior: Posterior) -> bool:
     """Return whether it is a set of parameter vectors that may be far apart, as an ensemble."""
     return bool(getattr(posterior, "multimodal", False))
@@ -147,6 +173,8 @@ def check_vector(name: str, tensor: Tensor) -> None:
         raise InputError(
             f"{name} has shape {tuple(tensor.shape)}: give one vector of at least one entry"
         )
+    if not tensor.is_floating_point():
+        raise InputError(f"{name} is {str(tensor.dtype)[6:]}: give floating-point numbers")
 
 
 def check_positive(name: str, tensor: Tensor) -> None:

@@ -42,8 +42,10 @@ class Point(NamedTuple("Fields", [("loc", Tensor)]), NoDensity):
     def sample(self, noise: Tensor) -> Tensor:
         return self.loc.expand(*noise.shape[:-1], -1)
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
+
+    def check_values(self) -> None:
         check_finite("loc", self.loc)
 
 
@@ -67,12 +69,14 @@ class _Draws(NoDensity):
     def noise_dim(self) -> int:
         return 1
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         if self.draws.ndim != 2 or not self.draws.numel():
             shape = tuple(self.draws.shape)
             raise InputError(
                 f"draws has shape {shape}: give it shape (S, D) with S and D at least 1"
             )
+
+    def check_values(self) -> None:
         check_finite("draws", self.draws)
 
 
@@ -146,9 +150,12 @@ class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]
         # is never picked
         return self.draws[torch.searchsorted(total, below * total[..., -1], right=True)]
 
-    def _validate(self) -> None:
-        super()._validate()
+    def check_shapes(self) -> None:
+        super().check_shapes()
         check_shape("log_weights", self.log_weights, len(self.draws))
+
+    def check_values(self) -> None:
+        super().check_values()
         check_finite("log_weights", self.log_weights, "leave out draws without a density")
 
 
@@ -215,10 +222,12 @@ class Dropout(
         units = torch.arange(self.noise_dim, device=self.source.device)
         return (self.source.unsqueeze(-1) == units).to(self.loc.dtype)
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
         check_vector("rate", self.rate)
         check_shape("source", self.source, self.dim)
+
+    def check_values(self) -> None:
         if not bool(((self.rate >= 0) & (self.rate < 1)).all()):
             raise InputError(
                 "rate must be in [0, 1): "

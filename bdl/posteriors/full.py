@@ -9,6 +9,7 @@ from bdl.errors import InputError
 from bdl.posteriors.base import (
     GaussianPosterior,
     NoDensity,
+    check_positive,
     check_shape,
     check_tril,
     check_vector,
@@ -48,9 +49,11 @@ class _Factored(GaussianPosterior):
     def trace_solve(self, p: GaussianPosterior) -> Tensor:
         return p.whiten(self.scale_tril.mT).square().sum()
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
         check_shape("scale_tril", self.scale_tril, self.dim, self.dim)
+
+    def check_values(self) -> None:
         check_tril("scale_tril", self.scale_tril)
 
 
@@ -102,8 +105,8 @@ class Traced(
     those that are still to come are equal to `loc`.
     """
 
-    def _validate(self) -> None:
-        super()._validate()
+    def check_shapes(self) -> None:
+        super().check_shapes()
         check_shape("start", self.start, self.dim)
         check_shape("path", self.path, len(self.path), self.dim)
 
@@ -151,9 +154,11 @@ class FullPrecision(
         rows = inverse_tril(self.precision_tril)  # of a root of the covariance
         return p.whiten(rows).square().sum()
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
         check_shape("precision_tril", self.precision_tril, self.dim, self.dim)
+
+    def check_values(self) -> None:
         check_tril("precision_tril", self.precision_tril)
 
 
@@ -194,8 +199,11 @@ class LastLayer(NamedTuple("Fields", [("loc", Tensor), ("precision_root", Tensor
         no_shift = noise.new_zeros(*noise.shape[:-1], self.dim - self.noise_dim)
         return self.loc + torch.cat([no_shift, shift], dim=-1)
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
         check_shape("precision_root", self.precision_root, self.noise_dim, self.noise_dim)
-        if self.noise_dim > self.dim or not bool((self.precision_root.diagonal() > 0).all()):
+        if self.noise_dim > self.dim:
             raise InputError("precision_root must be a Cholesky factor of at most D rows")
+
+    def check_values(self) -> None:
+        check_positive("the diagonal of precision_root", self.precision_root.diagonal())

@@ -40,9 +40,11 @@ class DiagonalGaussian(
     def trace_solve(self, p: GaussianPosterior) -> Tensor:
         return self.var @ p.precision_diagonal()
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
         check_shape("var", self.var, self.dim)
+
+    def check_values(self) -> None:
         check_positive("var", self.var)
 
 
@@ -84,10 +86,12 @@ class StudentT(
         angle: Tensor = 2 * math.pi * torch.special.ndtr(second)
         return self.loc + self.scale * radius * angle.cos()
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
         check_shape("scale", self.scale, self.dim)
         check_shape("degrees", self.degrees)
+
+    def check_values(self) -> None:
         check_positive("scale", self.scale)
         check_positive("degrees", self.degrees)
 
@@ -159,12 +163,14 @@ class Scaled(
             self.log_loc + self.log_var.sqrt() * e
         ).exp()
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
         check_vector("log_loc", self.log_loc)
         check_shape("var", self.var, self.dim)
         check_shape("log_var", self.log_var, len(self.log_loc))
         check_shape("source", self.source, len(self.source), self.dim)
+
+    def check_values(self) -> None:
         check_positive("var", self.var)
         check_positive("log_var", self.log_var)
         check_index(

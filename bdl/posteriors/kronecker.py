@@ -143,7 +143,7 @@ class KroneckerGaussian(
     def _eye(self) -> Tensor:
         return torch.eye(self.dim, dtype=self.loc.dtype, device=self.loc.device)
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
         if self.widths.numel() or len(self.units) < 2:
             raise InputError(
@@ -157,6 +157,8 @@ class KroneckerGaussian(
             )
         check_shape("inner", self.inner, sum(n_in**2 for n_in, _ in sizes))
         check_shape("outer", self.outer, sum(n_out**2 for _, n_out in sizes))
+
+    def check_values(self) -> None:
         for A, S in self.roots():
             check_tril("inner", A)
             check_tril("outer", S)

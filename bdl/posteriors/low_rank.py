@@ -31,7 +31,7 @@ class _LowRank(
         """Number of columns of the factors."""
         return self.factors.shape[-1]
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         check_vector("loc", self.loc)
         if self.factors.ndim != 2 or len(self.factors) != self.dim:
             expected = f"({self.dim}, {self._rank_name})"
@@ -43,6 +43,8 @@ class _LowRank(
                 f"{self.rank} factors for {self.dim} parameters: use at most {self.dim} factors"
             )
         check_shape("diag", self.diag, self.dim)
+
+    def check_values(self) -> None:
         check_positive("diag", self.diag)
 
 
@@ -250,11 +252,15 @@ class Mixture(
             sample = torch.where(chosen_component >= number, component_sample, sample)
         return sample
 
-    def _validate(self) -> None:
+    def check_shapes(self) -> None:
         count = len(self.locs)
         if self.locs.ndim != 2 or not count == len(self.factors) == len(self.diags):
             raise InputError(
                 f"locs has shape {tuple(self.locs.shape)}: give (C, D), with C factors and C diags"
             )
         for component in self.components():
-            component.check()
+            component.check_shapes()
+
+    def check_values(self) -> None:
+        for component in self.components():
+            component.check_values()

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Posterior
+from bdl.posteriors.base import Posterior, check_finite, check_posterior
 
 _NO_ROWS = torch.empty(0, dtype=torch.int64)
 _SUM = 1e-3
@@ -197,25 +197,57 @@ def check_fit(fit: Any, dim: int) -> "Posterior | Predictive":
 
     `InputError` if it is neither, has another number of parameters, or a value that is not finite.
     """
-    kind = type(fit).__name__
+    if isinstance(fit, Answer):
+        raise InputError("return a function of inputs that answers with it")
     if not (is_predictive(fit) or hasattr(fit, "sample")):
         raise InputError(
-            f"fit returned {kind}: return a posterior of bdl.posteriors, or a function of inputs "
+            "return a posterior of bdl.posteriors, or a function of inputs "
             "that answers with MeanVariance, Outputs or Probabilities"
         )
-    if isinstance(fit, Answer):
-        raise InputError(f"fit returned {kind}: return a function of inputs that answers with it")
-    if any(
-        not bool(torch.isfinite(leaf).all())
-        for leaf in tree_leaves(fit)
-        if isinstance(leaf, Tensor)
-    ):
-        raise InputError(f"{kind} has values that are not finite")
-    if is_predictive(fit):
-        return fit
-    if fit.dim != dim:
-        raise InputError(f"the posterior is over {fit.dim} parameters, and the model has {dim}")
-    return fit.check() if hasattr(fit, "check") else fit
+    for leaf in tree_leaves(fit):
+        if isinstance(leaf, Tensor):
+            check_finite("it", leaf, "the fit diverged")
+    if not is_predictive(fit):
+        check_posterior(fit, dim)
+        if isinstance(fit, Posterior):
+            fit.check_values()
+    return fit
+
+
+_CHECKED_ROWS = 100
+"""Rows that predictions are compared on."""
+_ROW_TOLERANCE = 1e-2
+"""Share of the largest prediction by which those of a row may differ with the rows around it.
+
+float16 rounds a number by 5e-4 and a sum of a hundred by ten times as much; the mean and variance
+of fifty rows, by which a batch norm in training mode divides, vary by 1 / sqrt(50) = 0.14.
+"""
+
+
+def check_row_independence(predictive: Any, x: Tensor, d_out: int, classes: int) -> None:
+    """Raise `InputError` if predictions of rows, (n, d), change when half of them are left out.
+
+    Those of random predictives, which differ anyway, are not compared.
+    """
+    x = x[:_CHECKED_ROWS]
+    half = len(x) // 2
+    if not half or isinstance(predictive, Answer):
+        return
+    whole, repeated, partial = (
+        query_predictive(predictive, rows, None, d_out, classes) for rows in (x, x, x[:half])
+    )
+    for name, value in whole.tensors.items():
+        limit = _ROW_TOLERANCE * value.abs().max()
+        if value.shape[0] != partial.tensors[name].shape[0]:
+            raise InputError(f"{name} has another number of samples for other rows")
+        if bool(((value - repeated.tensors[name]).abs() > limit).any()):
+            return
+        difference = (value[:, :half] - partial.tensors[name]).abs().max()
+        if bool(difference > limit):
+            raise InputError(
+                f"{name} of {half} rows changes by {difference:.2g} when it predicts {len(x)}: "
+                "let it predict each row by itself (a torch module by .eval())"
+            )
 
 
 def _as_shape(name: str, value: Any, shapes: tuple[tuple[int | None, ...], ...]) -> Tensor:

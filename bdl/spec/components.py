@@ -23,7 +23,7 @@ from bdl.errors import InputError
 from bdl.methods import METHODS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
-from bdl.registry import Registry
+from bdl.registry import Registry, decorator_advice
 from bdl.spec.fields import check_size, describe_unknown_field, error_at
 from bdl.spec.values import iterate_leaves
 from bdl.training.schedule import RATES
@@ -186,9 +186,11 @@ def resolve_settings(registry: Registry, name: str, settings: dict[str, Any]) ->
         }
         for key in settings:
             if key not in allowed:
-                raise ValueError(
-                    describe_unknown_field(key, allowed, f"setting of {registry.kind} '{name}'")
+                message = describe_unknown_field(
+                    key, allowed, f"setting of {registry.kind} '{name}'"
                 )
+                advice = decorator_advice(registry.get(name))
+                raise ValueError(f"{message}; {advice}" if advice else message)
         # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a
         # tuple.
         component = adapter.validate_json(json.dumps(settings), strict=True)

@@ -16,11 +16,18 @@ from torch.utils._pytree import tree_map
 from bdl.data import Dataset
 from bdl.data.splits import Rows
 from bdl.errors import InputError
-from bdl.methods.base import ExternalMethod
+from bdl.methods.base import Direct, ExternalMethod
+from bdl.methods.contract_check import returned_by
 from bdl.methods.counters import StepCounters
+from bdl.methods.guest import Guest
 from bdl.models.problem import Problem
-from bdl.posteriors.base import Posterior
-from bdl.posteriors.predictive import is_predictive, is_stored_whole, query_predictive
+from bdl.posteriors.base import Posterior, check_posterior
+from bdl.posteriors.predictive import (
+    check_row_independence,
+    is_predictive,
+    is_stored_whole,
+    query_predictive,
+)
 from bdl.rng import trial_keys
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
@@ -151,11 +158,20 @@ class DirectFitting(Fitting):
             estimates = self.method.fits(self.problem, data.x, data.y, hyper, seed)
             try:
                 for updates, posterior in estimates:
-                    yield updates, self._storable_posterior(posterior, index, rows)
+                    with returned_by(self.method, self._fit_function, posterior):
+                        if not is_predictive(posterior):
+                            check_posterior(posterior, self.problem.dim)
+                        storable_posterior = self._storable_posterior(posterior, index, rows)
+                    yield updates, storable_posterior
             finally:
                 # closed now, so that what a method has begun ends before its errors are reported
                 if isinstance(estimates, Generator):
                     estimates.close()
+
+    @property
+    def _fit_function(self) -> str:
+        """Name of the function of the method that returns its posteriors."""
+        return "fit" if isinstance(self.method, Direct | Guest) else "fits"
 
     def _storable_posterior(self, posterior: Any, index: int, training: Rows) -> Any:
         """Return the posterior, or its predictions if it is a function that cannot be stored.
@@ -172,6 +188,8 @@ class DirectFitting(Fitting):
             answer = query_predictive(
                 posterior, x, row_numbers, self.problem.d_out, self.problem.classes
             )
+            # after the predictions, whose random numbers it would change
+            check_row_independence(posterior, x, self.problem.d_out, self.problem.classes)
         if is_stored_whole(posterior):
             return posterior
         if answer is None:

@@ -291,7 +291,9 @@ class BatchedRun:
         for position, (x, y) in enumerate(examples):
             normals = self._normals.of("noise", first + position, self._noise_pairs)
             augmentation = self._augmentation_normals(first + position)
-            scheduled = self._scheduled_hyper(counters[position])
+            scheduled = scheduled_hyper(
+                self.schedule, self.method, self._hyper, counters[position]
+            )
             update_arguments.append((normals, augmentation, x, y, scheduled))
         state, buffers = current.state, current.buffers
         for function in self._functions(counters[0]):
@@ -327,16 +329,6 @@ class BatchedRun:
         """Hyper-parameters in the precision of the training, where float64 ends."""
         return as_type(dict(self.trials.hyper), self.pool.dtype)
 
-    def _scheduled_hyper(self, counters: StepCounters) -> Hyper:
-        """Return the hyper-parameters that change: the learning rate by the schedule's factors."""
-        if self.schedule.constant:
-            return {}
-        groups, rate = self.method.groups, self._hyper["learning_rate"]
-        factors = self.schedule.factors(counters, groups)
-        if not groups:
-            return {"learning_rate": rate * factors[0]}
-        return {"learning_rate": rate.unsqueeze(1) * rate.new_tensor(factors)}
-
     # ---- the initial state, and that of a checkpoint
 
     def _initial_state(self, trials: Trials) -> Any:
@@ -353,6 +345,19 @@ class BatchedRun:
         return TrainingState(*with_canonical_strides(resumed[:3]))._replace(
             updates=resumed.updates, epochs=resumed.epochs
         )
+
+
+def scheduled_hyper(
+    schedule: Schedule, method: MinibatchMethod, hyper: Hyper, counters: StepCounters
+) -> Hyper:
+    """Return the hyper-parameters of an update that a schedule changes, of R trials or one."""
+    if schedule.constant:
+        return {}
+    groups, rate = method.groups, hyper["learning_rate"]
+    factors = schedule.factors(counters, groups)
+    if not groups:
+        return {"learning_rate": rate * factors[0]}
+    return {"learning_rate": rate.unsqueeze(-1) * rate.new_tensor(factors)}
 
 
 def _is_due(evaluations: EvaluationSchedule | None, unit: str, counters: StepCounters) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor
 from bdl.data import Stream, draw_blocks
 from bdl.errors import InputError
 from bdl.methods.base import StreamMethod
+from bdl.methods.contract_check import check_state, returned_by
 from bdl.methods.counters import StepCounters
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
@@ -81,7 +82,10 @@ class StreamFitting(Fitting):
     ) -> Iterator[Snapshot]:
         n_streams, length = len(self.trials), self.trials[0].stream.length
         never_diverged = torch.zeros(n_streams, dtype=torch.int64)
-        initial = TrainingState(self.method.init(self._noise()), {}, never_diverged)
+        state = self.method.init(self._noise())
+        with returned_by(self.method, "init", state):
+            check_state(state)
+        initial = TrainingState(state, {}, never_diverged)
         start = current = initial.restore(checkpoint, 0)
         progress(start.updates * n_streams)
         for observations in self._observations(start.updates):

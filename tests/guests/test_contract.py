@@ -125,14 +125,17 @@ def test_an_answer_of_another_shape_or_value_is_refused(answer, classes, message
     [
         (
             None,
-            "fit returned NoneType: return a posterior of bdl.posteriors, or a function of inputs",
+            "return a posterior of bdl.posteriors, or a function of inputs",
         ),
         (
             MeanVariance(ONES, ONES),
-            "fit returned MeanVariance: return a function of inputs that answers",
+            "return a function of inputs that answers with it",
         ),
-        (Point(torch.zeros(4)), "the posterior is over 4 parameters, and the model has 5"),
-        (Point(torch.full((5,), torch.nan)), "Point has values that are not finite"),
+        (Point(torch.zeros(4)), r"loc has shape \(4,\): give it shape \(5,\)"),
+        (
+            Point(torch.full((5,), torch.nan)),
+            "it has values that are not finite: the fit diverged",
+        ),
         (Empirical(torch.zeros(5)), "."),
     ],
 )

@@ -187,7 +187,10 @@ def test_a_setting_that_fails_is_a_failed_fold_and_another_is_chosen(rows, guest
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("short", "InputError: mean has shape (3,): give it shape (44,) or (S, 44)"),
+        (
+            "short",
+            "WrongReturn: Wrong.fit returned a function: mean has shape (3,): give it shape (44,) or (S",
+        ),
         ("raises", "RuntimeError: the matrix is singular"),
         ("dead", "SystemExit: 3"),
         ("panics", "RuntimeError: PanicException: the mutex is poisoned"),

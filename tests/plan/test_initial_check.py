@@ -3,6 +3,7 @@
 import pytest
 
 from bdl.errors import InputError
+from bdl.plan import initial_check
 from bdl.plan.initial_check import check_initial_likelihood
 from bdl.plan.planning import plan_tasks
 from bdl.spec import load_benchmark
@@ -19,6 +20,18 @@ def cells(*changes, name="uci-regression", entry="vifa-nn"):
 @pytest.mark.parametrize("name", ["uci-regression", "online-fa"])
 def test_sound_ranges_pass(name):
     check_initial_likelihood(cells(name=name, entry=None))
+
+
+SHIPPED = ["uci-regression", "posterior-methods", "noisy-wine", "sgd-posterior", "slang-toy"]
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, "sparse-network", "network-posterior"])
+def test_shipped_methods_return_what_is_asked_of_others(name, monkeypatch):
+    """Their first update as well, which only methods from outside make before training."""
+    monkeypatch.setattr(initial_check, "outside_file", lambda method: ("method.py", ""))
+    tasks = plan_tasks(load_benchmark(name), splits=(0,))
+    methods = {(task.settings.method.build(), str(task.settings.model)): task for task in tasks}
+    check_initial_likelihood(methods.values())
 
 
 HIGH = "search.space.noise_precision.high"

@@ -84,7 +84,7 @@ BAD, UNITS, LAYER = torch.tensor([1.0, 0.0]), torch.tensor([0, 1]), torch.zeros(
         ("point", (EYE,), r"loc has shape \(2, 2\): give one vector"),
         ("point", (ONE * torch.inf,), "loc has values that are not finite"),
         ("last-layer", (ONE, EYE), "precision_root must be a Cholesky factor"),
-        ("last-layer", (TWO, -EYE), "precision_root must be a Cholesky factor"),
+        ("last-layer", (TWO, -EYE), "the diagonal of precision_root must be positive"),
         (
             "scaled",
             (TWO, TWO, ONE, ONE, UNITS.unsqueeze(0) + 1),
