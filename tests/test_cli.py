@@ -374,6 +374,7 @@ def test_how_much_a_run_prints_and_what_a_log_keeps(run, invoke, tiny):
 def test_what_init_writes_runs_as_it_is(tiny, invoke):
     for kind, name in (
         ("method", "method.py"),
+        ("guest", "guest.py"),
         ("score", "score.py"),
         ("benchmark", "benchmark.yaml"),
     ):
@@ -383,16 +384,18 @@ def test_what_init_writes_runs_as_it_is(tiny, invoke):
     assert invoke("run", "benchmark.yaml", "--profile", "quick", *NONE)[0] == 0
     own = (
         "entries.vifa.method={name: method.py:MyMethod}",
+        "entries.mine={method: {name: guest.py:MyGuest, neighbours: 10}}",
         "metrics=[nmll, {name: score.py:MyScore, scale: 2}]",
     )
     words = [word for change in own for word in ("--set", change)]
     assert invoke("run", "benchmark.yaml", "--profile", "quick", *words, *NONE)[0] == 0
     told = invoke("table", "benchmark.yaml", "--profile", "quick", *words, "--format", "json")[1]
-    scores = {
-        cell["metric"]: cell["ours"] for cell in json.loads(told) if cell["method"] == "vifa"
-    }
-    assert scores["myscore_2"] > 0
-    assert scores["nmll"] < 10
+    for method in ("vifa", "mine"):
+        scores = {
+            cell["metric"]: cell["ours"] for cell in json.loads(told) if cell["method"] == method
+        }
+        assert scores["myscore_2"] > 0
+        assert scores["nmll"] < 10
 
 
 def test_init_names_the_file_and_overwrites_none(tiny, invoke):

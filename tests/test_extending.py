@@ -20,7 +20,7 @@ from bdl.models.problem import Batch, Problem
 
 PAGE = Path(__file__).parents[1].joinpath("docs/extending.md").read_text("utf-8")
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))
-RUN, QUICK, SCORE = re.findall(r"<!-- command -->\n```sh\n(.*?)\n```", PAGE)
+RUN, QUICK, ADDED, SCORE = re.findall(r"<!-- command -->\n```sh\n(.*?)\n```", PAGE)
 SHORT = ("--no-compile", "--set", "entries.mean-field.training.epochs=2")
 
 
@@ -69,6 +69,13 @@ def test_method_takes_the_place_of_another_in_the_quick_profile(rows_of):
     assert list(rows[rows.stage == "final"].status) == ["ok"]
     assert np.isfinite(rows[rows.stage == "final"].nmll).all()
     assert len(rows[rows.stage == "search"]) == 4 * 3
+
+
+def test_method_joins_a_shipped_benchmark(rows_of):
+    tiny = "entries.mine.training.epochs=1"
+    rows = rows_of(ADDED, "--no-compile", "--splits", "1", "--set", tiny)
+    assert list(rows.entry) == ["mine"]
+    assert list(rows.status) == ["ok"]
 
 
 def test_method_averages_to_the_closed_form_gradient(folder):

@@ -259,3 +259,36 @@ def test_changes_of_entries_that_are_not_run_are_not_told(tiny):
         "Not the protocol: profile quick (training.epochs 7, training.batch_size 3)."
     )
     assert remark(part) == "Not the protocol: profile quick (training.batch_size 3)."
+
+
+MINE = (
+    "entries.mine={model: {name: linear}, likelihood: {name: gaussian}, "
+    "method: {name: conjugate}, hyper: {prior_precision: 1, noise_precision: 0.001}}"
+)
+
+
+def test_an_entry_of_ones_own_stands_among_the_published_ones(published, tiny, run, invoke):
+    """Only it is trained, the others are imported, and the protocol stays the protocol."""
+    before = protocol(published)
+    code, out, err = run("tiny.yaml", "--published", "--set", MINE)
+    assert code == 0, err
+    assert "final fits imported from published rows: 2" in out
+    assert "mine is an entry of its own" in out
+    assert "withheld" not in out
+    rows = pd.read_parquet(newest() / "trials.parquet")
+    assert set(zip(rows.entry, rows.status, strict=True)) == {("fixed", "ok"), ("mine", "ok")}
+    assert protocol(published) == before
+    cells = json.loads(invoke("table", "tiny.yaml", "--set", MINE, "--format", "json")[1])
+    assert {cell["method"] for cell in cells} == {"fixed", "mine"}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("entries.mine.method={name: conjugate}", "unknown entry 'mine'"),
+        ("entries.mine={method: {name: conjugat}}", "did you mean conjugate"),
+        ("entries.mine=fixed", "entries.mine: should be a mapping"),
+    ],
+)
+def test_an_entry_of_ones_own_is_whole(tiny, run, change, reason):
+    assert reason in refusal(run("tiny.yaml", "--set", change))

@@ -72,18 +72,24 @@ class StarterKind(StrEnum):
     """The component or the benchmark that a starter file defines."""
 
     METHOD = "method"
+    GUEST = "guest"
     SCORE = "score"
     BENCHMARK = "benchmark"
 
 
 _STARTER_FILES = {
     StarterKind.METHOD: "method.py",
+    StarterKind.GUEST: "guest.py",
     StarterKind.SCORE: "score.py",
     StarterKind.BENCHMARK: "benchmark.yaml",
 }
 _NEXT_STEPS = {
     StarterKind.METHOD: (
         "name it in a benchmark file (bdl-bench init benchmark): method: {{name: {path}:MyMethod}}"
+    ),
+    StarterKind.GUEST: (
+        "name it in a benchmark file (bdl-bench init benchmark), in an entry without a model: "
+        "method: {{name: {path}:MyGuest}}"
     ),
     StarterKind.SCORE: (
         "name it in a benchmark file (bdl-bench init benchmark): "
@@ -97,7 +103,7 @@ _NEXT_STEPS = {
 def init(
     kind: Annotated[StarterKind, typer.Argument(help="What to write.")],
     path: Annotated[
-        Path | None, typer.Argument(help="The file. Default: method.py, score.py, benchmark.yaml.")
+        Path | None, typer.Argument(help="The file. Default: the kind, as in method.py.")
     ] = None,
 ) -> None:
     """Write a commented file to start from, which runs as it is."""

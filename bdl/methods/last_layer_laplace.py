@@ -1,8 +1,9 @@
-"""Laplace's approximation of the last layer.
+"""Laplace's approximation of the last layer
+(Kristiadi, Hein and Hennig 2020; Daxberger et al. 2021).
 
-Kristiadi, Hein and Hennig (2020); Daxberger et al. (2021). Adam descends the cost of
-`bdl.methods.point_estimate`. After `descent_epochs` it stands still, and the epoch that follows
-adds up the generalised Gauss-Newton matrix of the last layer's k parameters,
+Adam descends the cost of `bdl.methods.point_estimate`. After `descent_epochs` it stands still, and
+the epoch that follows adds up the generalised Gauss-Newton matrix of the last layer's k
+parameters,
 
     H = sum_i J_i^T Lambda_i J_i + diag(prior precision),
 

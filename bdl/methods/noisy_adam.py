@@ -1,9 +1,9 @@
-"""Noisy Adam: natural-gradient variational inference at the cost of Adam.
+"""Noisy Adam: natural-gradient variational inference at the cost of Adam
+(Zhang et al. 2018; Mata 2018).
 
-Zhang et al. (2018); Mata (2018). q(theta) = N(mu, (lam / N) diag(1 / (f + gin))). With the weight
-lam of the divergence, the prior precision alpha, the damping gex and gin = lam alpha / N, an
-update k = 1, 2, ... draws one theta from q and has, with the mean gradient g of the minibatch's
-log-likelihoods there,
+q(theta) = N(mu, (lam / N) diag(1 / (f + gin))). With the weight lam of the divergence, the prior
+precision alpha, the damping gex and gin = lam alpha / N, an update k = 1, 2, ... draws one theta
+from q and has, with the mean gradient g of the minibatch's log-likelihoods there,
 
     v   = g - gin theta
     m  <- b1 m + (1 - b1) v

@@ -1,8 +1,9 @@
-"""Noisy K-FAC: natural-gradient variational inference with Kronecker factors.
+"""Noisy K-FAC: natural-gradient variational inference with Kronecker factors
+(Zhang et al. 2018; Mata 2018).
 
-Zhang et al. (2018); Mata (2018). A dense layer with weights W, (out, in), whose last column is the
-bias if there is one, has inputs a with a 1 appended for it, and e are an example's derivatives of
-log p(y | x, theta) by the layer's outputs. With minibatch means E,
+A dense layer with weights W, (out, in), whose last column is the bias if there is one, has inputs
+a with a 1 appended for it, and e are an example's derivatives of log p(y | x, theta) by the
+layer's outputs. With minibatch means E,
 
     A  <- (1 - b) A + b E[a a^T]
     S  <- (1 - b) S + b E[e e^T]

@@ -1,9 +1,10 @@
-"""Iterates of constant-rate SGD as posterior samples.
+"""Iterates of constant-rate SGD as posterior samples
+(Mandt et al. 2017; Brownlie 2022, section 4.4.2).
 
-Mandt et al. (2017); Brownlie (2022), section 4.4.2. SGD descends E(theta) = -(1/N) log p(D |
-theta) + (lambda / 2) ||theta||^2, whose minimum is the mode of the posterior when lambda = alpha /
-N. With a constant learning rate the iterates never settle; their mean is stochastic weight
-averaging (Izmailov et al. 2018), and their covariance is taken for that of the posterior.
+SGD descends E(theta) = -(1/N) log p(D | theta) + (lambda / 2) ||theta||^2, whose minimum is the
+mode of the posterior when lambda = alpha / N. With a constant learning rate the iterates never
+settle; their mean is stochastic weight averaging (Izmailov et al. 2018), and their covariance is
+taken for that of the posterior.
 
 Brownlie (2022, section 4.4.2) descends the mean of squared errors instead, which is 2 / beta times
 the mean negative log-likelihood of a Gaussian likelihood with noise precision beta (in the unit of

@@ -1,8 +1,9 @@
-"""SLANG: natural-gradient variational inference with a low-rank plus diagonal precision.
+"""SLANG: natural-gradient variational inference with a low-rank plus diagonal precision
+(Mishkin et al. 2018, Algorithm 1).
 
-Mishkin et al. (2018), Algorithm 1: q(theta) = N(mu, P^-1), P = U U^T + diag(d). With g_i the
-gradients of the n = M S log-likelihoods of a minibatch of M examples under S samples from q, G
-their matrix, N the size of the training set and lambda the prior precision,
+q(theta) = N(mu, P^-1), P = U U^T + diag(d). With g_i the gradients of the n = M S log-likelihoods
+of a minibatch of M examples under S samples from q, G their matrix, N the size of the training set
+and lambda the prior precision,
 
     A     = (1 - beta) U U^T + beta (N / n) G^T G
     U    <- the best approximation of A of rank L, U U^T

@@ -1,8 +1,8 @@
-"""SWAG: a Gaussian from the iterates of SGD, one an epoch.
+"""SWAG: a Gaussian from the iterates of SGD, one an epoch
+(Maddox et al. 2019; Brownlie 2022, equations 3.1 to 3.5).
 
-Maddox et al. (2019); Brownlie (2022), equations 3.1 to 3.5. Of the T iterates theta_t collected at
-the ends of epochs, thetabar_t is the running mean up to theta_t, and the columns of Dhat are the
-last K deviations theta_t - thetabar_t. The posterior is
+Of the T iterates theta_t collected at the ends of epochs, thetabar_t is the running mean up to
+theta_t, and the columns of Dhat are the last K deviations theta_t - thetabar_t. The posterior is
 
     N(thetabar_T, (diag(s) + Dhat Dhat^T / (K - 1)) / 2),  s = (1/T) sum_t theta_t^2 -
     thetabar_T^2.

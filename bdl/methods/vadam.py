@@ -1,8 +1,9 @@
-"""Vadam, Vprop and VOGN: natural-gradient variational inference by perturbed weights.
+"""Vadam, Vprop and VOGN: natural-gradient variational inference by perturbed weights
+(Khan et al. 2017, 2018).
 
-Khan et al. (2017, 2018): q(theta) = N(mu, diag(1 / (c s + lambda))) with the prior precision
-lambda. An update t = 1, 2, ... draws S samples from q and has, with g_si minus the gradient of the
-log-likelihood of example i of M at sample s,
+q(theta) = N(mu, diag(1 / (c s + lambda))) with the prior precision lambda. An update t = 1, 2, ...
+draws S samples from q and has, with g_si minus the gradient of the log-likelihood of example i of
+M at sample s,
 
     g   = (N / c) mean_si g_si
     h   = mean_s ((N / c) mean_i g_si)^2, or mean_si g_si^2 for the curvature of single examples

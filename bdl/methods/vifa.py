@@ -1,8 +1,8 @@
-"""VIFA: variational inference with a factor-analysis posterior.
+"""VIFA: variational inference with a factor-analysis posterior
+(Brownlie 2022, chapter 5; VIFA paper 2023, Algorithm 1).
 
-Sources: Brownlie 2022, ch. 5; VIFA paper 2023, Algorithm 1. q(theta) = N(c, S), S = F F^T +
-diag(psi), gamma = log psi. With A = psi^-1 o F, B = F^T A and S^-1 F = C = A (I + B)^-1, the cost
-J = E_q[log q - log p(theta) - log p(D | theta)] has gradients
+q(theta) = N(c, S), S = F F^T + diag(psi), gamma = log psi. With A = psi^-1 o F, B = F^T A and S^-1
+F = C = A (I + B)^-1, the cost J = E_q[log q - log p(theta) - log p(D | theta)] has gradients
 
     dJ/dc     = alpha c + mean_l G_l
     dJ/dF     = alpha F - C + mean_l G_l h_l^T

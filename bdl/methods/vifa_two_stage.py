@@ -1,9 +1,9 @@
-"""VIFA in two stages, for networks with millions of parameters.
+"""VIFA in two stages, for networks with millions of parameters
+(VIFA paper 2023, section 4.3, and its code).
 
-VIFA paper (2023), section 4.3, and its code. The posterior, the cost J and its gradients are those
-of `bdl.methods.vifa`. In the first epochs only the mean c moves, while theta is drawn from the
-narrow N(c, F F^T + diag(psi)) of the start. Then c, F and gamma move together, by optimisers of
-their own, with rates in epoch e (from 0) of
+The posterior, the cost J and its gradients are those of `bdl.methods.vifa`. In the first epochs
+only the mean c moves, while theta is drawn from the narrow N(c, F F^T + diag(psi)) of the start.
+Then c, F and gamma move together, by optimisers of their own, with rates in epoch e (from 0) of
 
     c: eta b^e,    F and gamma: eta sigmoid(e - e_1)    printed,
                                 eta^2 sigmoid(e - e_1)  as the published code runs,

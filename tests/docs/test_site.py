@@ -40,7 +40,7 @@ def test_methods_have_their_formulas(site):
         METHODS.builtin
     )
     assert "dJ/dc     = alpha c + mean_l G_l" in plain
-    assert "Brownlie 2022, ch. 5" in plain
+    assert "Brownlie 2022, chapter 5" in plain
 
 
 def opened(page, script, width, change=str):
