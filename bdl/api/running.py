@@ -41,7 +41,7 @@ from bdl.publishing.published_files import export_to_mlflow, publish, tables
 from bdl.reports.papers import paper_values
 from bdl.reports.search_bounds import bound_notes
 from bdl.spec import Request
-from bdl.spec.request import results_option
+from bdl.spec.request import format_ranges, results_option
 from bdl.store import CellKey, Row
 from bdl.store.artefacts import DamagedPosterior
 from bdl.store.store import Store
@@ -123,7 +123,16 @@ def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> li
     Empty if there are none.
     """
     lines = []
-    refusals = [f"{metric}: {reason}" for row in finals for metric, reason in row.refused.items()]
+    splits_by_refusal: dict[tuple[str, str], list[int]] = {}
+    for row in finals:
+        for metric, reason in row.refused.items():
+            splits_by_refusal.setdefault((metric, reason), []).append(row.split)
+    refusals: list[str] = []
+    for (metric, reason), splits in splits_by_refusal.items():
+        text = (
+            f"{metric} on split {format_ranges(set(splits))}: {reason.removeprefix(f'{metric}: ')}"
+        )
+        refusals += [text] * len(splits)
     if refusals:
         scores = forecast.with_plural(len(refusals), "score")
         lines.append(
