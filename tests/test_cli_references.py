@@ -196,7 +196,7 @@ def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(
     assert code == 1
     assert "NOT CERTIFIED, breaks rule 1" in out
     assert (
-        "1 score could not be computed (function_w2: reference refused: rule 1 (r_hat < 1.01) fails at input"
+        "1 score could not be computed (function_w2 on split 0: reference refused: rule 1 (r_hat < 1.01) fails at input"
         in out
     )
     assert "BROKEN" in invoke("references", "show", "./uncertified.yaml")[1]

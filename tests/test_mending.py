@@ -170,7 +170,7 @@ def test_a_score_that_raises_empties_its_column_and_is_computed_when_it_is_mende
     assert "Everything is in the store" not in out
     last = out.splitlines()[-1]
     assert last.startswith(
-        "2 scores could not be computed (own: ZeroDivisionError: division by zero ("
+        "2 scores could not be computed (own on splits 0-1: ZeroDivisionError: division by zero ("
     )
     assert last.endswith("mend it, and compute them without training by: bdl-bench run tiny.yaml")
     before, kept = rows(), posteriors()

@@ -129,9 +129,9 @@ def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> li
             splits_by_refusal.setdefault((metric, reason), []).append(row.split)
     refusals: list[str] = []
     for (metric, reason), splits in splits_by_refusal.items():
-        text = (
-            f"{metric} on split {format_ranges(set(splits))}: {reason.removeprefix(f'{metric}: ')}"
-        )
+        numbers = set(splits)
+        where = f"{'splits' if len(numbers) > 1 else 'split'} {format_ranges(numbers)}"
+        text = f"{metric} on {where}: {reason.removeprefix(f'{metric}: ')}"
         refusals += [text] * len(splits)
     if refusals:
         scores = forecast.with_plural(len(refusals), "score")
