@@ -231,8 +231,22 @@ def _plan_tasks(
             reference_posteriors.check_references(tasks)
         initial_check.check_initial_likelihood(tasks)
         if not dry:
-            rehearse(tasks)
+            rehearse(tasks, _list_unfinished_tasks(request, tasks, options))
     return tasks
+
+
+def _list_unfinished_tasks(request: Request, tasks: list[Task], options: RunOptions) -> list[Task]:
+    """List the tasks of which a run makes a final fit; with ``--changed`` that may be all."""
+    if options.fresh or options.changed:
+        return tasks
+    unfinished_tasks: list[Task] = []
+    with open_readonly(options.results, request) as store:
+        for task in tasks:
+            rows = store.rows("final", task.key)
+            splits = {row.split for row in rows if row.status == "ok" or not options.retry}
+            if not splits.issuperset(task.splits):
+                unfinished_tasks.append(task)
+    return unfinished_tasks
 
 
 def _select_runnable_tasks(

@@ -252,9 +252,9 @@ def check_row_independence(predictive: Any, x: Tensor, d_out: int, classes: int)
 
 def _as_shape(name: str, value: Any, shapes: tuple[tuple[int | None, ...], ...]) -> Tensor:
     """Convert to a float64 tensor of one of these shapes; None stands for any length."""
-    tensor = torch.as_tensor(
-        value if isinstance(value, Tensor) else np.asarray(value), dtype=torch.float64
-    ).detach()
+    # A copy, since arrays of some libraries cannot be written to, of which PyTorch warns.
+    array = value if isinstance(value, Tensor) else np.array(value)
+    tensor = torch.as_tensor(array, dtype=torch.float64).detach()
     actual = tuple(tensor.shape)
 
     def fits(shape: tuple[int | None, ...]) -> bool:
