@@ -163,8 +163,8 @@ class Evaluation:
                 "the reference knows no covariance of some parameters: leave out distances of functions"
             )
         ours = self.outputs(rows, Draws(self.samples, self.key)).flatten(1)
-        known = self.outputs(rows, draws, exact)
-        return Functions(ours, known.reshape(groups, len(known) // groups, -1))
+        samples = self.outputs(rows, draws, exact)
+        return Functions(ours, samples.reshape(groups, len(samples) // groups, -1))
 
     @property
     def has_sampling_error(self) -> bool:
