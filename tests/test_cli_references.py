@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 from bdl.data import load_dataset, streams
 from bdl.references import nuts
+from bdl.references.certificate import NO_ERRORS
 from bdl.references.mcmc import Draws, Origin
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -199,12 +200,17 @@ def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(
         "1 score could not be computed (function_w2 on split 0: reference refused: rule 1 (r_hat < 1.01) fails at input"
         in out
     )
-    assert "BROKEN" in invoke("references", "show", "./uncertified.yaml")[1]
+    shown = invoke("references", "show", "./uncertified.yaml")[1]
+    assert "BROKEN" in shown
+    assert f"rule 4: mean_error < 0.1 for every input; {NO_ERRORS}" in shown
+    assert "largest Monte-Carlo errors" not in shown
     code, out, _ = invoke("run", "./uncertified.yaml", "--tracking", "none", "--uncertified")
     assert code == 0
     assert "kept apart from the protocol" in out
     (rows,) = (tmp_path / "results/uncertified/variants").glob("*/trials.parquet")
-    assert pd.read_parquet(rows)["function_w2"].notna().all()
+    table = pd.read_parquet(rows)
+    assert table[["function_w2", "function_w2_floor"]].notna().all(axis=None)
+    assert "function_w2_mcse" not in table
 
 
 ODD = """

@@ -106,6 +106,8 @@ class MetricInfo:
     margin
         Largest difference from a printed number that does not matter, in the unit; None if it is
         the share `RELATIVE` of the printed number. ``docs/verdicts.md`` has the reasons.
+    by_samples
+        Whether a distance compares samples, whose number then decides what exact ones score.
     """
 
     label: str
@@ -115,6 +117,7 @@ class MetricInfo:
     task: "Task | None" = None
     margin: float | None = None
     ordered: bool = False
+    by_samples: bool = False
 
     def margin_of(self, printed: float) -> float:
         """Return the margin about a printed number, in the unit."""

@@ -38,8 +38,6 @@ class Functions(NamedTuple):
     """Of the reference, in independent groups: its chains, or draws of a Gaussian in closed form,
     (G, T, n).
     """
-    drawn: bool
-    """Whether other samples of the posterior were possible: it is no set of S vectors at most."""
 
 
 _GROUPS = 4
@@ -165,10 +163,16 @@ class Evaluation:
                 "the reference knows no covariance of some parameters: leave out distances of functions"
             )
         ours = self.outputs(rows, Draws(self.samples, self.key)).flatten(1)
+        samples = self.outputs(rows, draws, exact)
+        return Functions(ours, samples.reshape(groups, len(samples) // groups, -1))
+
+    @property
+    def has_sampling_error(self) -> bool:
+        """Whether another key gives other samples: the posterior is no set of S vectors at most."""
+        if is_predictive(self.posterior):
+            return False
         atoms: Tensor | None = getattr(self.posterior, "atoms", None)
-        drawn = atoms is None or len(atoms) > self.samples
-        known = self.outputs(rows, draws, exact)
-        return Functions(ours, known.reshape(groups, len(known) // groups, -1), drawn)
+        return atoms is None or len(atoms) > self.samples
 
     @property
     def model(self) -> Problem:

@@ -1,9 +1,10 @@
 """Distances of a posterior to the true one as distributions of functions, by samples of both at the test rows.
 
 The truth comes in groups of samples, (G, T, n): the chains of a sampled reference. The suffix
-``floor`` is the distance between the odd groups and the even ones, about what an exact posterior
-would have; ``mcse`` is the jackknife's standard error (Efron & Tibshirani 1993, equation 11.5)
-over groups, and over blocks of the posterior's own samples.
+``floor`` is what an exact posterior is expected to score by as many samples as the posterior has
+(`exact_score`); ``mcse`` is the jackknife's standard error (Efron & Tibshirani 1993, equation
+11.5) over groups, and over blocks of the posterior's own samples. Chains that do not agree have
+no standard error.
 """
 
 import math
@@ -26,6 +27,11 @@ Measure = Callable[[Tensor, Tensor], Tensor]
 
 BLOCKS = 8
 """Of the posterior's own samples, for the jackknife."""
+
+SUBSETS = 4
+"""Most disjoint subsets of the same groups that the floor is averaged over: single draws of a
+point estimate scatter most.
+"""
 
 
 def marginal_w2(f: Tensor, truth: Tensor) -> Tensor:
@@ -99,7 +105,11 @@ def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) ->
 class FunctionW2:
     """2-Wasserstein distance of the function's marginals, without the noise of targets (`scaled_marginal_w2`)."""
 
-    info = MetricInfo("W2 of functions", "standard deviations of the truth", "lower", "distance")
+    version: ClassVar[int] = 2
+
+    info = MetricInfo(
+        "W2 of functions", "standard deviations of the truth", "lower", "distance", by_samples=True
+    )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, scaled_marginal_w2)
@@ -109,7 +119,11 @@ class FunctionW2:
 class FunctionMeanError:
     """Error of the function's mean (`mean_error`)."""
 
-    info = MetricInfo("Error of means", "standard deviations of the truth", "lower", "distance")
+    version: ClassVar[int] = 2
+
+    info = MetricInfo(
+        "Error of means", "standard deviations of the truth", "lower", "distance", by_samples=True
+    )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, mean_error)
@@ -119,7 +133,9 @@ class FunctionMeanError:
 class FunctionSdError:
     """Error of the function's standard deviation (`sd_error`)."""
 
-    info = MetricInfo("Error of deviations", "relative", "lower", "distance")
+    version: ClassVar[int] = 2
+
+    info = MetricInfo("Error of deviations", "relative", "lower", "distance", by_samples=True)
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, sd_error)
@@ -129,7 +145,9 @@ class FunctionSdError:
 class FunctionSdRatio:
     """Standard deviation of the function over the true one (`sd_ratio`): below 1 is overconfident."""
 
-    info = MetricInfo("Ratio of deviations", "1 is right", "none", "distance")
+    version: ClassVar[int] = 2
+
+    info = MetricInfo("Ratio of deviations", "1 is right", "none", "distance", by_samples=True)
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, sd_ratio)
@@ -147,9 +165,13 @@ class FunctionSlicedW2:
 
     slices: Annotated[int, Ge(1)] = 100
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     info = MetricInfo(
-        "Sliced W2 of functions", "standard deviations of the truth", "lower", "distance"
+        "Sliced W2 of functions",
+        "standard deviations of the truth",
+        "lower",
+        "distance",
+        by_samples=True,
     )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
@@ -174,8 +196,10 @@ class FunctionJointKl:
     inputs: Annotated[int, Ge(1)] = 5
     sets: Annotated[int, Ge(1)] = 100
 
-    version: ClassVar[int] = 2
-    info = MetricInfo("KL of joint predictions", "nats", "lower", "distance", task="regression")
+    version: ClassVar[int] = 3
+    info = MetricInfo(
+        "KL of joint predictions", "nats", "lower", "distance", task="regression", by_samples=True
+    )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         f = evaluation.functions.truth.flatten(0, 1)
@@ -194,7 +218,16 @@ class FunctionJointKl:
 class FunctionTv:
     """Total variation between the predictive probabilities of classes and the true ones, averaged over rows."""
 
-    info = MetricInfo("Total variation", "probability", "lower", "distance", task="classification")
+    version: ClassVar[int] = 2
+
+    info = MetricInfo(
+        "Total variation",
+        "probability",
+        "lower",
+        "distance",
+        task="classification",
+        by_samples=True,
+    )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(
@@ -207,7 +240,11 @@ class FunctionTv:
 class FunctionAgreement:
     """Share of the rows for which the most probable class is that of the truth."""
 
-    info = MetricInfo("Agreement", "share of rows", "higher", "distance", task="classification")
+    version: ClassVar[int] = 2
+
+    info = MetricInfo(
+        "Agreement", "share of rows", "higher", "distance", task="classification", by_samples=True
+    )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
 
@@ -215,6 +252,28 @@ class FunctionAgreement:
             return (p.argmax(-1) == q.argmax(-1)).double().mean()
 
         return _score(evaluation, _of_probabilities(evaluation, alike))
+
+
+def exact_score(measure: Measure, groups: Tensor, count: int) -> Tensor:
+    """Average what so many of the reference's samples score against its others: a scalar.
+
+    The distance of `count` exact samples to T others grows with 1 / `count` + 1 / T, so that it
+    differs between posteriors. Both sides come from different groups (G, T, n), G >= 2, since
+    samples of one chain are alike. The fewest groups that have `count` samples give them, evenly
+    spaced, and at most half of the groups; each group has its turn. It is too large where half of
+    the samples are fewer than `count`, or nearly so: by up to a factor of sqrt(4 / 3) where
+    `count` is half of all.
+    """
+    stride = len(groups) // min(-(-count // groups.shape[1]), len(groups) // 2)
+    scores = []
+    for first in range(stride):
+        is_scored = torch.arange(len(groups)) % stride == first
+        others, candidates = groups[~is_scored].flatten(0, 1), groups[is_scored].flatten(0, 1)
+        size = min(count, len(candidates))
+        spacing = len(candidates) // size
+        for start in range(0, spacing, -(-spacing // SUBSETS)):
+            scores.append(measure(candidates[start::spacing][:size], others))
+    return torch.stack(scores).mean()
 
 
 def _order(evaluation: Evaluation) -> Tensor:
@@ -238,12 +297,15 @@ def _of_probabilities(evaluation: Evaluation, measure: Measure) -> Measure:
 
 def _score(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
     """Measure the distance to the truth, and how well it is known."""
-    ours, groups, drawn = evaluation.functions
+    ours, groups = evaluation.functions
     whole = groups.flatten(0, 1)
-    squared = jackknife(lambda rest: measure(ours, rest.flatten(0, 1)), groups)
-    if drawn:
-        size = len(ours) // BLOCKS
-        blocks = ours[: BLOCKS * size].reshape(BLOCKS, size, -1)
-        squared = squared + jackknife(lambda rest: measure(rest.flatten(0, 1), whole), blocks)
-    floor = measure(groups[::2].flatten(0, 1), groups[1::2].flatten(0, 1))
-    return {"": float(measure(ours, whole)), "mcse": float(squared.sqrt()), "floor": float(floor)}
+    floor = exact_score(measure, groups, len(ours))
+    scores = {"": float(measure(ours, whole)), "floor": float(floor)}
+    if evaluation.reference.chains_agree:
+        squared = jackknife(lambda rest: measure(ours, rest.flatten(0, 1)), groups)
+        if evaluation.has_sampling_error:
+            size = len(ours) // BLOCKS
+            blocks = ours[: BLOCKS * size].reshape(BLOCKS, size, -1)
+            squared = squared + jackknife(lambda rest: measure(rest.flatten(0, 1), whole), blocks)
+        scores["mcse"] = float(squared.sqrt())
+    return scores

@@ -79,6 +79,12 @@ class DyadicNll:
     hardly tell it from the marginal score, since few of them are related. A repeated row keeps its
     one target. The batches of a split are the same for all fits.
 
+    The suffix ``mcse`` is its standard error over the S draws, by the delta method: with the
+    density p_bs of batch b under draw s, and its mean p_b, a draw moves the score by the mean over
+    batches of p_bs / p_b, over `rows`; the error is the standard deviation of that over sqrt(S).
+    Where a few draws have most of the density it is too small, and the score too high. Scores of
+    a posterior whose vectors are all used have none.
+
     Parameters
     ----------
     rows
@@ -92,16 +98,21 @@ class DyadicNll:
 
     info = MetricInfo("Dyadic joint NLL", "nats per row", "lower", "predictive", margin=0.05)
 
-    def __call__(self, evaluation: Evaluation) -> float:
+    def __call__(self, evaluation: Evaluation) -> dict[str, float]:
         rows = evaluation.tested
         densities = evaluation.components.log_prob(rows.y.double().unsqueeze(-1)).T[
             :, row_order(rows)
         ]
-        first, second, count = self._drawn(len(rows.y))
+        first, second, count = self._draw_batches(len(rows.y))
         joint = densities[:, first] * count + densities[:, second] * (self.rows - count)
-        return float(math.log(len(joint)) - joint.logsumexp(0).mean()) / self.rows
+        total, samples = joint.logsumexp(0), len(joint)
+        scores = {"": float(math.log(samples) - total.mean()) / self.rows}
+        if evaluation.has_sampling_error and samples > 1:
+            influence = samples * (joint - total).exp().mean(1) / self.rows
+            scores["mcse"] = float(influence.std() / math.sqrt(samples))
+        return scores
 
-    def _drawn(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw_batches(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Draw two rows of n for each batch, different ones if there are two, and how often the first is in it."""
         generator = torch.Generator().manual_seed(0)
         first = torch.randint(n, (self.batches,), generator=generator)

@@ -46,6 +46,10 @@ class Truth(NamedTuple):
     """Log-density of parameters up to a constant, (m, D) -> (m,), nats; None where the mean and
     covariance say all.
     """
+    chains_agree: bool = True
+    """Whether the chains are one sample, long enough for standard errors
+    (`bdl.references.certificate.Judged.supports_errors`).
+    """
 
 
 class Reference(ABC):

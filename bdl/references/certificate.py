@@ -20,6 +20,11 @@ from bdl.references.mcmc import Draws, Origin, optional
 
 CERTIFIED = "certified"
 """What rows say of a fit whose draws keep all rules."""
+CONVERGENCE_RULES = (1, 2)
+"""Numbers of the rules for R-hat and bulk effective sample size, of every kind of certificate."""
+ERROR_STATISTICS = ("mean_error", "sd_error", "density_error")
+"""Monte-Carlo errors among the statistics that rules bound."""
+NO_ERRORS = "no Monte-Carlo error is known where rule 1 or 2 is broken"
 
 
 def told(broken: Iterable[int]) -> str:
@@ -115,20 +120,35 @@ class Judged:
         values: tuple[float, ...] = getattr(self, rule.statistic)
         return max(values) if rule.relation in ("<", "==") else min(values)
 
+    @property
+    def supports_errors(self) -> bool:
+        """Whether chains agree and are long enough for Monte-Carlo errors: rules 1 and 2 are kept.
+
+        Chains in two modes, or shorter than their autocorrelation time, do not show in themselves
+        how far their mean is from the truth.
+        """
+        return not any(failure.rule.number in CONVERGENCE_RULES for failure in self.failures())
+
     def worst(self) -> list[str]:
         """Name every rule with the worst value that it met, and where."""
         lines = []
         for rule in self.rules:
-            values, worst = getattr(self, rule.statistic), self.worst_of(rule)
             bound = f"{rule.statistic} {rule.relation} {rule.limit:g} for every {rule.of}"
-            kept = "" if rule.passes(worst) else ": BROKEN"
+            if rule.statistic in ERROR_STATISTICS and not self.supports_errors:
+                lines.append(f"rule {rule.number}: {bound}; {NO_ERRORS}")
+                continue
+            values, worst = getattr(self, rule.statistic), self.worst_of(rule)
+            verdict = "" if rule.passes(worst) else ": BROKEN"
             lines.append(
-                f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} {values.index(worst)}{kept}"
+                f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} {values.index(worst)}{verdict}"
             )
         return lines
 
     def errors(self) -> str:
-        """Describe the largest Monte-Carlo errors in a line."""
+        """Describe the largest Monte-Carlo errors in a line, or say why there are none."""
+        return self._largest_errors() if self.supports_errors else NO_ERRORS
+
+    def _largest_errors(self) -> str:
         raise NotImplementedError
 
     @classmethod
@@ -186,8 +206,7 @@ class Certificate(Judged):
     rules: ClassVar = RULES
     advice: ClassVar = "raise draws or tune, or check the model"
 
-    def errors(self) -> str:
-        """Describe the largest Monte-Carlo errors in a line."""
+    def _largest_errors(self) -> str:
         largest = max(self.mean_error), max(self.sd_error), max(map(max, self.covariance_error))
         return (
             "largest Monte-Carlo errors: mean {:.2g}, sd {:.2g}, covariance entry {:.2g}".format(
@@ -249,13 +268,41 @@ def rounded(values: Any, digits: int) -> tuple[float, ...]:
 def monte_carlo_errors(theta: FloatArray) -> Errors:
     """Estimate standard errors of the pooled mean, standard deviations and covariance of draws (C, S, D).
 
+    Each is the larger one of that of `batch_errors` and sd / sqrt(ESS), with the standard
+    deviation of what is averaged and its effective sample size: draws that stay correlated over a
+    whole batch make the first one too small, as do chains that differ. The effective sample size
+    of a product of two coordinates is the smaller one of their squares. `InputError` if arviz is
+    not installed.
+    """
+    by_batches, stats = batch_errors(theta), optional("arviz_stats.base").array_stats
+    ess_of_mean, ess_of_squares = (
+        stats.ess(theta, chain_axis=0, draw_axis=1, method=moment) for moment in ("mean", "sd")
+    )
+    centred = (theta - theta.mean((0, 1))).reshape(-1, theta.shape[-1])
+    squares = centred**2
+    covariance = centred.T @ centred / len(centred)
+    variance_of_products = (squares.T @ squares / len(centred) - covariance**2).clip(min=0)
+    of_covariance = np.maximum(
+        by_batches.covariance,
+        np.sqrt(variance_of_products / np.minimum.outer(ess_of_squares, ess_of_squares)),
+    )
+    sd = np.sqrt(covariance.diagonal())
+    return Errors(
+        np.maximum(by_batches.mean, sd / np.sqrt(ess_of_mean)),
+        of_covariance.diagonal() / (2 * sd),
+        of_covariance,
+    )
+
+
+def batch_errors(theta: FloatArray) -> Errors:
+    """Estimate the standard errors of `monte_carlo_errors` by means of batches.
+
     They are sqrt(variance of the batches / number of batches), where a batch is one of
     `BATCHES_PER_CHAIN` equal stretches of a chain, and what is averaged in it are draws (for the
     mean) and products of centred draws (for the covariance); the error of sd_i is that of its
     square over 2 sd_i. A remainder at the start of each chain is left out (Flegal & Jones 2010,
     Annals of Statistics 38(2), section 3). With 4 chains an error is itself known to 7 % (99
-    degrees of freedom). It is too small where draws stay correlated over a whole batch: such draws
-    break rule 2.
+    degrees of freedom). It is too small where draws stay correlated over a whole batch.
     """
     draws, dim = theta.shape[1:]
     size = draws // BATCHES_PER_CHAIN

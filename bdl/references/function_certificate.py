@@ -19,6 +19,7 @@ from bdl.references.certificate import (
     FloatArray,
     Judged,
     Rule,
+    batch_errors,
     monte_carlo_errors,
     rounded,
     statistics,
@@ -64,8 +65,7 @@ class FunctionCertificate(Judged):
     rules: ClassVar = CHECKS
     advice: ClassVar = "raise draws or tune, or measure against it nevertheless by --uncertified"
 
-    def errors(self) -> str:
-        """Describe the largest Monte-Carlo errors in a line."""
+    def _largest_errors(self) -> str:
         largest = max(self.mean_error), max(self.sd_error), max(self.density_error)
         return "largest Monte-Carlo errors: mean {:.2g} sd, sd {:.2g} of it, log density {:.2g} nats".format(
             *largest
@@ -127,8 +127,12 @@ def certify_functions(
 
 
 def agreement(*groups: FloatArray) -> FloatArray:
-    """Compare two groups of chains, (C, S, m): the larger difference of mean and sd, in standard errors, (m,)."""
-    errors = [monte_carlo_errors(group) for group in groups]
+    """Compare two groups of chains, (C, S, m): the larger difference of mean and sd, in standard errors, (m,).
+
+    The errors are those of batches: an effective sample size falls where chains of a group differ,
+    which would hide that the groups differ.
+    """
+    errors = [batch_errors(group) for group in groups]
     means, sds = (
         [getattr(group, moment)((0, 1)) for group in groups] for moment in ("mean", "std")
     )

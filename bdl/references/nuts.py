@@ -210,4 +210,7 @@ class NetworkMcmc(Reference, ChainSettings):
             found.certificate.admit()
         chains = torch.from_numpy(found.theta)
         nothing = torch.zeros(0, dtype=torch.float64)
-        return Truth(nothing, nothing.reshape(0, 0), {}, chains)
+        return Truth(
+            *(nothing, nothing.reshape(0, 0), {}, chains),
+            chains_agree=found.certificate.supports_errors,
+        )

@@ -27,6 +27,11 @@ SAMPLED_TRUTH = (
     "Floor: distance from them that the exact posterior is expected to have; "
     "of a distance d, sqrt(d^2 - floor^2) or more is due to the method."
 )
+SAMPLED_FUNCTIONS = (
+    "Draws stand for the truth. MC error: standard error of the distance from them. "
+    "Floor: distance from them that exact draws are expected to have, as many as the posterior "
+    "is scored by; of a larger distance d, sqrt(d^2 - floor^2) or more is due to the method."
+)
 ONE_SPLIT = "Split {} alone, as printed."
 
 _SAMPLED = ("mcse", "floor")
@@ -66,7 +71,8 @@ class TableEntry:
         many that it is one of them, and of metrics without a worst value.
     mc_se, floor
         Monte-Carlo standard error of a score that has one; and where the truth is sampled, the
-        distance that the exact posterior is expected to have to the sample; None elsewhere.
+        distance that the exact posterior is expected to have to the sample, where samples are
+        compared by as many of them; None elsewhere.
     verdict
         ``"match"``, ``"no difference shown"``, ``"better"``, ``"worse"``, ``"differs"`` (of
         metrics without a better and a worse), ``"undecided"``, ``"print in error"``,
@@ -202,10 +208,11 @@ def _table_entry(
     good = trials[trials["status"] == "ok"]
     values = finite_scores(trials, metric)
     failed = len(trials) - values.size
-    mc_se, floor = (
-        summarise_values("mean", finite_scores(trials, f"{metric}_{suffix}"))[0]
-        for suffix in _SAMPLED
-    )
+    mc_errors, floors = (finite_scores(trials, f"{metric}_{suffix}") for suffix in _SAMPLED)
+    floor = summarise_values("mean", floors)[0]
+    mc_se = summarise_values("mean", mc_errors)[0]
+    if mc_errors.size < values.size:  # the reference of some split supports no error
+        mc_se = None
     # An error that each trial has by itself shows in the spread of the trials; that of a sampled
     # truth does not.
     estimate = Estimate(
@@ -294,7 +301,7 @@ def _remarks(
     judgement: Judgement,
 ) -> Iterator[str]:
     if floor is not None:
-        yield SAMPLED_TRUTH
+        yield SAMPLED_FUNCTIONS if metric_info.by_samples else SAMPLED_TRUTH
     if split is not None:
         yield ONE_SPLIT.format(split)
     if estimate.failed and estimate.value is not None and metric_info.direction != "ratio":

@@ -13,7 +13,7 @@ from bdl.metrics.likelihoods import CalibratedNll, DyadicNll, JointNll, Nll, Nml
 from bdl.models.likelihoods import Categorical, GaussianLikelihood
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
-from bdl.posteriors import Empirical
+from bdl.posteriors import DiagonalGaussian, Empirical
 from bdl.posteriors.predictive import Outputs
 
 from .fits import answered, binary, examples, fit, labelled, normal, regression, tensor
@@ -40,16 +40,16 @@ def test_dyadic_batches_by_a_loop(rows, batches, n):
     """Each batch has `rows` rows of at most two, drawn here from what the score draws."""
     f, y, own = normal(0, 6, n), normal(1, n).sort().values, DyadicNll(rows, batches)
     densities, found = stats.norm(f.numpy(), 0.8**-0.5).logpdf(y.numpy()), []
-    for first, second, count in zip(*own._drawn(n), strict=True):
+    for first, second, count in zip(*own._draw_batches(n), strict=True):
         assert first != second or n == 1
         batch = [first] * int(count) + [second] * (rows - int(count))
         found.append(-(special.logsumexp(densities[:, batch].sum(1)) - math.log(6)) / rows)
-    assert own(answered(Outputs(f), y)) == pytest.approx(np.mean(found), rel=1e-12)
+    assert own(answered(Outputs(f), y)) == {"": pytest.approx(np.mean(found), rel=1e-12)}
 
 
 def test_dyadic_rows_and_counts_are_drawn_evenly():
     """All pairs of five rows, and half of the ten rows of a batch from each: within five standard errors."""
-    first, second, count = DyadicNll(batches=20_000)._drawn(5)
+    first, second, count = DyadicNll(batches=20_000)._draw_batches(5)
     pairs = torch.bincount(5 * first + second, minlength=25).view(5, 5)
     assert (pairs[~torch.eye(5, dtype=torch.bool)] - 1000).abs().max() < 5 * math.sqrt(950)
     assert abs(count.double().mean() - 5) < 5 * math.sqrt(2.5 / 20_000)
@@ -67,8 +67,37 @@ def test_the_dyadic_score_sees_labels_that_go_together():
         == pytest.approx(Nll()(alone), rel=1e-12)
         == pytest.approx(math.log(2), rel=1e-12)
     )
-    assert DyadicNll()(together) == pytest.approx(-math.log(0.95) + math.log(2) / 10, abs=1e-6)
-    assert DyadicNll()(alone) > DyadicNll()(together) + 0.05
+    expected = -math.log(0.95) + math.log(2) / 10
+    assert DyadicNll()(together)[""] == pytest.approx(expected, abs=1e-6)
+    assert DyadicNll()(alone)[""] > DyadicNll()(together)[""] + 0.05
+
+
+LINE = Problem(LinearModel(), GaussianLikelihood(), 1)
+BELIEF = DiagonalGaussian(tensor(0.2, -0.1), tensor(0.03, 0.05))
+
+
+def line(posterior, samples: int, seed: int = 0):
+    """Evaluate a posterior of a straight line at twelve rows."""
+    test = examples(normal(0, 12, 1), normal(1, 12))
+    key = torch.tensor([seed, 1], dtype=torch.int32)
+    changes = {"hyper": {"noise_precision": 0.8}, "samples": samples, "key": key}
+    return fit(posterior, LINE, test=lambda: test, **changes)
+
+
+@pytest.mark.parametrize("samples", [50, 400])
+def test_the_dyadic_error_is_what_sets_of_samples_scatter_by(samples):
+    """The standard deviation of 200 scores is known to 5 %; the mean error is within four times that."""
+    found = [DyadicNll(batches=50)(line(BELIEF, samples, seed)) for seed in range(200)]
+    scatter = np.std([scores[""] for scores in found], ddof=1)
+    assert np.mean([scores["mcse"] for scores in found]) == pytest.approx(scatter, rel=0.2)
+
+
+def test_a_posterior_whose_vectors_are_all_used_has_no_dyadic_error():
+    """Nor has one sample a spread."""
+    vectors = Empirical(BELIEF.mean() + 0.2 * normal(2, 20, 2))
+    assert set(DyadicNll()(line(vectors, 20))) == {""}
+    assert set(DyadicNll()(line(vectors, 19))) == {"", "mcse"}
+    assert set(DyadicNll()(line(BELIEF, 1))) == {""}
 
 
 N, S = 41, 6  # an odd number of rows: halves of 20 and 21

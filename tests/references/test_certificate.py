@@ -8,7 +8,14 @@ import pytest
 from scipy.stats import norm, rankdata
 
 from bdl.errors import InputError
-from bdl.references.certificate import RULES, Certificate, certify, monte_carlo_errors
+from bdl.references.certificate import (
+    NO_ERRORS,
+    RULES,
+    Certificate,
+    batch_errors,
+    certify,
+    monte_carlo_errors,
+)
 from bdl.references.mcmc import Draws, Origin
 
 pytest.importorskip("arviz_stats")
@@ -181,6 +188,51 @@ def test_monte_carlo_errors_of_autoregressive_chains():
         ratio = actual / expected
         assert abs(ratio - 1).max() < 5 * 0.071
         assert abs(ratio.mean() - 1) < 0.02 + 4 * 0.071 / np.sqrt(dim)
+
+
+def test_errors_of_chains_that_outlast_their_batches_are_those_of_effective_sizes():
+    """Batches of 80 draws correlated by 0.99^k: their error of the mean is that of the theory, half of the true one.
+
+    The variance of a sum of b draws is b (1 + phi) / (1 - phi) - 2 phi (1 - phi^b) / (1 - phi)^2.
+    An effective sample size of 40 from 8000 draws is rough: a third, over 40 coordinates a tenth.
+    """
+    phi, n, b = 0.99, CHAINS * LENGTH, 80
+    theta = autoregressive(phi, 40)
+    slow = (1 + phi) / (1 - phi)
+    within_batch = slow - 2 * phi * (1 - phi**b) / (1 - phi) ** 2 / b
+    expected, too_small = np.sqrt([slow / n, within_batch / n])
+    assert too_small < 0.57 * expected
+    assert batch_errors(theta).mean.mean() == pytest.approx(too_small, rel=0.1)
+    errors = monte_carlo_errors(theta)
+    assert errors.mean.mean() == pytest.approx(expected, rel=0.2)
+    assert errors.sd.mean() > 1.1 * batch_errors(theta).sd.mean()
+    assert (errors.mean >= batch_errors(theta).mean).all()
+
+
+def test_errors_of_white_noise_are_the_same_either_way(good):
+    """1 / sqrt(n) of means, 1 / sqrt(2 n) of deviations: batches are known to 7 %, effective sizes to less."""
+    n = CHAINS * LENGTH
+    batches, errors = batch_errors(good.theta), monte_carlo_errors(good.theta)
+    for one, other, expected in (
+        (batches.mean, errors.mean, 1 / np.sqrt(n)),
+        (batches.sd, errors.sd, 1 / np.sqrt(2 * n)),
+    ):
+        np.testing.assert_allclose(one, expected, rtol=0.25)
+        np.testing.assert_allclose(other, expected, rtol=0.25)
+        assert (other < 1.25 * one).all()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "stated"),
+    [(lambda _: None, True), (shifted, False), (slow, False), (diverging, True)],
+)
+def test_errors_are_stated_only_where_chains_agree_and_are_long_enough(good, spoil, stated):
+    """Rules 1 and 2."""
+    spoil(good)
+    certificate = certify(good)
+    assert certificate.supports_errors is stated
+    assert certificate.errors().startswith("largest Monte-Carlo errors: mean") is stated
+    assert (certificate.errors() == NO_ERRORS) is not stated
 
 
 def test_certificate_holds_the_errors(good):

@@ -243,6 +243,7 @@ def test_what_breaks_a_rule_is_kept_and_named_but_no_truth(tmp_path, monkeypatch
     truth = again.fit(*given, AT, TARGETS)
     assert truth.chains.shape == (4, 100, NETWORK.dim)
     assert not len(truth.mean)
+    assert not truth.chains_agree
 
 
 def test_the_key_covers_data_rows_model_and_settings():

@@ -11,6 +11,7 @@ from bdl.errors import InputError
 from bdl.metrics import MetricInfo
 from bdl.reports import (
     ONE_SPLIT,
+    SAMPLED_FUNCTIONS,
     SAMPLED_TRUTH,
     certificate_notes,
     compare_with_papers,
@@ -222,6 +223,24 @@ def test_z_takes_the_error_of_a_sampled_truth_twice_and_leaves_out_one_that_each
     )
     plain, noisy = on_energy([2.5, 2.6, 2.7]), on_energy([2.5, 2.6, 2.7], nmll_mcse=[0.5] * 3)
     assert (noisy.mc_se, noisy.floor, noisy.z) == (0.5, None, plain.z)
+
+
+@pytest.mark.parametrize("errors", [[0.01, 0.02], [0.01, None]])
+def test_the_floor_of_functions_is_of_as_many_draws_and_an_error_that_a_split_lacks_is_of_none(
+    errors,
+):
+    """The second reference has chains that do not agree."""
+    benchmark = make_benchmark(
+        datasets=["a1a"], entries={"vifa": None}, metrics=["function_w2"], papers=[]
+    )
+    values = {
+        "function_w2": [0.4, 0.5],
+        "function_w2_mcse": errors,
+        "function_w2_floor": [0.22, 0.24],
+    }
+    cell, _ = compare_with_papers(benchmark, make_trials("a1a", "vifa", [1.0] * 2, **values))
+    assert cell.mc_se == (None if None in errors else pytest.approx(0.015))
+    assert (cell.floor, cell.note) == (pytest.approx(0.23), SAMPLED_FUNCTIONS)
 
 
 @pytest.fixture
