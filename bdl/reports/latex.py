@@ -144,7 +144,7 @@ def _table(
 
 
 def _explanation(cells: Sequence[TableEntry]) -> str:
-    """Say in a caption how numbers, bold type and signs are to be read."""
+    """Explain in a caption how to read numbers, bold type and signs."""
     text = r". Mean $\pm$ standard error"
     if info(cells[0].metric).direction != "none":
         text += r"; the best is bold, with all that lie inside its 95\,\% interval"
