@@ -11,6 +11,9 @@ split is refused. Other cells stay. Posteriors that travel with the rows do the 
 of every other origin stand under ``taken_from`` with the splits that came from there, and each
 cell keeps the hashes of the code that made it. Rows are shown as made with the benchmark's file as
 it is now, so that a note has to say where kept rows are not.
+
+Parts of a replicate (``--set seed=1``) are put together in the same way, in
+``results/<benchmark>/seed-1``, which is begun with the first of them if it is not there.
 """
 
 import argparse
@@ -24,7 +27,7 @@ import pandas as pd
 from rich.console import Console
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import axes_of, read_frames, write_table
+from bdl.archive.frames import TRIALS, axes_of, read_frames, write_table
 from bdl.archive.loading import load_open_results
 from bdl.archive.posteriors import Contents, read_posteriors, write_posteriors
 from bdl.archive.reuse import ORIGIN
@@ -33,6 +36,7 @@ from bdl.publishing.provenance import write_provenance
 from bdl.publishing.published_files import gather_figure_data, tables
 from bdl.reports.figures import draw_figures
 from bdl.spec import load_request
+from bdl.spec.request import to_inline_yaml
 
 Splits = dict[str, list[int]]
 """Splits of cells, by ``dataset/entry``."""
@@ -69,7 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("parts", type=Path, nargs="+", help="folders of runs of parts")
     options, console = parser.parse_args(arguments), Console()
     try:
-        merged = reduce(merge, map(read, options.parts), read(options.published))
+        folders = list(options.parts)
+        if (options.published / TRIALS).exists():
+            folders.insert(0, options.published)
+        merged = reduce(merge, map(read, folders))
+        options.published.mkdir(exist_ok=True)
         write(merged, options.published)
     except InputError as error:
         console.print(f"error: {error}", style="red", highlight=False)
@@ -95,7 +103,7 @@ def merge(published: Run, part: Run) -> Run:
         If the part is of another benchmark or profile, or of other hashes and fewer splits of a
         cell.
     """
-    for name in ("benchmark", "profile"):
+    for name in ("benchmark", "profile", "overrides"):
         if part.origin[name] != published.origin[name]:
             raise InputError(
                 f"{part.origin[name]} is not the {name} of the published rows: leave it out"
@@ -133,7 +141,10 @@ def merge(published: Run, part: Run) -> Run:
 
 def write(merged: Run, folder: Path) -> None:
     """Write rows, provenance, tables and figures."""
-    asked = load_request(merged.origin["benchmark"], merged.origin["profile"])
+    overrides = [
+        f"{path}={to_inline_yaml(value)}" for path, value in merged.origin["overrides"].items()
+    ]
+    asked = load_request(merged.origin["benchmark"], merged.origin["profile"], overrides)
     for name, table in (("trials", merged.rows), ("points", merged.points)):
         table.attrs["made"] = json.dumps(asked.dump())
         if len(table):

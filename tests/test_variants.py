@@ -292,3 +292,41 @@ def test_an_entry_of_ones_own_stands_among_the_published_ones(published, tiny, r
 )
 def test_an_entry_of_ones_own_is_whole(tiny, run, change, reason):
     assert reason in refusal(run("tiny.yaml", "--set", change))
+
+
+def cells_of_table(invoke, *words):
+    code, out, err = invoke("table", "tiny.yaml", *words, "--format", "json")
+    assert code == 0, err
+    return {cell["method"]: cell for cell in json.loads(out) if cell["statistic"] == "mean"}
+
+
+def test_a_table_is_of_the_mean_over_replicates(published, tiny, run, invoke):
+    before = cells_of_table(invoke)["fixed"]
+    assert run("tiny.yaml", "--set", "seed=1")[0] == 0
+    rows = [
+        pd.read_parquet(folder / "trials.parquet").nmll
+        for folder in (published, published / "seed-1")
+    ]
+    means = [scores.mean() for scores in rows]
+    assert means[0] != means[1]
+    after = cells_of_table(invoke)["fixed"]
+    assert (before["replicates"], after["replicates"]) == (1, 2)
+    assert after["ours"] == pytest.approx(sum(means) / 2)
+    assert after["seed_sd"] == pytest.approx(abs(means[0] - means[1]) / 2**0.5)
+    assert after["ours_se"] == pytest.approx(((rows[0] + rows[1]) / 2).sem())
+    assert "SD of seeds (n)" in invoke("table", "tiny.yaml")[1]
+    alone = cells_of_table(invoke, "--set", "seed=1")["fixed"]
+    assert (alone["replicates"], alone["ours"]) == (1, pytest.approx(means[1]))
+
+
+def test_rows_of_another_spec_are_no_replicates(published, tiny, run, invoke):
+    assert run("tiny.yaml", "--set", "seed=1")[0] == 0
+    tiny.write_text(TINY.replace("learning_rate: 0.01", "learning_rate: 0.02"), "utf-8")
+    assert cells_of_table(invoke)["fixed"]["replicates"] == 1
+
+
+def test_a_part_of_a_replicate_is_none(published, tiny, run, invoke):
+    """Its splits are fewer than those of the protocol: its folder is that of a part."""
+    assert run("tiny.yaml", "--set", "seed=1", "--splits", "1")[0] == 0
+    assert (newest().parent.name, newest().parent.parent.name) == ("variants", "seed-1")
+    assert cells_of_table(invoke)["fixed"]["replicates"] == 1

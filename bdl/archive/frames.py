@@ -1,6 +1,7 @@
 """The files of a run: where they are, and its rows as tables, and as the parquet files that are published.
 
-``<results>/<benchmark>`` has the protocol, with a folder below for profiles other than paper; a
+``<results>/<benchmark>`` has the protocol, with a folder below for profiles other than paper, and
+one ``seed-<number>`` for each replicate, which has another seed and is otherwise the same. A
 variant, which is narrowed or changed by overrides, has a folder of its own in ``variants`` below
 that.
 """
@@ -32,9 +33,13 @@ _VARIANTS = "variants"
 
 
 def folder(results: Path, variant: Request) -> Path:
-    """Return the folder of a variant, or of the protocol, under its profile."""
+    """Return the folder of a variant, of a replicate or of the protocol, under its profile."""
     base = results / variant.benchmark.name
     base = base if variant.benchmark.profile == "paper" else base / variant.benchmark.profile
+    if variant.replicate_seed is not None:
+        base = base / f"seed-{variant.replicate_seed}"
+        if not variant.is_narrowed:
+            return base
     return base / _VARIANTS / variant.folder_name if variant.folder_name else base
 
 
@@ -42,6 +47,12 @@ def siblings(folder: Path) -> list[Path]:
     """List the other folders of the same benchmark and profile: that of the protocol, and those of its variants."""
     base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
     return [path for path in (base, *sorted((base / _VARIANTS).glob("*/"))) if path != folder]
+
+
+def replicate_folders(folder: Path) -> list[Path]:
+    """List the folders of the replicates of a protocol, by its folder or that of a part of it."""
+    base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
+    return sorted(path.parent for path in base.glob(f"seed-*/{TRIALS}"))
 
 
 @contextmanager

@@ -10,7 +10,14 @@ from typing import NamedTuple
 import pandas as pd
 
 from bdl.archive import SHOWN, ResultsFolder, stored_cells
-from bdl.archive.frames import STORE, TRIALS, cell_keys, folder, siblings
+from bdl.archive.frames import (
+    STORE,
+    TRIALS,
+    cell_keys,
+    folder,
+    replicate_folders,
+    siblings,
+)
 from bdl.errors import InputError
 from bdl.execution.estimate import MeasuredFit
 from bdl.plan import Task
@@ -24,11 +31,14 @@ from bdl.spec import (
     load_request,
 )
 from bdl.spec.request import MISSING_FIELD, format_ranges, to_inline_yaml
+from bdl.store import CellKey
 
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
 _BELOW = ("", "*/", "variants/*/", "*/variants/*/")
-"""Where a benchmark's folder has results: the protocol, its profiles, and the variants of both."""
+"""Where a benchmark's folder has results: the protocol, its profiles and replicates, and the
+variants of each.
+"""
 
 _LONG = 100
 """Characters of a value that are written out."""
@@ -52,6 +62,8 @@ class LoadedResults(NamedTuple):
     """How they differ from the protocol; empty if they do not."""
     protocol: bool
     """Whether each of them was made as the protocol says, though some may be missing."""
+    replicates: pd.DataFrame
+    """Final rows of the same fits under other seeds, of which each row has its own."""
 
     @classmethod
     def of(
@@ -77,7 +89,8 @@ class LoadedResults(NamedTuple):
         ]
         remark = f"Not the protocol: {'; '.join(remarks)}." if remarks else ""
         is_protocol = request.benchmark.profile == "paper" and not changed
-        return cls(folder, request, rows, points, remark, is_protocol)
+        replicates = read_replicates(folder, now, rows) if not request.changes else rows[:0]
+        return cls(folder, request, rows, points, remark, is_protocol, replicates)
 
     @property
     def banner(self) -> str:
@@ -141,6 +154,44 @@ def open_results(request: Request, results: Path, *, prefer_store: bool = False)
     raise InputError(
         f"no results in {part_folder}; start with: {start}{_other_runs(part_folder, request.source, results)}"
     )
+
+
+def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> pd.DataFrame:
+    """Read the final rows of the replicates of some rows, with their seeds as a column.
+
+    A replicate of a cell has the spec that `benchmark`, the protocol, has for it, but for the
+    seed. Cells of another spec are left out, and so is a folder that cannot be read.
+    """
+    tables = [rows[:0].assign(seed=pd.Series(dtype=int))]
+    for path in replicate_folders(folder):
+        with suppress(InputError), ResultsFolder(path) as opened:
+            recorded = opened.spec
+            if recorded is None or recorded.benchmark.profile != benchmark.profile:
+                continue
+            same_cells = set(cell_keys(rows)) & _cells_of_same_spec(recorded.benchmark, benchmark)
+            finals = opened.finals
+            finals = finals[[key in same_cells for key in cell_keys(finals)]]
+            tables.append(finals.assign(seed=recorded.benchmark.seed))
+    return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+
+
+def _cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[CellKey]:
+    """Return the cells whose fits and scores have the same spec in both, but for the seed."""
+    recorded_cells = {
+        (str(dataset), entry, point.text) for dataset, entry, point in recorded.cells
+    }
+    same_cells: set[CellKey] = set()
+    for dataset, entry, point in current.cells:
+        key = (str(dataset), entry, point.text)
+        if key not in recorded_cells:
+            continue
+        then, now = recorded.at(point), current.at(point)
+        same_fits = then.fit_part(dataset, entry) | {"seed": 0} == now.fit_part(dataset, entry) | {
+            "seed": 0
+        }
+        if same_fits and then.score_part(dataset, entry) == now.score_part(dataset, entry):
+            same_cells.add(key)
+    return same_cells
 
 
 def timings(request: Request, results: Path) -> list[MeasuredFit]:

@@ -52,7 +52,9 @@ def compare_with_print(loaded: LoadedResults) -> list[TableCell]:
     noted = present.model_copy(
         update={"notes": (*present.notes, *bound_notes(present, loaded.rows))}
     )
-    return compare_with_papers(noted, loaded.rows, protocol=loaded.protocol)
+    return compare_with_papers(
+        noted, loaded.rows, protocol=loaded.protocol, replicates=loaded.replicates
+    )
 
 
 def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:

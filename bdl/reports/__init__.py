@@ -5,15 +5,29 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bdl.metrics import MetricInfo, info
 from bdl.references.certificate import CERTIFIED
 from bdl.reports.papers import Key, PaperValue, paper_values
+from bdl.reports.replicates import (
+    average_over_seeds,
+    measure_seed_noise,
+    score_matrix,
+    statistics_by_seed,
+)
 from bdl.reports.statistics import STATISTICS, Array, finite_scores, group_by_cell
-from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Estimate, Judgement, judge
+from bdl.reports.verdicts import (
+    GIVEN_THE_SPLITS,
+    NO_PARAMETERS,
+    SURVIVORS,
+    Estimate,
+    Judgement,
+    is_tested_given_splits,
+    judge,
+)
 from bdl.store import CERTIFICATE_DETAIL, KEPT_DETAIL, REFUSAL_SEPARATOR
 
 if TYPE_CHECKING:
@@ -53,6 +67,9 @@ class TableEntry:
     n_trials, n_failed
         All trials (of that split, if it is one alone), and those that failed or gave no finite
         value.
+    replicates, seed_sd
+        Seeds that `ours` is the mean over, and the standard deviation of the statistic between
+        them; None with one seed.
     paper, paper_se, paper_source
         The printed number, its printed standard error, and paper and table.
     z, df
@@ -96,6 +113,8 @@ class TableEntry:
     ours_se: float | None
     n_trials: int
     n_failed: int
+    replicates: int
+    seed_sd: float | None
     paper: float | None
     paper_se: float | None
     paper_source: str | None
@@ -114,7 +133,11 @@ class TableEntry:
 
 
 def compare_with_papers(
-    benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = True
+    benchmark: "Benchmark",
+    rows: "pd.DataFrame",
+    *,
+    protocol: bool = True,
+    replicates: "pd.DataFrame | None" = None,
 ) -> list[TableEntry]:
     """Aggregate trials and compare their statistics with the printed numbers.
 
@@ -125,7 +148,9 @@ def compare_with_papers(
     ``"ok"`` row which scores could not be computed. `protocol` says whether they were made as the
     benchmark's protocol says, all of it or a part; without it verdicts are withheld. Durations,
     and values of one split, are shown by their mean; their median is there only where the paper
-    prints one, and so is any maximum. `InputError` if a metric or a paper table is unknown.
+    prints one, and so is any maximum. `replicates` are rows of the same fits under other seeds,
+    with a column `seed`: statistics are means over the seeds then. `InputError` if a metric or a
+    paper table is unknown.
 
     Notes
     -----
@@ -141,25 +166,17 @@ def compare_with_papers(
     if benchmark.axes:  # papers print nothing at the points of a sweep
         printed = {}
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
-    rows = rows.reindex(
-        columns=[
-            *(
-                "dataset",
-                "entry",
-                *benchmark.axes,
-                "split",
-                "status",
-                "reason",
-                KEPT_DETAIL,
-                CERTIFICATE_DETAIL,
-            ),
-            *(*benchmark.metrics, *sampled),
-        ]
-    )
+    columns = ["dataset", "entry", *benchmark.axes, "split", "status", "reason"]
+    columns += [KEPT_DETAIL, CERTIFICATE_DETAIL, *benchmark.metrics, *sampled, "seed"]
+    rows = rows.reindex(columns=columns)
+    replicates = rows[:0] if replicates is None else replicates.reindex(columns=columns)
     lone_splits = _lone_splits(printed)
     cells, groups = [], group_by_cell(rows, benchmark.axes)
+    replicate_groups = group_by_cell(replicates, benchmark.axes)
     for (dataset, entry, point), metric in product(benchmark.cells, benchmark.metrics):
-        trials = groups.get((dataset, entry, *point.texts.values()), rows[:0])
+        cell_key = (dataset, entry, *point.texts.values())
+        trials = groups.get(cell_key, rows[:0])
+        other_seeds = replicate_groups.get(cell_key, rows[:0])
         for statistic in STATISTICS:
             key = (dataset, entry, metric, statistic)
             paper = printed.get(key)
@@ -167,9 +184,10 @@ def compare_with_papers(
             usual = statistic == "median" and split is None and info(metric).direction != "ratio"
             if statistic == "mean" or paper is not None or usual:
                 split_trials = trials if split is None else trials[trials["split"] == split]
+                cell_rows = CellRows(split_trials, other_seeds)
                 cells.append(
                     _table_entry(
-                        benchmark, key, dict(point.texts), split_trials, split, paper, protocol
+                        benchmark, key, dict(point.texts), cell_rows, split, paper, protocol
                     )
                 )
     return cells
@@ -190,24 +208,33 @@ def _lone_splits(printed: Mapping[Key, PaperValue]) -> dict[tuple[str, str], int
     return lone
 
 
+class CellRows(NamedTuple):
+    """The rows of one cell."""
+
+    trials: "pd.DataFrame"
+    """Of the protocol's seed."""
+    replicates: "pd.DataFrame"
+    """Of other seeds."""
+
+
 def _table_entry(
     benchmark: "Benchmark",
     key: Key,
     point: dict[str, str],
-    trials: "pd.DataFrame",
+    rows: CellRows,
     split: int | None,
     paper: PaperValue | None,
     protocol: bool,
 ) -> TableEntry:
     metric, statistic = key[2:]
-    metric_info = info(metric)
+    metric_info, trials = info(metric), rows.trials
     without_parameters = trials[KEPT_DETAIL].notna() & (
         metric_info.kind in ("posterior", "distance")
     )
     trials = trials[~without_parameters]
     good = trials[trials["status"] == "ok"]
-    values = finite_scores(trials, metric)
-    failed = len(trials) - values.size
+    scores = score_matrix(trials, rows.replicates, metric)
+    values = average_over_seeds(scores)
     mc_errors, floors = (finite_scores(trials, f"{metric}_{suffix}") for suffix in _SAMPLED)
     floor = summarise_values("mean", floors)[0]
     mc_se = summarise_values("mean", mc_errors)[0]
@@ -215,9 +242,8 @@ def _table_entry(
         mc_se = None
     # An error that each trial has by itself shows in the spread of the trials; that of a sampled
     # truth does not.
-    estimate = Estimate(
-        *summarise_values(statistic, values), values.size, failed, None if floor is None else mc_se
-    )
+    shared = None if floor is None else mc_se
+    estimate, seed_sd = _estimate(statistic, scores, shared)
     notes = [note for note in benchmark.notes if _concerns(note, key)]
     texts = [" ".join(note.text.split()) for note in notes]
     judgement = judge(
@@ -240,13 +266,18 @@ def _table_entry(
         *certificate_notes(good),
         *_remarks(estimate, metric_info, floor, split, judgement),
     ]
+    if paper and difference and is_tested_given_splits(estimate, paper):
+        evidence = paper.same_splits
+        remarks.append(GIVEN_THE_SPLITS.format(evidence=evidence, replicates=len(scores)))
     return TableEntry(
         benchmark.name,
         *key,
         ours=estimate.value,
         ours_se=estimate.se,
         n_trials=len(trials),
-        n_failed=failed,
+        n_failed=estimate.failed,
+        replicates=len(scores),
+        seed_sd=seed_sd,
         paper=paper.value if paper else None,
         paper_se=paper.stderr if paper else None,
         paper_source=paper.source if paper else None,
@@ -258,11 +289,37 @@ def _table_entry(
         low=difference.value - difference.half_width if difference else None,
         high=difference.value + difference.half_width if difference else None,
         margin=margin,
-        failed_as_worst=median_failed_as_worst(values, failed, metric_info),
+        failed_as_worst=median_failed_as_worst(values, estimate.failed, metric_info),
         verdict=verdict,
         note="\n".join(remarks) or None,
         point=point,
     )
+
+
+def _estimate(
+    statistic: str, scores: Array, shared: float | None
+) -> tuple[Estimate, float | None]:
+    """Estimate a statistic from the scores (R, n) of R seeds, and its deviation between them.
+
+    With one seed the deviation is None. `shared` is the error that all trials share.
+    """
+    values = average_over_seeds(scores)
+    value, se = summarise_values(statistic, values)
+    seed_sd = None
+    if len(scores) > 1 and value is not None:
+        by_seed = statistics_by_seed(statistic, scores)
+        value, seed_sd = _mean_and_deviation(by_seed[np.isfinite(by_seed)])
+    failed = int(scores.size - np.isfinite(scores).sum())
+    noise = measure_seed_noise(statistic, scores)
+    return Estimate(value, se, values.size, failed, shared, noise), seed_sd
+
+
+def _mean_and_deviation(values: Array) -> tuple[float | None, float | None]:
+    """Compute the mean of the statistics of several seeds, and their standard deviation."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(values.mean())
+        deviation = float(values.std(ddof=1)) if values.size > 1 else math.nan
+    return mean if math.isfinite(mean) else None, deviation if math.isfinite(deviation) else None
 
 
 def refusal_notes(rows: "pd.DataFrame", metric: str) -> list[str]:

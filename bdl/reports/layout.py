@@ -27,6 +27,8 @@ MIN_DIGITS = 3
 FINEST_ERROR = 1e-6
 """Smaller standard errors are written with a power of ten, not to the digits of the value."""
 FAILED_AS_WORST = "Median (failed as worst)"
+SEED_SD = "SD of seeds (n)"
+"""Between seeds, of the mean over splits; in parentheses how many seeds."""
 
 UNPRINTED = "–"  # noqa: RUF001
 """Stands in tables for the verdict where the paper prints nothing."""
@@ -184,7 +186,7 @@ def _metric_section(cells: Sequence[TableEntry], numbers: Mapping[str, int]) -> 
     medians = [cell for cell in cells if cell.statistic == "median"]
     some_failed = any(cell.n_failed and cell.ours is not None for cell in medians)
     columns = ["Dataset", *axes, "Method"]
-    columns += ["Mean ± SE", "Paper ± SE", "z", "Verdict"]
+    columns += ["Mean ± SE", SEED_SD, "Paper ± SE", "z", "Verdict"]
     columns += [FAILED_AS_WORST if some_failed else "Median", "Paper", "Verdict"]
     columns += ["Largest", "Paper", "Verdict", "MC error", "Floor"]
     columns += ["n (failed)" if any(cell.n_failed for cell in cells) else "n"]
@@ -260,6 +262,7 @@ def _row(
         *map(format_setting, mean.point.values()),
         with_note_marks(mean.method, row_notes - table_notes, numbers),
         estimate_text(mean),
+        None if mean.seed_sd is None else f"{mean.seed_sd:.2g} ({mean.replicates})",
         printed_text(mean) or None,
         None if mean.z is None else f"{mean.z:z.1f}",
         verdict(mean),

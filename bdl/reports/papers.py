@@ -78,6 +78,8 @@ class PaperValue(NamedTuple):
     """Splits or runs that it is a statistic of; None where the paper does not say, which counts
     as one.
     """
+    same_splits: str = ""
+    """How it is known that the splits are ours as well; empty where it is not."""
 
 
 def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
@@ -136,7 +138,10 @@ def _read_table(listed: "PaperTables", rows: list[dict[str, str]]) -> dict[Key, 
                     f"{source} prints several numbers for {' '.join(key)}, which differ in their "
                     f"settings: remove '{entry}' from the methods of this paper"
                 )
-            values[key] = PaperValue(value, _stderr(row), source, listed.split, _count(row))
+            evidence = listed.same_splits.get(row["dataset"], "")
+            values[key] = PaperValue(
+                value, _stderr(row), source, listed.split, _count(row), evidence
+            )
     return values
 
 

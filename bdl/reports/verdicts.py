@@ -7,6 +7,7 @@ from scipy.special import stdtr, stdtrit
 
 from bdl.metrics import MetricInfo
 from bdl.reports.papers import PaperValue, Printed
+from bdl.reports.replicates import SeedNoise
 
 LEVEL = 0.05
 """Level of the two-sided test: how often a difference is outside by chance alone."""
@@ -38,6 +39,10 @@ SURVIVORS = (
     "Trials failed: mean and median are of the others alone, so that nothing is better or a "
     "match. In parentheses: the median of all trials, the failed ones counted as worst."
 )
+GIVEN_THE_SPLITS = (
+    "Tested given the splits, which are the paper's own ({evidence}): the noise is that of "
+    "training seeds, of which ours are {replicates}, and the paper's is taken to be the same."
+)
 COARSE_TRUTH = (
     "Undecided: the paper's truth is sampled as well, by draws whose number is not known, "
     "and a coarse sample lengthens distances."
@@ -57,6 +62,8 @@ class Estimate(NamedTuple):
     """Trials that failed."""
     shared: float | None = None
     """Where the truth is sampled, the standard error that all trials share; None elsewhere."""
+    seed_noise: SeedNoise | None = None
+    """The noise of training seeds, given the splits; None without replicates."""
 
 
 class Difference(NamedTuple):
@@ -110,13 +117,18 @@ def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference |
 
     Notes
     -----
-    Welch's test. With s and t the standard errors over n and m splits, the variance of the
-    difference is s^2 + t^2, and its degrees of freedom (s^2 + t^2)^2 / (s^4 / (n - 1) + t^4 / (m -
-    1)). Where one of the two is not known, the spread over splits is that of the other, which
-    alone has degrees of freedom then. An error that all trials share is that of both truths, and
-    known.
+    Where the splits are the paper's own (`is_tested_given_splits`), the difference has the noise
+    of seeds alone: of one seed in the printed number and of the mean of R in ours, (1 + 1/R) times
+    the variance of `SeedNoise`. Elsewhere it is Welch's test. With s and t the standard errors
+    over n and m splits, the variance of the difference is s^2 + t^2, and its degrees of freedom
+    (s^2 + t^2)^2 / (s^4 / (n - 1) + t^4 / (m - 1)). Where one of the two is not known, the spread
+    over splits is that of the other, which alone has degrees of freedom then. An error that all
+    trials share is that of both truths, and known.
     """
-    terms = _variance_terms(estimate, paper)
+    if is_tested_given_splits(estimate, paper):
+        terms = _seed_terms(estimate.seed_noise)
+    else:
+        terms = _variance_terms(estimate, paper)
     if estimate.value is None or not terms:
         return None
     # An error that all trials share is in our number and in the printed one.
@@ -129,7 +141,22 @@ def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference |
     return Difference(estimate.value - paper.value, math.sqrt(variance), df, paper.value.rounding)
 
 
-def _variance_terms(estimate: Estimate, paper: PaperValue) -> list[tuple[float, int]]:
+def is_tested_given_splits(estimate: Estimate, paper: PaperValue) -> bool:
+    """Return whether both numbers are of the same splits, and the noise of seeds is known.
+
+    They are if the paper's splits are ours, and none of them lacks a score of ours.
+    """
+    is_complete = estimate.n == paper.n and not estimate.failed
+    return bool(paper.same_splits and estimate.seed_noise and is_complete)
+
+
+def _seed_terms(noise: SeedNoise | None) -> list[tuple[float, float]]:
+    if noise is None:
+        return []
+    return [(noise.variance * (1 + 1 / noise.replicates), noise.df)]
+
+
+def _variance_terms(estimate: Estimate, paper: PaperValue) -> list[tuple[float, float]]:
     """List the independent terms of the variance of a difference, with their degrees of freedom.
 
     Squares are products, which are infinite where a power would raise an exception.

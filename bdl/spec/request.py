@@ -62,6 +62,14 @@ class Request:
         return replace(self, datasets=(), entries=(), splits=())
 
     @property
+    def replicate_seed(self) -> int | None:
+        """The seed of a replicate: the benchmark under another seed, and nothing else changed.
+
+        None for anything else.
+        """
+        return self.changes["seed"] if [*self.changes] == ["seed"] else None
+
+    @property
     def folder_name(self) -> str:
         """Name of the folder of its results; empty for the protocol.
 

@@ -180,6 +180,10 @@ class PaperTables(SpecSection):
     """The split whose values are printed, if it is one alone; null where they are statistics over
     splits, or a single
     run that is held against all of ours."""
+    same_splits: Mapping[DatasetLabel, Text] = {}
+    """Data sets whose splits or draws are the source's own, each with how that is known: index
+    files, a recipe, seeds.
+    """
 
 
 class Note(SpecSection):

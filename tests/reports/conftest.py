@@ -14,6 +14,7 @@ from bdl.spec.sections import Preparation
 def make_tables(paper, task, tables, methods, metrics={}, datasets={}, split=None):
     """Tables of a paper, as a benchmark lists them."""
     own = {"methods": methods, "metrics": metrics, "datasets": datasets, "split": split}
+    own["same_splits"] = {}
     return SimpleNamespace(paper=paper, task=task, tables=tables, **own)
 
 

@@ -12,6 +12,7 @@ import torch
 
 from bdl.archive.frames import read_frames
 from bdl.archive.posteriors import read_posteriors, write_posteriors
+from bdl.errors import InputError
 from bdl.posteriors import Point
 from bdl.publishing.provenance import write_provenance
 from bdl.store import artefacts
@@ -212,3 +213,21 @@ def test_posteriors_travel_with_their_rows(published, part):
     assert merge_parts.main([str(published), str(part)]) == 0
     found = read_posteriors(published, json.loads((published / "provenance.json").read_text()))
     assert found == {"yacht/bbb": {1: new}, "yacht/slang": {0: old}}
+
+
+def test_parts_of_a_replicate_become_one(tiny, invoke):
+    """The folder of the replicate is begun with the first of them."""
+    words = ["run", "tiny.yaml", "--no-compile", "--tracking", "none"]
+    assert invoke(*words)[0] == 0
+    for split in ("0-0", "1-1"):
+        assert invoke(*words, "--set", "seed=1", "--splits", split)[0] == 0
+    folder = Path("results/tiny/seed-1")
+    parts = sorted((folder / "variants").iterdir())
+    with pytest.raises(SystemExit, match="2"):
+        merge_parts.main([])
+    assert len(parts) == 2
+    merged = reduce(merge_parts.merge, map(merge_parts.read, parts))
+    assert merged.splits == {"diabetes/fixed": [0, 1]}
+    assert merged.origin["overrides"] == {"seed": 1}
+    with pytest.raises(InputError, match="overrides of the published rows"):
+        merge_parts.merge(merge_parts.read(Path("results/tiny")), merged)

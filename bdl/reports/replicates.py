@@ -1,0 +1,104 @@
+"""Statistics over replicates: the same fits on the same splits, under several seeds of training.
+
+Given the splits, two runs of one method differ by their seeds alone. Where a paper's splits are
+ours as well, that is the noise of our number minus the printed one; the spread over splits is in
+both, and cancels.
+"""
+
+import warnings
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bdl.reports.statistics import STATISTICS, Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_RESAMPLES = 4000
+"""Draws of one replicate for each split, of which the median's variance is that of seeds."""
+
+
+class SeedNoise(NamedTuple):
+    """How far a statistic over splits moves from seed to seed, the splits staying the same."""
+
+    variance: float
+    """Of the statistic of one replicate."""
+    df: float
+    """Degrees of freedom of the variance."""
+    replicates: int
+    """Seeds that it was measured by."""
+
+
+def score_matrix(trials: "pd.DataFrame", replicates: "pd.DataFrame", metric: str) -> Array:
+    """Lay out the scores of one cell, (R, n): a row a seed, a column a split.
+
+    The first row is that of `trials`, whose splits all have. Replicates that lack some of these
+    splits are left out; the score of a fit that failed, or that is not finite, is NaN.
+    """
+    splits = trials["split"].to_numpy()
+    rows = [_scores_of_splits(trials, metric, splits)]
+    for _, replicate in replicates.groupby("seed", sort=True):
+        if set(splits) <= set(replicate["split"]):
+            rows.append(_scores_of_splits(replicate, metric, splits))
+    return np.array(rows)
+
+
+def _scores_of_splits(trials: "pd.DataFrame", metric: str, splits: Array) -> Array:
+    """Return the scores of fits by split, NaN for those that are no number."""
+    by_split = trials.set_index("split").loc[splits]
+    scores = by_split[metric].to_numpy(dtype=np.float64)
+    is_usable = np.isfinite(scores) & (by_split["status"] == "ok").to_numpy()
+    return np.where(is_usable, scores, np.nan)
+
+
+def average_over_seeds(scores: Array) -> Array:
+    """Average the scores (R, n) of each split over seeds; splits without any score are left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN, which is dropped
+        averages = np.nanmean(scores, axis=0)
+    return averages[np.isfinite(averages)]
+
+
+def statistics_by_seed(statistic: str, scores: Array) -> Array:
+    """Compute a statistic over the splits of each seed, (R,); NaN for a seed without a score."""
+    locate = STATISTICS[statistic][0]
+    values: list[float] = []
+    for row in scores:
+        finite = row[np.isfinite(row)]
+        values.append(locate(finite) if finite.size else np.nan)
+    return np.array(values)
+
+
+def measure_seed_noise(statistic: str, scores: Array) -> SeedNoise | None:
+    """Measure the noise of seeds in a mean or a median over splits, given the splits.
+
+    None with one seed, where a score is missing, and for other statistics.
+
+    Notes
+    -----
+    With v_s the variance between the R seeds of split s of n, the mean over splits has the
+    variance sum_s v_s / n^2. Its degrees of freedom are those of Satterthwaite (1946) for a sum of
+    variances with R - 1 degrees each, (R - 1) (sum v_s)^2 / sum v_s^2: few where the noise of one
+    split, such as that of a fit that nearly diverged, exceeds that of the others.
+
+    The variance of a median is that over draws of one seed for each split, times R / (R - 1), as
+    draws from R values have (R - 1) / R of the variance of what the values were drawn from.
+    """
+    count, n = scores.shape
+    if count < 2 or n < 2 or not np.isfinite(scores).all() or statistic not in ("mean", "median"):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        variances = (scores - scores[0]).var(axis=0, ddof=1)
+        total = variances.sum()
+        if not 0 < total < np.inf:
+            return None
+        # In units of the total, since the square of a large one overflows.
+        df = (count - 1) / ((variances / total) ** 2).sum()
+    if statistic == "mean":
+        return SeedNoise(float(total) / n**2, float(df), count)
+    generator = np.random.default_rng(0)
+    choices = generator.integers(count, size=(_RESAMPLES, n))
+    medians = np.median(scores[choices, np.arange(n)], axis=1)
+    variance = float(medians.var()) * count / (count - 1)
+    return SeedNoise(variance, float(df), count) if variance else None
