@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bdl.reports.papers import PAPERS, load_paper
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     [
@@ -56,26 +58,56 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
-def test_verdicts_are_counted_by_source():
-    """A row for each source: values, match, better, worse, differs, print in error, open.
+WORDS = [
+    "same digits",
+    "equivalent",
+    "consistent",
+    "unsettled",
+    "differs",
+    "print in error",
+    "given",
+]
 
-    Durations are left out.
-    """
-    words = (
-        "match",
-        "better",
-        "worse",
-        "differs",
-        "print in error",
-        "no difference shown",
-        "undecided",
-    )
+
+def count_verdicts():
+    """Count the verdicts, and causes of differences, of each source; each printed number once."""
     counts: dict[str, Counter[str]] = {}
     for path in ROOT.glob("results/*/table.json"):
         for row in json.loads(path.read_text("utf-8")):
-            if row["paper"] is not None and row["verdict"] in words:
-                counts.setdefault(row["paper_source"].split()[0], Counter())[row["verdict"]] += 1
-    columns = ([count.total(), *(count[word] for word in words)] for count in counts.values())
-    rows = re.findall(r"^\|.*?((?: \| \d+){7}) \|$", README, re.MULTILINE)
-    counted = sorted([int(number) for number in row.split(" | ")[1:]] for row in rows)
-    assert counted == sorted([*numbers[:-2], sum(numbers[-2:])] for numbers in columns)
+            verdict, _, cause = row["verdict"].partition(", ")
+            if row["counted"] and verdict in WORDS:
+                counter = counts.setdefault(row["paper_source"].split()[0], Counter())
+                counter[verdict] += 1
+                counter[cause] += bool(cause)
+    return counts
+
+
+def test_verdicts_are_counted_by_source():
+    """A row for each source: numbers, and those of each verdict."""
+    counted = []
+    for count in count_verdicts().values():
+        numbers = [count[word] for word in WORDS]
+        counted.append([sum(numbers), *numbers])
+    rows = re.findall(r"^\|.*?((?: \| \d+){8}) \|$", README, re.MULTILINE)
+    listed = [[int(number) for number in row.split(" | ")[1:]] for row in rows]
+    assert sorted(listed) == sorted(counted)
+
+
+def test_every_printed_number_is_accounted_for():
+    total = sum(count_verdicts().values(), Counter())
+    known, settings, unknown = map(
+        int, re.search(r"known of (\d+), (\d+) rest.* of (\d+) is unknown", README).groups()
+    )
+    assert known == total["cause known"]
+    assert settings == total["settings not printed"]
+    assert unknown == total["cause unknown"] <= 4
+    printed, *parts = map(
+        int,
+        re.search(
+            r"print (\d+) numbers: these (\d+), (\d+) that.*, (\d+) durations, and (\d+) of",
+            README,
+        ).groups(),
+    )
+    rows = sum(len(load_paper(paper)) for paper in PAPERS)
+    assert printed == rows == sum(parts)
+    assert parts[0] == sum(total[word] for word in WORDS)

@@ -72,6 +72,8 @@ class TableEntry:
         them; None with one seed.
     paper, paper_se, paper_source
         The printed number, its printed standard error, and paper and table.
+    counted
+        Whether this comparison counts as that of the printed number: each is counted once.
     z, df
         What rounding of the printed number does not explain of ours - paper, in standard errors of
         the difference, and the degrees of freedom of that; None where it has none, and for
@@ -91,8 +93,9 @@ class TableEntry:
         distance that the exact posterior is expected to have to the sample, where samples are
         compared by as many of them; None elsewhere.
     verdict
-        ``"match"``, ``"no difference shown"``, ``"better"``, ``"worse"``, ``"differs"`` (of
-        metrics without a better and a worse), ``"undecided"``, ``"print in error"``,
+        ``"same digits"``, ``"equivalent"``, ``"consistent"``, ``"unsettled"``, ``"print in
+        error"``, ``"given"``, ``"differs, cause known"`` (or ``"settings not printed"``, or
+        ``"cause unknown"``),
         ``"withheld"`` (of a run that is not the protocol), ``"no paper value"``, ``"failed"`` (no
         trial succeeded), ``"not run"`` (no trial), ``"no parameters"`` (a score of parameters, of
         which the method left none), or for durations a ratio such as ``"53x faster"``.
@@ -118,6 +121,7 @@ class TableEntry:
     paper: float | None
     paper_se: float | None
     paper_source: str | None
+    counted: bool
     mc_se: float | None
     floor: float | None
     z: float | None
@@ -246,11 +250,14 @@ def _table_entry(
     estimate, seed_sd = _estimate(statistic, scores, shared)
     notes = [note for note in benchmark.notes if _concerns(note, key)]
     texts = [" ".join(note.text.split()) for note in notes]
+    known_verdicts = [note.verdict for note in notes if note.verdict]
+    causes = [note.cause for note in notes if note.cause]
     judgement = judge(
         estimate,
         paper,
         metric_info,
-        in_error=any(note.verdict for note in notes),
+        known_verdict=known_verdicts[0] if known_verdicts else None,
+        cause=causes[0] if causes else "unknown",
         protocol=protocol,
     )
     difference = judgement.difference
@@ -281,6 +288,7 @@ def _table_entry(
         paper=paper.value if paper else None,
         paper_se=paper.stderr if paper else None,
         paper_source=paper.source if paper else None,
+        counted=paper is not None and paper.counted,
         mc_se=mc_se,
         floor=floor,
         z=difference.z if difference else None,
@@ -364,7 +372,7 @@ def _remarks(
     if estimate.failed and estimate.value is not None and metric_info.direction != "ratio":
         yield SURVIVORS
     if judgement.note:
-        yield judgement.note
+        yield from judgement.note.split("\n")
 
 
 def median_failed_as_worst(values: Array, failed: int, metric_info: MetricInfo) -> float | None:

@@ -18,7 +18,7 @@ from bdl.reports.layout import (
     with_note_marks,
 )
 from bdl.reports.statistics import point_text
-from bdl.reports.verdicts import MIN_SPLITS, interval_half_width
+from bdl.reports.verdicts import DIFFERS, MIN_SPLITS, interval_half_width
 
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -33,7 +33,13 @@ ESCAPES = {
     **{mark: rf"\textsuperscript{{{digit}}}" for digit, mark in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     **{char: f"\\{char}" for char in "&%$#_{}"},
 }
-SIGNS = {"match": "=", "better": "+", "worse": "$-$", "differs": r"$\neq$", "print in error": "!"}
+SIGNS = {
+    "same digits": r"$\equiv$",
+    "equivalent": "=",
+    "consistent": r"$\approx$",
+    **dict.fromkeys(DIFFERS.values(), r"$\neq$"),
+    "print in error": "!",
+}
 """Superscript of a printed number for each verdict."""
 COLUMNS_ACROSS = 4
 """Columns side by side; more of them follow in a further table."""

@@ -121,7 +121,7 @@ def repeats_text(benchmark: "Benchmark") -> str:
 
 
 def margin_text(cells: Sequence[TableEntry]) -> str:
-    """Write the margin within which a number of one metric is a match.
+    """Write the margin inside which a number of one metric is equivalent.
 
     Empty where nothing is judged by its interval.
     """
@@ -129,8 +129,8 @@ def margin_text(cells: Sequence[TableEntry]) -> str:
         return ""
     margin = info(cells[0].metric).margin
     if margin is None:
-        return f"; a match is within {RELATIVE:.0%} of the print"
-    return f"; a match is within {margin:g}"
+        return f"; the margin is {RELATIVE:.0%} of the print"
+    return f"; the margin is {margin:g}"
 
 
 def footnotes(cells: Sequence[TableEntry]) -> list[str]:

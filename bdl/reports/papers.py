@@ -80,6 +80,8 @@ class PaperValue(NamedTuple):
     """
     same_splits: str = ""
     """How it is known that the splits are ours as well; empty where it is not."""
+    counted: bool = True
+    """Whether this comparison, and no other one, counts as that of the printed number."""
 
 
 def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
@@ -138,9 +140,10 @@ def _read_table(listed: "PaperTables", rows: list[dict[str, str]]) -> dict[Key, 
                     f"{source} prints several numbers for {' '.join(key)}, which differ in their "
                     f"settings: remove '{entry}' from the methods of this paper"
                 )
+            is_counted = row["dataset"] not in listed.uncounted
             evidence = listed.same_splits.get(row["dataset"], "")
             values[key] = PaperValue(
-                value, _stderr(row), source, listed.split, _count(row), evidence
+                value, _stderr(row), source, listed.split, _count(row), evidence, is_counted
             )
     return values
 

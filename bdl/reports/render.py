@@ -18,8 +18,11 @@ from bdl.reports.layout import FAILED_AS_WORST, Section, lines_below_tables, met
 from bdl.reports.statistics import group_by
 
 STYLES = {
-    "match": "green",
-    "no difference shown": "dim",
+    "same digits": "bold green",
+    "equivalent": "green",
+    "consistent": "green",
+    "unsettled": "dim",
+    "given": "dim",
     "better": "bold cyan",
     "worse": "bold red",
     "failed": "bold red",

@@ -20,31 +20,46 @@ NO_PARAMETERS = "no parameters"
 """The verdict on a score of parameters, of which the method left none."""
 WITHHELD = "withheld"
 """The verdict on a number that was not made as the protocol says."""
-NOT_SHOWN = "no difference shown"
-"""The verdict where zero is inside the interval of the difference, and the interval is not inside
-the margin.
-"""
+SAME_DIGITS = "same digits"
+"""The verdict on equal digits, of the standard error as well where one is printed."""
+EQUIVALENT = "equivalent"
+"""The verdict where the whole interval of the difference is inside the margin."""
+CONSISTENT = "consistent"
+"""The verdict where the difference is inside the margin, and its interval is wider, with zero."""
+UNSETTLED = "unsettled"
+"""The verdict where noise, failures or missing errors leave the number open; a note says which."""
+IN_ERROR = "print in error"
+"""The verdict where the errata explain the printed number."""
+GIVEN = "given"
+"""The verdict on a number that the data or a definition give, whatever the method."""
+DIFFERS = {
+    "known": "differs, cause known",
+    "settings not printed": "differs, settings not printed",
+    "unknown": "differs, cause unknown",
+}
+"""The verdicts on differences beyond chance and margin, by what is known of the cause."""
 
 FEW_SPLITS = (
     "Fewer than three splits: the spread over splits is taken to be the paper's, "
-    "and a difference beyond it is undecided."
+    "and a difference beyond it is unsettled."
 )
-NO_SPREAD = (
-    "No spread is known: a match has the printed digits, a unit of the last of which is within "
-    "the margin; all else is undecided."
-)
+NO_SPREAD = "Unsettled: no spread is known, and the digits are others."
+TOO_NOISY = "Unsettled: the difference is beyond the margin, and noise may explain it."
+PRINTED_ZERO = "Unsettled: a printed zero has no margin."
 BEYOND_CHANCE = "The difference is beyond chance, and inside the margin."
 PERHAPS_SMALL = "The difference is beyond chance, and perhaps inside the margin."
+IN_OUR_FAVOUR, AGAINST_US = "Ours is the better number.", "Ours is the worse number."
 SURVIVORS = (
-    "Trials failed: mean and median are of the others alone, so that nothing is better or a "
-    "match. In parentheses: the median of all trials, the failed ones counted as worst."
+    "Trials failed: mean and median are of the others alone, so that agreement, or a better "
+    "number, is unsettled. In parentheses: the median of all trials, the failed ones counted as "
+    "worst."
 )
 GIVEN_THE_SPLITS = (
     "Tested given the splits, which are the paper's own ({evidence}): the noise is that of "
     "training seeds, of which ours are {replicates}, and the paper's is taken to be the same."
 )
 COARSE_TRUTH = (
-    "Undecided: the paper's truth is sampled as well, by draws whose number is not known, "
+    "Unsettled: the paper's truth is sampled as well, by draws whose number is not known, "
     "and a coarse sample lengthens distances."
 )
 
@@ -186,13 +201,15 @@ def judge(
     paper: PaperValue | None,
     metric_info: MetricInfo,
     *,
-    in_error: bool = False,
+    known_verdict: str | None = None,
+    cause: str = "unknown",
     protocol: bool = True,
 ) -> Judgement:
     """Judge one number by the verdicts that are listed for `bdl.reports.TableEntry`.
 
-    The printed number may be known to be `in_error`; ours may not be made as the `protocol` says,
-    and then nothing follows from a difference.
+    The benchmark may know that the printed number is in error, or given (`known_verdict`), and the
+    `cause` of a difference. Ours may not be made as the `protocol` says, and then nothing follows
+    from a difference.
     """
     if estimate.value is None:
         return Judgement("failed")
@@ -206,50 +223,70 @@ def judge(
         decimals = 0 if factor >= 9.95 else 1
         return Judgement(f"{factor:.{decimals}f}x {'faster' if faster else 'slower'}")
     difference = difference_from_print(estimate, paper)
-    margin = metric_info.margin_of(paper.value)
+    if known_verdict == GIVEN:
+        return Judgement(GIVEN, None, difference)
+    if _has_same_digits(estimate, paper):
+        return Judgement(SAME_DIGITS, None, difference)
     if difference is None:
-        return _judge_by_digits(estimate, paper.value, margin, in_error)
-    few_splits = FEW_SPLITS if estimate.n < MIN_SPLITS else None
-    beyond_chance = difference.p < LEVEL
-    if difference.within(margin):
-        note = few_splits or (BEYOND_CHANCE if beyond_chance else None)
-        return Judgement("undecided" if estimate.failed else "match", note, difference)
-    if not beyond_chance or few_splits:
-        return Judgement("undecided" if beyond_chance else NOT_SHOWN, few_splits, difference)
-    if in_error:
-        return Judgement("print in error", None, difference)
-    perhaps_small = abs(difference.value) - difference.half_width < margin
-    note = PERHAPS_SMALL if perhaps_small else None
-    return _judge_beyond_chance(estimate, difference, metric_info, note)
+        if known_verdict == IN_ERROR:
+            return Judgement(IN_ERROR)
+        return Judgement(UNSETTLED, NO_SPREAD)
+    margin = metric_info.margin_of(paper.value)
+    if difference.p >= LEVEL or difference.within(margin):
+        return _judge_agreement(estimate, difference, margin)
+    if estimate.n < MIN_SPLITS:
+        return Judgement(UNSETTLED, FEW_SPLITS, difference)
+    if known_verdict == IN_ERROR:
+        return Judgement(IN_ERROR, None, difference)
+    return _judge_beyond_chance(estimate, difference, metric_info, margin, DIFFERS[cause])
 
 
-def _judge_by_digits(
-    estimate: Estimate, paper: Printed, margin: float, in_error: bool
-) -> Judgement:
-    """Judge where no spread is known.
+def _has_same_digits(estimate: Estimate, paper: PaperValue) -> bool:
+    """Return whether ours, rounded as the print, is the print; its standard error as well.
 
-    A match has the printed digits, and these are finer than the margin.
+    What remains of trials of which some failed is not what the paper averaged. A printed error of
+    zero is that of one run, which has none.
     """
-    assert estimate.value is not None
-    same_digits = paper.shows(estimate.value)
-    if same_digits and 2 * paper.rounding <= margin:
-        return Judgement("undecided" if estimate.failed else "match", NO_SPREAD)
-    if in_error and not same_digits:
-        return Judgement("print in error", NO_SPREAD)
-    return Judgement("undecided", NO_SPREAD)
+    if estimate.failed or estimate.value is None or not paper.value.shows(estimate.value):
+        return False
+    if estimate.se is None:
+        return not paper.stderr
+    return paper.stderr is None or paper.stderr.shows(estimate.se)
+
+
+def _judge_agreement(estimate: Estimate, difference: Difference, margin: float) -> Judgement:
+    """Judge a difference that is inside the margin, or that chance explains."""
+    if estimate.failed:
+        return Judgement(UNSETTLED, None, difference)  # the remark on failures says why
+    few_splits = FEW_SPLITS if estimate.n < MIN_SPLITS else None
+    if difference.within(margin):
+        beyond_chance = BEYOND_CHANCE if difference.p < LEVEL else None
+        return Judgement(EQUIVALENT, few_splits or beyond_chance, difference)
+    if abs(difference.value) - difference.rounding <= margin:
+        return Judgement(CONSISTENT, few_splits, difference)
+    reason = TOO_NOISY if margin else PRINTED_ZERO
+    return Judgement(UNSETTLED, few_splits or reason, difference)
 
 
 def _judge_beyond_chance(
-    estimate: Estimate, difference: Difference, metric_info: MetricInfo, note: str | None
+    estimate: Estimate,
+    difference: Difference,
+    metric_info: MetricInfo,
+    margin: float,
+    verdict: str,
 ) -> Judgement:
     """Judge a difference beyond chance.
 
-    A difference in our favour is undecided where fits failed or the truth is sampled.
+    A better number of ours is unsettled where fits failed or the truth is sampled.
     """
-    if metric_info.direction == "none":
-        return Judgement("differs", note, difference)
-    if (difference.value < 0) != (metric_info.direction == "lower"):
-        return Judgement("worse", note, difference)
-    if estimate.shared is not None:
-        return Judgement("undecided", COARSE_TRUTH, difference)
-    return Judgement("undecided" if estimate.failed else "better", note, difference)
+    notes: list[str] = []
+    if metric_info.direction != "none":
+        is_better = (difference.value < 0) == (metric_info.direction == "lower")
+        if is_better and estimate.shared is not None:
+            return Judgement(UNSETTLED, COARSE_TRUTH, difference)
+        if is_better and estimate.failed:
+            return Judgement(UNSETTLED, None, difference)
+        notes.append(IN_OUR_FAVOUR if is_better else AGAINST_US)
+    if abs(difference.value) - difference.half_width < margin:
+        notes.append(PERHAPS_SMALL)
+    return Judgement(verdict, "\n".join(notes) or None, difference)

@@ -180,6 +180,10 @@ class PaperTables(SpecSection):
     """The split whose values are printed, if it is one alone; null where they are statistics over
     splits, or a single
     run that is held against all of ours."""
+    uncounted: Items[DatasetLabel] = ()
+    """Data sets whose comparisons are shown and not counted, since another one is of the same
+    numbers, made as the authors made theirs.
+    """
     same_splits: Mapping[DatasetLabel, Text] = {}
     """Data sets whose splits or draws are the source's own, each with how that is known: index
     files, a recipe, seeds.
@@ -199,14 +203,19 @@ class Note(SpecSection):
     """Statistic of the cells."""
     text: Text
     """The remark."""
-    verdict: Literal["print in error"] | None = None
-    """Verdict on a difference of these cells from the printed numbers; the text must name the
-    errata, which say how the printed numbers come about.
+    verdict: Literal["print in error", "given"] | None = None
+    """`print in error`: of differences of these cells from the printed numbers; the text must
+    name the errata, which say how the printed numbers come about. `given`: the data or a
+    definition give these numbers, whatever the method.
+    """
+    cause: Literal["known", "settings not printed"] | None = None
+    """What is known of the cause of differences of these cells, which the text explains; null
+    where it says nothing of a cause.
     """
 
     @model_validator(mode="after")
     def _verdict_has_a_ground(self) -> Self:
-        if self.verdict and "errata" not in self.text:
+        if self.verdict == "print in error" and "errata" not in self.text:
             raise ValueError(
                 f"verdict: '{self.verdict}' needs a text that names docs/errata.md, "
                 "where the ground is"

@@ -14,7 +14,7 @@ from bdl.spec.sections import Preparation
 def make_tables(paper, task, tables, methods, metrics={}, datasets={}, split=None):
     """Tables of a paper, as a benchmark lists them."""
     own = {"methods": methods, "metrics": metrics, "datasets": datasets, "split": split}
-    own["same_splits"] = {}
+    own |= {"same_splits": {}, "uncounted": ()}
     return SimpleNamespace(paper=paper, task=task, tables=tables, **own)
 
 
@@ -33,7 +33,7 @@ VIFA = make_tables(
 
 def make_note(text, dataset=None, entry=None, metric=None, statistic=None, verdict=None):
     place = {"dataset": dataset, "entry": entry, "metric": metric, "statistic": statistic}
-    return SimpleNamespace(text=text, **place, verdict=verdict)
+    return SimpleNamespace(text=text, **place, verdict=verdict, cause=None)
 
 
 def make_benchmark(sweep={}, **changes):

@@ -122,18 +122,17 @@ def test_no_cells_and_no_such_format(cells):
 def test_markdown_row(cells):
     lines = render(cells, "markdown").splitlines()
     assert (
-        lines[0]
-        == "**uci-nn: NMLL (nats per test point), ↓ lower is better; a match is within 0.05**"
+        lines[0] == "**uci-nn: NMLL (nats per test point), ↓ lower is better; the margin is 0.05**"
     )
-    rmse = "**uci-nn: RMSE (target units), ↓ lower is better; a match is within 10% of the print**"
+    rmse = "**uci-nn: RMSE (target units), ↓ lower is better; the margin is 10% of the print**"
     assert rmse in lines
     median = "Median (failed as worst)"
     head = f"| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | {median} | Paper | Verdict | n (failed) |"
     assert lines[2] == head
     # Mean: z = -0.015 / sqrt(0.01^2 + 0.02^2) = -0.67. Median of all: halfway between the second
     # and the third of four.
-    start = "| energy | vifa-nn¹ | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.7 | no difference shown | 2.510 (2.519) | 2.54 |"
-    assert f"{start} no difference shown² | 4 (1) |" in lines
+    start = "| energy | vifa-nn¹ | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.7 | unsettled | 2.510 (2.519) | 2.54 |"
+    assert f"{start} unsettled² | 4 (1) |" in lines
     assert lines[-1].startswith("Tests at the level of 5%: 8. Differences beyond it: 4;")
     assert "if no number differed, 0.4." in lines[-1]
 
@@ -190,7 +189,7 @@ def test_rich_shows_everything_on_eighty_columns(cells):
 def test_notes_are_marked_where_they_hold(cells):
     nmll, rmse, runtime = metric_sections(cells)
     assert [row[1] for row in nmll.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
-    assert nmll.rows[1][5] == "no difference shown"
+    assert nmll.rows[1][5] == "unsettled"
     assert nmll.rows[1][8].endswith("²")
     assert [row[1] for row in rmse.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
     assert runtime.title.endswith("⁵")

@@ -15,12 +15,17 @@ from scipy import stats
 from bdl.metrics import METRICS, RELATIVE, MetricInfo, info
 from bdl.reports.papers import PaperValue, Printed
 from bdl.reports.verdicts import (
+    AGAINST_US,
     BEYOND_CHANCE,
     COARSE_TRUTH,
+    DIFFERS,
     FEW_SPLITS,
+    IN_OUR_FAVOUR,
     NO_SPREAD,
-    NOT_SHOWN,
     PERHAPS_SMALL,
+    PRINTED_ZERO,
+    SURVIVORS,
+    TOO_NOISY,
     Estimate,
     difference_from_print,
     judge,
@@ -32,6 +37,7 @@ NATS = MetricInfo("Loss", "nats", "lower", "predictive", margin=0.05)
 HIGHER = MetricInfo("Accuracy", "1", "higher", "predictive", margin=0.05)
 SHARE = MetricInfo("Distance", "1", "lower", "distance")
 BIAS = MetricInfo("Mean of the bias", "1", "none", "posterior")
+UNKNOWN = DIFFERS["unknown"]
 RUNTIME = MetricInfo("Runtime", "minutes", "ratio", "time")
 
 
@@ -65,12 +71,11 @@ def test_examples_of_the_page(metric, own, paper, expected, _):
 
 def test_every_kind_of_verdict_has_an_example():
     assert {line[3] for line in rows("Examples")} >= {
-        "match",
-        NOT_SHOWN,
-        "better",
-        "worse",
-        "differs",
-        "undecided",
+        "same digits",
+        "equivalent",
+        "consistent",
+        "unsettled",
+        UNKNOWN,
     }
 
 
@@ -101,28 +106,25 @@ def test_each_pair_of_numbers_has_exactly_one_place():
         df = (se**2 + t**2) ** 2 / (se**4 / 19 + t**4 / 9)
         half = stats.t.ppf(0.975, df) * math.hypot(se, t)
         if abs(value) + half <= 0.05:
-            expected = "match", (None if abs(value) <= half else BEYOND_CHANCE)
+            expected = "equivalent", (None if abs(value) <= half else BEYOND_CHANCE)
         elif abs(value) <= half:
-            expected = NOT_SHOWN, None
+            inside = abs(value) <= 0.05
+            expected = ("consistent", None) if inside else ("unsettled", TOO_NOISY)
         else:
-            expected = (
-                "worse" if value > 0 else "better",
-                (PERHAPS_SMALL if abs(value) - half < 0.05 else None),
-            )
+            notes = [AGAINST_US if value > 0 else IN_OUR_FAVOUR]
+            notes += [PERHAPS_SMALL] if abs(value) - half < 0.05 else []
+            expected = UNKNOWN, "\n".join(notes)
         assert verdict_and_note(Estimate(1 + value, se, 20), paper, NATS) == expected
         outcomes.add(expected)
-    assert len(outcomes) == 7
+    assert len(outcomes) == 8
 
 
 def test_rounding_widens_the_printed_number():
-    """A printed 3 is between 2.5 and 3.5: 2.6 +- 2.0 is no match of it, nor is 2.6 +- 0.001, and neither differs."""
-    for se in (2.0, 0.001):
-        assert verdict_and_note(Estimate(2.6, se, 20), printed("3"), SHARE) == (NOT_SHOWN, None)
-    assert verdict_and_note(Estimate(3.0, 0.001, 20), printed("3.0"), SHARE) == ("match", None)
-    assert verdict_and_note(Estimate(3.51, 0.001, 20), printed("3"), SHARE) == (
-        "worse",
-        PERHAPS_SMALL,
-    )
+    """A printed 3 is between 2.5 and 3.5."""
+    assert verdict_and_note(Estimate(2.6, 0.001, 20), printed("3"), SHARE) == ("same digits", None)
+    assert verdict_and_note(Estimate(3.501, 0.01, 20), printed("3"), SHARE) == ("consistent", None)
+    notes = f"{AGAINST_US}\n{PERHAPS_SMALL}"
+    assert verdict_and_note(Estimate(3.51, 0.001, 20), printed("3"), SHARE) == (UNKNOWN, notes)
     difference = difference_from_print(Estimate(2.4, 0.02, 20), printed("2.5", "0.02"))
     assert difference.z == pytest.approx(-0.05 / math.hypot(0.02, 0.02))
     assert difference.half_width == pytest.approx(
@@ -135,56 +137,54 @@ def test_rounding_widens_the_printed_number():
     ("ours", "paper", "about", "expected"),
     [
         # More is better, or neither.
-        (Estimate(0.97, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("better", None)),
-        (Estimate(0.83, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("worse", None)),
-        (Estimate(0.551, 0.001, 20), printed("0.500", "0.001"), BIAS, ("differs", PERHAPS_SMALL)),
+        (Estimate(0.97, 0.001, 20), printed("0.90", "0.001"), HIGHER, (UNKNOWN, IN_OUR_FAVOUR)),
+        (Estimate(0.83, 0.001, 20), printed("0.90", "0.001"), HIGHER, (UNKNOWN, AGAINST_US)),
+        (Estimate(0.551, 0.001, 20), printed("0.500", "0.001"), BIAS, (UNKNOWN, PERHAPS_SMALL)),
+        # Equal digits, of the standard error as well where one is printed.
+        (Estimate(2.5341, 0.0219, 20), printed("2.53", "0.02"), NATS, ("same digits", None)),
+        (Estimate(2.5341, 0.0319, 20), printed("2.53", "0.02"), NATS, ("consistent", None)),
+        (Estimate(2.5341, 0.0319, 20), printed("2.53"), NATS, ("same digits", None)),
         # Two splits take the spread of the paper; three are what the test is for.
-        (Estimate(2.54, 0.001, 2), printed("2.53", "0.001"), NATS, ("match", FEW_SPLITS)),
-        (Estimate(1.982, 0.164, 2), printed("1.55", "0.03"), NATS, ("undecided", FEW_SPLITS)),
-        (Estimate(1.381, None, 1), printed("1.20", "0.05"), NATS, (NOT_SHOWN, FEW_SPLITS)),
-        (Estimate(1.982, 0.03, 3), printed("1.55", "0.03"), NATS, ("worse", None)),
+        (Estimate(2.54, 0.001, 2), printed("2.53", "0.001"), NATS, ("equivalent", FEW_SPLITS)),
+        (Estimate(1.982, 0.164, 2), printed("1.55", "0.03"), NATS, ("unsettled", FEW_SPLITS)),
+        (Estimate(1.381, None, 1), printed("1.20", "0.05"), NATS, ("unsettled", FEW_SPLITS)),
+        (Estimate(1.982, 0.03, 3), printed("1.55", "0.03"), NATS, (UNKNOWN, AGAINST_US)),
         # No spread at all: one run each, or a printed error of 0.00 beside fewer than three
         # splits.
-        (Estimate(0.37656, None, 1), printed("0.3766", "0.0000", 1), NATS, ("match", NO_SPREAD)),
-        (
-            Estimate(0.37649, None, 1),
-            printed("0.3766", "0.0000", 1),
-            NATS,
-            ("undecided", NO_SPREAD),
-        ),
-        (Estimate(-1.076, 0.010, 2), printed("-1.06", "0.00"), NATS, ("undecided", NO_SPREAD)),
-        (Estimate(0.10001, None, 1), printed("0.10", None, 1), SHARE, ("match", NO_SPREAD)),
-        (Estimate(0.0900, None, 1), printed("0.09", None, 1), SHARE, ("undecided", NO_SPREAD)),
+        (Estimate(0.37656, None, 1), printed("0.3766", "0.0", 1), NATS, ("same digits", None)),
+        (Estimate(0.37649, None, 1), printed("0.3766", "0.0", 1), NATS, ("unsettled", NO_SPREAD)),
+        (Estimate(-1.076, 0.010, 2), printed("-1.06", "0.00"), NATS, ("unsettled", NO_SPREAD)),
+        (Estimate(0.0900, None, 1), printed("0.09", None, 1), SHARE, ("same digits", None)),
         # A printed zero has no share.
-        (Estimate(0.0018, None, 1), printed("0.00", "0.00"), SHARE, ("undecided", NO_SPREAD)),
-        (Estimate(0.0018, 1e-5, 20), printed("0.00", "0.00"), SHARE, (NOT_SHOWN, None)),
-        (Estimate(0.0018, 1e-5, 20), printed("0.00", "0.00"), NATS, ("match", None)),
+        (Estimate(0.0018, None, 1), printed("0.00"), SHARE, ("same digits", None)),
+        (Estimate(0.0065, 0.003, 20), printed("0.00", "0.00"), SHARE, ("unsettled", PRINTED_ZERO)),
+        (Estimate(0.0065, 1e-5, 20), printed("0.00", "0.00"), NATS, ("equivalent", BEYOND_CHANCE)),
         # One fit that blew up shows nothing.
-        (Estimate(1.138, 0.010, 20), printed("2.13e7", "2.01e7"), SHARE, (NOT_SHOWN, None)),
-        # Failures: what flatters is undecided, what does not stands.
-        (Estimate(2.53, 0.002, 18, failed=2), printed("2.53", "0.002"), NATS, ("undecided", None)),
+        (Estimate(1.138, 0.010, 20), printed("2.13e7", "2.01e7"), SHARE, ("unsettled", TOO_NOISY)),
+        # Failures: what flatters is unsettled, what does not stands.
+        (Estimate(2.53, 0.002, 18, failed=2), printed("2.53", "0.002"), NATS, ("unsettled", None)),
         (
             Estimate(2.53, None, 1, failed=1),
             printed("2.53", None, 1),
             NATS,
-            ("undecided", NO_SPREAD),
+            ("unsettled", NO_SPREAD),
         ),
-        (Estimate(2.40, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("undecided", None)),
-        (Estimate(2.70, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("worse", None)),
-        (Estimate(2.55, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, (NOT_SHOWN, None)),
-        (Estimate(0.60, 0.01, 18, failed=2), printed("0.500", "0.001"), BIAS, ("differs", None)),
+        (Estimate(2.40, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("unsettled", None)),
+        (Estimate(2.70, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, (UNKNOWN, AGAINST_US)),
+        (Estimate(2.55, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("unsettled", None)),
+        (Estimate(0.60, 0.01, 18, failed=2), printed("0.500", "0.001"), BIAS, (UNKNOWN, None)),
         # A sampled truth: a1a and breast cancer of `logistic-posterior`.
         (
             Estimate(0.0127, 0.0002, 10, shared=0.0004),
             printed("0.0204", None, 1),
             SHARE,
-            ("undecided", COARSE_TRUTH),
+            ("unsettled", COARSE_TRUTH),
         ),
         (
             Estimate(0.2508, 0.0080, 10, shared=0.003),
             printed("0.1729", None, 1),
             SHARE,
-            ("worse", None),
+            (UNKNOWN, AGAINST_US),
         ),
         # Nothing to judge.
         (Estimate(2.6, 0.1, 20), None, NATS, ("no paper value", None)),
@@ -210,27 +210,36 @@ TWENTY, SINGLE = printed("2.53", "0.02"), printed("0.3766", "0.0000", 1)
     [
         (Estimate(2.40, 0.02, 20), TWENTY, ("print in error", None)),
         (Estimate(2.70, 0.02, 20), TWENTY, ("print in error", None)),
-        (
-            Estimate(2.52, 0.020, 20),
-            TWENTY,
-            (NOT_SHOWN, None),
-        ),  # less than chance: nothing to explain
-        (Estimate(2.53, 0.002, 20), printed("2.53", "0.002"), ("match", None)),
-        (Estimate(1.00, None, 1), TWENTY, ("undecided", FEW_SPLITS)),
+        # less than chance: nothing to explain
+        (Estimate(2.52, 0.020, 20), TWENTY, ("consistent", None)),
+        (Estimate(2.53, 0.002, 20), printed("2.53", "0.002"), ("same digits", None)),
+        (Estimate(1.00, None, 1), TWENTY, ("unsettled", FEW_SPLITS)),
         (Estimate(2.40, 0.02, 20, shared=0.001), TWENTY, ("print in error", None)),
-        # Without a spread it has other digits, and these are finer than the margin.
-        (Estimate(0.37649, None, 1), SINGLE, ("print in error", NO_SPREAD)),
-        (Estimate(0.37656, None, 1), SINGLE, ("match", NO_SPREAD)),
+        (Estimate(0.37649, None, 1), SINGLE, ("print in error", None)),
+        (Estimate(0.37656, None, 1), printed("0.3766", None, 1), ("same digits", None)),
     ],
 )
 def test_a_print_in_error_explains_a_difference_and_nothing_else(ours, paper, expected):
-    assert verdict_and_note(ours, paper, NATS, in_error=True) == expected
+    assert verdict_and_note(ours, paper, NATS, known_verdict="print in error") == expected
+
+
+@pytest.mark.parametrize("cause", DIFFERS)
+def test_a_difference_says_what_is_known_of_its_cause(cause):
+    far = Estimate(2.70, 0.02, 20)
+    assert judge(far, TWENTY, NATS, cause=cause).verdict == DIFFERS[cause]
+    near = Estimate(2.52, 0.02, 20)
+    assert judge(near, TWENTY, NATS, cause=cause).verdict == "consistent"
+    assert judge(near, TWENTY, NATS, known_verdict="given").verdict == "given"
 
 
 @pytest.mark.parametrize("about", [NATS, BIAS, RUNTIME])
 def test_nothing_follows_where_ours_is_not_the_protocol(about):
     found = judge(
-        Estimate(9.0, 0.02, 20), printed("2.53", "0.02"), about, in_error=True, protocol=False
+        Estimate(9.0, 0.02, 20),
+        printed("2.53", "0.02"),
+        about,
+        known_verdict="print in error",
+        protocol=False,
     )
     assert found == ("withheld", None, None)
     assert judge(Estimate(9.0, 0.02, 20), None, about, protocol=False).verdict == "no paper value"
@@ -266,10 +275,9 @@ def near(found, expected, count, exact=0.0):
 @pytest.mark.parametrize(
     ("words", "shift", "ratio", "rate"),
     [
-        (("better", "worse"), 0.0, 0.5, 0.05),
-        (("better",), 0.0, 0.5, 0.025),
-        (("match",), 1.0, 0.1, 0.025),
-        (("match",), -1.0, 0.1, 0.025),
+        ((UNKNOWN,), 0.0, 0.5, 0.05),
+        (("equivalent",), 1.0, 0.1, 0.025),
+        (("equivalent",), -1.0, 0.1, 0.025),
     ],
 )
 def test_error_rates(words, shift, ratio, rate):
@@ -283,7 +291,7 @@ def test_power_is_that_of_the_page(line):
     n, *powers = map(float, line)
     count = 1500
     for ratio, expected in zip((0.1, 0.15, 0.2, 0.25, 0.3, 0.4), powers, strict=True):
-        found = share(("match",), 0.0, int(n), ratio, count, int(n))
+        found = share(("equivalent",), 0.0, int(n), ratio, count, int(n))
         assert near(found, expected, count, exact=0.005), (ratio, found)
 
 
@@ -386,8 +394,8 @@ def test_none_of_the_seventeen_is_better():
         ("online-fa", "print in error"): 10,
         ("logistic-posterior", "print in error"): 1,
         ("uci-linear-posterior", "print in error"): 1,
-        ("logistic-posterior", "undecided"): 3,
-        ("logistic-posterior", "match"): 2,  # shorter by less than the margin
+        ("logistic-posterior", "unsettled"): 3,
+        ("logistic-posterior", "equivalent"): 2,  # shorter by less than the margin
     }
     assert {metric for _, metric in found["online-fa", "print in error"]} == {"scaled_w2"}
     assert found["logistic-posterior", "print in error"] == [("australian", "scaled_w2")]
@@ -398,6 +406,14 @@ def test_published_verdicts_claim_nothing_of_less_than_three_splits_or_of_surviv
     for path in RESULTS.glob("*/table.json"):
         for cell in published(path.parent.name):
             if cell["n_trials"] < 3:
-                assert cell["verdict"] not in ("better", "worse"), cell
+                assert not cell["verdict"].startswith("differs"), cell
             if cell["n_failed"]:
-                assert cell["verdict"] not in ("better", "match"), cell
+                assert cell["verdict"] not in ("same digits", "equivalent", "consistent"), cell
+
+
+def test_nothing_is_unsettled_without_its_reason():
+    reasons = [FEW_SPLITS, NO_SPREAD, TOO_NOISY, PRINTED_ZERO, COARSE_TRUTH, SURVIVORS]
+    for path in RESULTS.glob("*/table.json"):
+        for cell in published(path.parent.name):
+            if cell["verdict"] == "unsettled":
+                assert any(reason in cell["note"] for reason in reasons), cell
