@@ -191,7 +191,7 @@ def test_notes_are_marked_where_they_hold(cells):
     assert [row[1] for row in nmll.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
     assert nmll.rows[1][5] == "unsettled"
     assert nmll.rows[1][8].endswith("²")
-    assert [row[1] for row in rmse.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
+    assert [row[1] for row in rmse.rows] == ["vifa-lr⁴", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
     assert runtime.title.endswith("⁵")
     assert [row[1] for row in runtime.rows] == ["vifa-lr", "vifa-nn", "vifa-lr³", "vifa-nn"]
     assert columns(runtime) == [
