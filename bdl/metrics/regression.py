@@ -11,8 +11,8 @@ from torch.distributions import Normal
 from bdl.errors import InputError
 from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import At, Evaluation
-from bdl.metrics.predictions import Draws, tensors_of
-from bdl.metrics.targets import Mixture, crps
+from bdl.metrics.predictions import Draws, as_tensors
+from bdl.metrics.targets import EqualMixture, crps
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class MseAtMean:
 
     def __call__(self, evaluation: Evaluation) -> float:
         examples = evaluation.tested if self.rows == "test" else evaluation.trained
-        found = evaluation.at("mean").outputs(examples, Draws(1, evaluation.key))[0, :, 0]
-        return float((found - examples.y.cpu()).square().mean())
+        outputs = evaluation.at("mean").outputs(examples, Draws(1, evaluation.key))[0, :, 0]
+        return float((outputs - examples.y.cpu()).square().mean())
 
 
 Level = Annotated[float, Gt(0), Lt(1)]
@@ -76,7 +76,7 @@ class Crps:
     info = MetricInfo("CRPS", "target units", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float(crps(_normals("crps", evaluation), evaluation.tested.y).mean())
+        return float(crps(_require_normals("crps", evaluation), evaluation.tested.y).mean())
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Coverage:
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        inside = (2 * _transforms("coverage", evaluation) - 1).abs() <= self.level
+        inside = (2 * _transform_targets("coverage", evaluation) - 1).abs() <= self.level
         return float(inside.double().mean())
 
 
@@ -117,7 +117,9 @@ class IntervalWidth:
     info = MetricInfo("Interval width", "target units", "none", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        low, high = Mixture.of(_normals("interval_width", evaluation)).interval(self.level)
+        low, high = EqualMixture.of(_require_normals("interval_width", evaluation)).interval(
+            self.level
+        )
         return float((high - low).mean())
 
 
@@ -134,29 +136,33 @@ class PitDistance:
     info = MetricInfo("PIT distance", "probability", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        found = _transforms("pit_distance", evaluation).sort().values
-        ends = torch.arange(len(found) + 1, dtype=torch.float64) / len(found)
-        areas = [(side - found) * (side - found).abs() / 2 for side in (ends[:-1], ends[1:])]
+        transforms = _transform_targets("pit_distance", evaluation).sort().values
+        ends = torch.arange(len(transforms) + 1, dtype=torch.float64) / len(transforms)
+        areas = [
+            (side - transforms) * (side - transforms).abs() / 2 for side in (ends[:-1], ends[1:])
+        ]
         return float((areas[1] - areas[0]).sum())
 
 
-def _normals(name: str, evaluation: Evaluation) -> Normal:
+def _require_normals(name: str, evaluation: Evaluation) -> Normal:
     """Return the components of the mixtures at the test rows, (n, S), original units.
 
     `InputError` if not normal.
     """
-    found = evaluation.components
-    if not isinstance(found, Normal):
+    components = evaluation.components
+    if not isinstance(components, Normal):
         raise InputError(
-            f"{name}: the likelihood predicts {type(found).__name__}, not Normal: leave the metric out"
+            f"{name}: the likelihood predicts {type(components).__name__}, not Normal: leave the metric out"
         )
-    return found
+    return components
 
 
-def _transforms(name: str, evaluation: Evaluation) -> Tensor:
+def _transform_targets(name: str, evaluation: Evaluation) -> Tensor:
     """Compute the predictive probability below each test target, (n,), for the metric of that name."""
-    found: Tensor = Mixture.of(_normals(name, evaluation)).cdf(evaluation.tested.y)  # type: ignore[no-untyped-call]
-    return found
+    transforms: Tensor = EqualMixture.of(_require_normals(name, evaluation)).cdf(
+        evaluation.tested.y
+    )  # type: ignore[no-untyped-call]
+    return transforms
 
 
 _STEP = 3
@@ -193,8 +199,8 @@ class Spread:
             raise InputError(
                 f"spread: the model has {problem.d_out} outputs, not one: leave the metric out"
             )
-        some = rows.take(counted)
-        f = evaluation.outputs(some, Draws(evaluation.samples, evaluation.key, _STEP))
-        target = problem.likelihood.predictive(f, tensors_of(evaluation.hyper))
+        counted_rows = rows.take(counted)
+        f = evaluation.outputs(counted_rows, Draws(evaluation.samples, evaluation.key, _STEP))
+        target = problem.likelihood.predictive(f, as_tensors(evaluation.hyper))
         quartiles = target.mean.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64), dim=0)
         return float((quartiles[1] - quartiles[0]).mean())
