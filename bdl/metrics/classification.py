@@ -56,7 +56,8 @@ class ErrorPercent(Error):
 
 @dataclass(frozen=True)
 class Ece:
-    """Expected calibration error: how far confidence is from accuracy (Guo et al. 2017, equation 3).
+    """Expected calibration error: how far confidence is from accuracy (Guo et al. 2017, equation
+    3).
 
     The confidence of a row is the probability of its most probable class. Rows fall into bins of
     equal width by confidence, each without its lower bound; the score is the mean over rows of
@@ -98,7 +99,8 @@ class Brier:
 
 @dataclass(frozen=True)
 class Rps:
-    """Ranked probability score of ordered classes (Epstein 1969), averaged over test rows, from 0 to C - 1.
+    """Ranked probability score of ordered classes (Epstein 1969), averaged over test rows, from 0
+    to C - 1.
 
     It is sum_c (P(class <= c) - [y <= c])^2: probability far from the label costs more than beside
     it. For two classes it is half of the Brier score.
@@ -212,7 +214,9 @@ probability of all of that is at most 2 exp(-2 * 4.5^2), about 5e-18."""
 
 
 def number_tied_groups(ordered: Tensor) -> Tensor:
-    """Number the groups of tied values, of values (n,) that are not negative and ascending: (n,), from 0."""
+    """Number the groups of tied values, of values (n,) that are not negative and ascending: (n,),
+    from 0.
+    """
     return (ordered.diff(prepend=ordered[:1]) > _ROUNDING * ordered).cumsum(0)
 
 
@@ -232,7 +236,8 @@ def compute_count_law(tied: int, marked: int, sampled: int) -> tuple[Array, Arra
         max(lowest, math.floor(mean - reach)), min(highest, math.ceil(mean + reach)) + 1
     )
     logarithms = _log_binomial(marked, counts) + _log_binomial(tied - marked, sampled - counts)
-    # Binomial coefficients overflow float64 from about 1,000 rows on: only their ratios are formed.
+    # Binomial coefficients overflow float64 from about 1,000 rows on: only their ratios are
+    # formed.
     law = np.exp(logarithms - logarithms.max())
     return counts.astype(np.float64), law / law.sum()
 

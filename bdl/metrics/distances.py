@@ -21,7 +21,8 @@ Moments = tuple[Tensor, Tensor]
 
 
 def relative_distance(value: Tensor, reference: Tensor) -> Tensor:
-    """Relative distance of two means |m_ref - m|_2 / |m_ref|_2, or covariances |S_ref - S|_F / |S_ref|_F.
+    """Relative distance of two means |m_ref - m|_2 / |m_ref|_2, or covariances |S_ref - S|_F /
+    |S_ref|_F.
 
     VIFA paper 2023, Table 4. `InputError` also if the reference is zero; an indefinite matrix
     passes.
@@ -53,11 +54,10 @@ def wasserstein2(ours: Moments, reference: Moments) -> Tensor:
     memory O(D^2). `InputError` also if the smallest eigenvalue is negative beyond the root of the
     precision times the largest.
     """
-    (mean, cov), (reference_mean, reference_cov) = _check_moments(ours, reference)
-    factor, reference_factor = (
-        _factorise("the covariance", cov),
-        _factorise("the reference covariance", reference_cov),
-    )
+    _check_moments(ours, reference)
+    (mean, cov), (reference_mean, reference_cov) = ours, reference
+    factor = _factorise("the covariance", cov)
+    reference_factor = _factorise("the reference covariance", reference_cov)
     left, _, right = torch.linalg.svd(reference_factor.mT @ factor)
     residual = factor - reference_factor @ (left @ right)
     squared: Tensor = (
@@ -71,15 +71,20 @@ def forward_kl(ours: Moments, reference: Moments) -> Tensor:
 
     Raises `InputError` also if a covariance is not positive definite.
     """
-    q, truth = (
-        FullGaussian.from_covariance(mean.double(), 0.5 * (cov.double() + cov.mT.double()))
-        for mean, cov in _check_moments(ours, reference)
-    )
-    return kl_divergence(truth, q)
+    _check_moments(ours, reference)
+    return kl_divergence(_build_gaussian(*reference), _build_gaussian(*ours))
+
+
+def _build_gaussian(mean: Tensor, cov: Tensor) -> FullGaussian:
+    # rounding leaves covariances asymmetric, of which a Cholesky factorisation sees one half alone
+    symmetric = 0.5 * (cov.double() + cov.mT.double())
+    return FullGaussian.from_covariance(mean.double(), symmetric)
 
 
 def sym_kl(ours: Moments, reference: Moments) -> Tensor:
-    """Average of `forward_kl` and of that with the two exchanged, in nats (SLANG paper 2018, Table 1)."""
+    """Average of `forward_kl` and of that with the two exchanged, in nats (SLANG paper 2018, Table
+    1).
+    """
     return 0.5 * (forward_kl(ours, reference) + forward_kl(reference, ours))
 
 
@@ -102,7 +107,9 @@ def monte_carlo_se(distance: Callable[[Moments], Tensor], chains: Tensor) -> Ten
 
 
 def jackknife(measure: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
-    """Square of the standard error of a measure of samples in groups, (G, T, n), by leaving out each group in turn."""
+    """Square of the standard error of a measure of samples in groups, (G, T, n), by leaving out
+    each group in turn.
+    """
     count = len(groups)
     values = []
     for left_out in range(count):
@@ -111,7 +118,8 @@ def jackknife(measure: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
 
 
 def noise_floor(distance: Callable[[Moments, Moments], Tensor], chains: Tensor) -> Tensor:
-    """Distance that the sampled distribution itself is expected to have to the moments of its sample.
+    """Distance that the sampled distribution itself is expected to have to the moments of its
+    sample.
 
     Small distances are linear in the errors of the moments. The errors of two halves of the sample
     are independent, each sqrt(2) times that of the whole, so the halves are twice as far apart as
@@ -138,7 +146,8 @@ def _pool_moments(chains: Tensor) -> Moments:
 
 def _factorise(name: str, cov: Tensor) -> Tensor:
     """A with A A^T = cov, shape (D, D): eigenvectors times roots of eigenvalues."""
-    # A Cholesky factor would do for definite matrices only; samples fewer than D give singular ones.
+    # A Cholesky factor would do for definite matrices only; samples fewer than D give singular
+    # ones.
     values, vectors = torch.linalg.eigh(cov.double())
     if bool(values[0] < -_rounding_tolerance(cov) * values.abs().max()):
         raise InputError(
@@ -152,11 +161,9 @@ def _rounding_tolerance(cov: Tensor) -> float:
     return math.sqrt(torch.finfo(cov.dtype).eps)
 
 
-def _check_moments(ours: Moments, reference: Moments) -> tuple[Moments, Moments]:
-    """Check means and covariances of both, and return them."""
+def _check_moments(ours: Moments, reference: Moments) -> None:
     for pair in zip(ours, reference, strict=True):
         _check_pair(*pair)
-    return ours, reference
 
 
 def _check_pair(value: Tensor, reference: Tensor) -> None:
@@ -164,7 +171,8 @@ def _check_pair(value: Tensor, reference: Tensor) -> None:
     moment = "mean" if value.ndim == 1 else "covariance"
     if value.shape != reference.shape:
         raise InputError(
-            f"the {moment} has shape {tuple(value.shape)}, and that of the reference {tuple(reference.shape)}"
+            f"the {moment} has shape {tuple(value.shape)}, and that of the reference "
+            f"{tuple(reference.shape)}"
         )
     for name, tensor in ((f"the {moment}", value), (f"the reference {moment}", reference)):
         check_finite(name, tensor)

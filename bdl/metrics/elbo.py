@@ -1,4 +1,6 @@
-"""Scores of linear models without Monte-Carlo error, and the evidence lower bound of any Gaussian posterior."""
+"""Scores of linear models without Monte-Carlo error, and the evidence lower bound of any Gaussian
+posterior.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -102,7 +104,8 @@ class NegElbo:
 
 @dataclass(frozen=True)
 class PriorKl:
-    """KL(q || prior), the part of the negative evidence lower bound that is not the fit, nats per training point.
+    """KL(q || prior), the part of the negative evidence lower bound that is not the fit, nats per
+    training point.
 
     It is exact and summed over all parameters; q and prior have to be Gaussian.
     """
@@ -115,7 +118,8 @@ class PriorKl:
 
 @dataclass(frozen=True)
 class NegElboPrinted(NegElbo):
-    """`NegElbo` without the constant of the biases' prior, as the SLANG paper (2018) prints it in Tables 1 and 4.
+    """`NegElbo` without the constant of the biases' prior, as the SLANG paper (2018) prints it in
+    Tables 1 and 4.
 
     Its authors' code sums log gamma, of the prior precisions, over the weights alone, so that KL(q
     || prior) lacks -(1/2) sum log gamma over the biases: 5.76 nats for the bias precision 1e-5, by
@@ -164,7 +168,8 @@ _SHARES = (
 
 @dataclass(frozen=True)
 class NllByQuadrature:
-    """Negative log-probability of the test labels, nats per test point: the mean of -log E_q p(y_i | theta).
+    """Negative log-probability of the test labels, nats per test point: the mean of -log E_q p(y_i
+    | theta).
 
     For logistic regression and a Gaussian q, E_q is exact, by quadrature. Unlike `Nll`, it draws
     nothing.
@@ -181,7 +186,8 @@ class NllByQuadrature:
 
 @dataclass(frozen=True)
 class NllPrinted:
-    """`NllByQuadrature` by the approximation with which the SLANG paper (2018) makes its column NLL.
+    """`NllByQuadrature` by the approximation with which the SLANG paper (2018) makes its column
+    NLL.
 
     E_q sigmoid(f) is `probability_of_one`, cut off at the precision of float64 from both ends.
     """
@@ -206,7 +212,8 @@ class NllPrinted:
 
 
 def probability_of_one(centre: Tensor, spread: Tensor) -> Tensor:
-    """E[sigmoid(f)] with f ~ N(centre, spread^2), float64, (n,) -> (n,), as GPML's `likLogistic` approximates it.
+    """E[sigmoid(f)] with f ~ N(centre, spread^2), float64, (n,) -> (n,), as GPML's `likLogistic`
+    approximates it.
 
     A mixture of five normal distribution functions stands for the sigmoid. Where |centre| is far
     above 0.98 spread^2 + 4, all the mass is in the tail, and the smaller of both probabilities is

@@ -118,7 +118,9 @@ class Evaluation:
         return self.members(self.tested, Draws(self.samples, self.key))
 
     def at(self, where: At) -> "Evaluation":
-        """Return what a score is to look at: this evaluation, or that of the posterior's mean alone."""
+        """Return what a score is to look at: this evaluation, or that of the posterior's mean
+        alone.
+        """
         return self._at_mean if where == "mean" else self
 
     @cached_property
@@ -143,7 +145,8 @@ class Evaluation:
         truth = self.truth()
         if truth is None:
             raise InputError(
-                "distances need the true posterior: give the entry a reference, or leave the metric out"
+                "distances need the true posterior: give the entry a reference, or leave "
+                "the metric out"
             )
         return truth
 
@@ -166,7 +169,8 @@ class Evaluation:
             exact = FullGaussian.from_covariance(truth.mean, truth.covariance)
         else:
             raise InputError(
-                "the reference knows no covariance of some parameters: leave out distances of functions"
+                "the reference knows no covariance of some parameters: leave out "
+                "distances of functions"
             )
         ours = self.outputs(rows, Draws(self.samples, self.key)).flatten(1)
         samples = self.outputs(rows, draws, exact)
@@ -174,7 +178,7 @@ class Evaluation:
 
     @property
     def has_sampling_error(self) -> bool:
-        """Whether another key gives other samples: the posterior is no set of S vectors at most."""
+        """Whether another key gives other samples: the posterior is no set of up to S vectors."""
         if is_predictive(self.posterior):
             return False
         atoms: Tensor | None = getattr(self.posterior, "atoms", None)
@@ -185,7 +189,8 @@ class Evaluation:
         """The problem; `InputError` if observations come from a stream."""
         if self.problem is None:
             raise InputError(
-                "a stream has no rows to predict: leave out metrics of predictions, or use a data set"
+                "a stream has no rows to predict: leave out metrics of predictions, or "
+                "use a data set"
             )
         return self.problem
 
@@ -202,7 +207,8 @@ class Evaluation:
         )
 
     def members(self, examples: Examples, draws: Draws) -> Distribution:
-        """Return the distributions of targets under each sample, original units, on the CPU, (n, S).
+        """Return the distributions of targets under each sample, original units, on the CPU, (n,
+        S).
 
         Arguments and errors are those of `predict`.
         """
@@ -222,7 +228,8 @@ class Evaluation:
     def outputs(
         self, examples: Examples, draws: Draws, posterior: Posterior | None = None
     ) -> Tensor:
-        """Evaluate the model at S samples of the posterior of the fit, or of another one, for n rows.
+        """Evaluate the model at S samples of the posterior of the fit, or of another one, for n
+        rows.
 
         Outputs are in original units, float64, on the CPU, (S, n, d_out). `InputError` as from
         `predictions`, or if the posterior has several modes that share running statistics, or
@@ -233,7 +240,8 @@ class Evaluation:
             prediction = query_rows(self.model, source, examples)
             if not isinstance(prediction, Outputs):
                 raise InputError(
-                    "the method left predictions, and no outputs of the model: leave the metric out"
+                    "the method left predictions, and no outputs of the model: leave the "
+                    "metric out"
                 )
             return restore_outputs(self.model, prediction, examples)
         batches = evaluate_outputs(

@@ -1,4 +1,5 @@
-"""Distances of a posterior to the true one as distributions of functions, by samples of both at the test rows.
+"""Distances of a posterior to the true one as distributions of functions, by samples of both at
+the test rows.
 
 The truth comes in groups of samples, (G, T, n): the chains of a sampled reference. The suffix
 ``floor`` is what an exact posterior is expected to score by as many samples as the posterior has
@@ -35,12 +36,13 @@ point estimate scatter most.
 
 
 def marginal_w2(f: Tensor, truth: Tensor) -> Tensor:
-    """2-Wasserstein distance of each marginal, as empirical distributions: (S, n), (T, n) -> (n,), in their unit.
+    """2-Wasserstein distance of each marginal, as empirical distributions: (S, n), (T, n) -> (n,),
+    in their unit.
 
     In one dimension it is the distance of the quantile functions, here steps.
     """
-    # Steps end at multiples of 1/S and 1/T: in units of 1/lcm(S, T) they are integers, so that equal
-    # ends are found equal.
+    # Steps end at multiples of 1/S and 1/T: in units of 1/lcm(S, T) they are integers, so that
+    # equal ends are found equal.
     size = math.lcm(len(f), len(truth))
     f_step, truth_step = size // len(f), size // len(truth)
     f_ends = torch.arange(1, len(f) + 1) * f_step
@@ -60,7 +62,9 @@ def scaled_marginal_w2(f: Tensor, truth: Tensor) -> Tensor:
 
 
 def mean_error(f: Tensor, truth: Tensor) -> Tensor:
-    """Root mean square over rows of the difference of the means, in standard deviations of the truth: a scalar."""
+    """Root mean square over rows of the difference of the means, in standard deviations of the
+    truth: a scalar.
+    """
     return ((f.mean(0) - truth.mean(0)) / truth.std(0)).square().mean().sqrt()
 
 
@@ -86,7 +90,8 @@ def sliced_w2(f: Tensor, truth: Tensor, slices: int) -> Tensor:
 
 
 def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) -> Tensor:
-    """KL(truth || posterior) of the targets at random sets of rows, as Gaussians, averaged over sets: nats, a scalar.
+    """KL(truth || posterior) of the targets at random sets of rows, as Gaussians, averaged over
+    sets: nats, a scalar.
 
     Functions are (S, n) and (T, n), and `noise` is the variance of the targets about them, (n,). A
     set has `inputs` rows, or all of them where there are fewer.
@@ -106,7 +111,9 @@ def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) ->
 
 @dataclass(frozen=True)
 class FunctionW2:
-    """2-Wasserstein distance of the function's marginals, without the noise of targets (`scaled_marginal_w2`)."""
+    """2-Wasserstein distance of the function's marginals, without the noise of targets
+    (`scaled_marginal_w2`).
+    """
 
     version: ClassVar[int] = 2
 
@@ -146,7 +153,9 @@ class FunctionSdError:
 
 @dataclass(frozen=True)
 class FunctionSdRatio:
-    """Standard deviation of the function over the true one (`sd_ratio`): below 1 is overconfident."""
+    """Standard deviation of the function over the true one (`sd_ratio`): below 1 is
+    overconfident.
+    """
 
     version: ClassVar[int] = 2
 
@@ -219,7 +228,9 @@ class FunctionJointKl:
 
 @dataclass(frozen=True)
 class FunctionTv:
-    """Total variation between the predictive probabilities of classes and the true ones, averaged over rows."""
+    """Total variation between the predictive probabilities of classes and the true ones, averaged
+    over rows.
+    """
 
     version: ClassVar[int] = 2
 
@@ -282,7 +293,9 @@ def exact_score(measure: FunctionMeasure, groups: Tensor, count: int) -> Tensor:
 
 
 def _order_outputs(evaluation: Evaluation) -> Tensor:
-    """Return an order of the outputs that does not depend on that of the rows: by their true means."""
+    """Return an order of the outputs that does not depend on that of the rows: by their true
+    means.
+    """
     return evaluation.functions.truth.mean((0, 1)).argsort()
 
 

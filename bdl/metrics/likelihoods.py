@@ -1,4 +1,6 @@
-"""Scores from the likelihood of the test targets: marginal, joint, in dyadic batches, and calibrated on other rows."""
+"""Scores from the likelihood of the test targets: marginal, joint, in dyadic batches, and
+calibrated on other rows.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -61,7 +63,9 @@ class JointNll:
 
 @dataclass(frozen=True)
 class Nll(Nmll):
-    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability."""
+    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean
+    probability.
+    """
 
     info = MetricInfo(
         "NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02
@@ -113,7 +117,9 @@ class DyadicNll:
         return scores
 
     def _draw_batches(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw two rows of n for each batch, different ones if there are two, and how often the first is in it."""
+        """Draw two rows of n for each batch, different ones if there are two, and how often the
+        first is in it.
+        """
         generator = torch.Generator().manual_seed(0)
         row_a = torch.randint(n, (self.batches,), generator=generator)
         step = torch.randint(max(1, n - 1), (self.batches,), generator=generator) + 1
@@ -197,7 +203,9 @@ class CalibratedNll:
         return scores
 
     def _score(self, family: CalibratedFamily, order: Tensor) -> float:
-        """Average over halvings the score of each row by the factor that the half without it has chosen."""
+        """Average over halvings the score of each row by the factor that the half without it has
+        chosen.
+        """
         total = 0.0
         for halves in self._draw_halves(len(order)):
             half, complement = (order[numbers] for numbers in halves)
@@ -213,7 +221,8 @@ class CalibratedNll:
 
 
 def find_best_factor(family: CalibratedFamily, rows: Tensor) -> Tensor:
-    """Choose the logarithm of the factor under which rows, given by their numbers, are most likely; 0 without rows.
+    """Choose the logarithm of the factor under which rows, given by their numbers, are most
+    likely; 0 without rows.
 
     It is the best of a grid, then the zero of the derivative next to it.
     """

@@ -1,4 +1,5 @@
-"""Scores of the parameters: distances of their posterior to the true one, the bias, small weights, ranks of the truth.
+"""Scores of the parameters: distances of their posterior to the true one, the bias, small weights,
+ranks of the truth.
 
 Where the truth has covariances of d < D parameters only, those alone are compared; a distance that
 looks at means only looks at all D. To a sampled truth, the suffix ``mcse`` is the Monte-Carlo
@@ -55,7 +56,9 @@ class RelCovDist:
 
 @dataclass(frozen=True)
 class ScaledW2:
-    """2-Wasserstein distance (`bdl.metrics.distances.wasserstein2`) over D (VIFA paper 2023, Table 4)."""
+    """2-Wasserstein distance (`bdl.metrics.distances.wasserstein2`) over D (VIFA paper 2023, Table
+    4).
+    """
 
     info = MetricInfo("2-Wasserstein", "per parameter", "lower", "distance")
 
@@ -68,7 +71,9 @@ class ScaledW2:
 
 @dataclass(frozen=True)
 class SymKl:
-    """Average of both Kullback-Leibler divergences of a Gaussian posterior and of the truth's moments."""
+    """Average of both Kullback-Leibler divergences of a Gaussian posterior and of the truth's
+    moments.
+    """
 
     info = MetricInfo("Symmetric KL", "nats", "lower", "distance")
 
@@ -190,7 +195,8 @@ _STEP = 5
 
 @dataclass(frozen=True)
 class TruthRank:
-    """Number of posterior draws below the true value, where the true parameters are drawn from the prior.
+    """Number of posterior draws below the true value, where the true parameters are drawn from the
+    prior.
 
     Over data sets drawn from the model, ranks of the exact posterior are uniform on 0 to `draws`
     (Cook, Gelman & Rubin 2006; Talts, Betancourt, Simpson, Vehtari & Gelman 2018). Too narrow a
@@ -219,12 +225,14 @@ class TruthRank:
         atoms: Tensor | None = getattr(evaluation.posterior, "atoms", None)
         if atoms is not None and len(atoms) < self.draws:
             raise InputError(
-                f"truth_rank: the posterior has {len(atoms)} vectors: set draws to {len(atoms)} or less"
+                f"truth_rank: the posterior has {len(atoms)} vectors: set draws to "
+                f"{len(atoms)} or less"
             )
         available = len(truth) if self.of == "parameter" else len(evaluation.tested.y)
         if self.index >= available:
             raise InputError(
-                f"truth_rank: there is no {self.of} {self.index}: choose an index below {available}"
+                f"truth_rank: there is no {self.of} {self.index}: choose an index below "
+                f"{available}"
             )
         if self.of == "parameter":
             theta = torch.cat(list(draw_samples(evaluation.precise, draws)))
@@ -239,12 +247,14 @@ def _get_true_parameters(evaluation: Evaluation) -> Tensor:
     truth, dim = evaluation.generating, evaluation.model.dim
     if truth is None:
         raise InputError(
-            "truth_rank: it is not known which parameters the data were drawn with: use the data set prior_draws, with "
+            "truth_rank: it is not known which parameters the data were drawn with: use "
+            "the data set prior_draws, with "
             "its own splits and standardise: none"
         )
     if len(truth) != dim:
         raise InputError(
-            f"truth_rank: the data were drawn with {len(truth)} parameters, and the model has {dim}: give it the units "
+            f"truth_rank: the data were drawn with {len(truth)} parameters, and the model "
+            f"has {dim}: give it the units "
             "and biases of the data set"
         )
     return truth

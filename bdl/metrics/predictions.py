@@ -1,4 +1,6 @@
-"""Predictions as scores need them: sums over posterior samples, without all outputs in memory at once."""
+"""Predictions as scores need them: sums over posterior samples, without all outputs in memory at
+once.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -174,7 +176,7 @@ def evaluate_outputs(
 
 
 def draw_samples(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
-    """Draw samples in pieces, (s, D) each, so that few parameters and their noise exist at a time."""
+    """Draw samples in pieces, (s, D) each, so that few parameters and noise exist at a time."""
     leaf = tree_leaves(posterior)[0]
     device, width = leaf.device, posterior.noise_dim
     pairs = (draws.samples * width + 1) // 2

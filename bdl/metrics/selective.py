@@ -1,4 +1,5 @@
-"""Selective prediction: scores of labels on the rows that are most certain (VIFA paper 2023, section 4.3).
+"""Selective prediction: scores of labels on the rows that are most certain (VIFA paper 2023,
+section 4.3).
 
 Rows are put in the order of what is uncertain in them: the entropy of the averaged probabilities,
 or the disagreement of the samples, sum_c Var_s p(c | theta_s). The paper's Eq. 60 is the
@@ -80,7 +81,7 @@ class _Selection(NamedTuple):
 
     certain: _LabelledRows
     tied: _LabelledRows
-    n_tied: int
+    n_chosen: int
     """How many of the tied rows are kept, each set of so many as probable as the others."""
 
 
@@ -117,7 +118,7 @@ class _SelectiveScore:
         return _Selection(
             certain=_LabelledRows(probabilities[before], labels[before]),
             tied=_LabelledRows(probabilities[among], labels[among]),
-            n_tied=count - start,
+            n_chosen=count - start,
         )
 
     def select_binary_rows(self, evaluation: Evaluation) -> _Selection:
@@ -126,7 +127,8 @@ class _SelectiveScore:
         classes = rows.certain.probabilities.shape[-1]
         if classes != 2:
             raise InputError(
-                f"precision, recall, f1 and auroc need two classes, not {classes}: use accuracy or error"
+                f"precision, recall, f1 and auroc need two classes, not {classes}: use "
+                "accuracy or error"
             )
         return rows
 
@@ -148,18 +150,20 @@ class Accuracy(_SelectiveScore):
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        certain, tied, n_tied = self.select_rows(evaluation)
-        hits = float(certain.hits.sum()) + (n_tied * float(tied.hits.mean()) if n_tied else 0.0)
-        return hits / (len(certain.labels) + n_tied)
+        certain, tied, n_chosen = self.select_rows(evaluation)
+        hits = float(certain.hits.sum()) + (
+            n_chosen * float(tied.hits.mean()) if n_chosen else 0.0
+        )
+        return hits / (len(certain.labels) + n_chosen)
 
 
 @dataclass(frozen=True)
 class Precision(_SelectiveScore):
-    """Of the kept rows that are predicted positive (class 1), the share that are; 0 if none is."""
+    """Of the kept rows that are called positive (class 1), the share that are; 0 if none is."""
 
     info = MetricInfo(
         "Precision",
-        "fraction of predicted positives",
+        "fraction of called positives",
         "higher",
         "predictive",
         "classification",
@@ -172,7 +176,7 @@ class Precision(_SelectiveScore):
 
 @dataclass(frozen=True)
 class Recall(_SelectiveScore):
-    """Of the kept rows that are positive (class 1), the share that are predicted so; 0 if none is."""
+    """Of the kept rows that are positive (class 1), the share that are called so; 0 if none is."""
 
     info = MetricInfo(
         "Recall", "fraction of positives", "higher", "predictive", "classification", margin=0.02
@@ -186,21 +190,21 @@ class Recall(_SelectiveScore):
 class F1(_SelectiveScore):
     """Harmonic mean of precision and recall on the kept rows.
 
-    0 if none is or is predicted positive.
+    0 if none is or is called positive.
     """
 
     info = MetricInfo("F1", "fraction", "higher", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
-        certain, tied, n_tied = self.select_binary_rows(evaluation)
+        certain, tied, n_chosen = self.select_binary_rows(evaluation)
         hits, errors = _count_hits_and_errors(certain)
         tied_hits, tied_errors = _count_hits_and_errors(tied)
         total = 0.0
         for more_hits, probability in zip(
-            *compute_count_law(len(tied.labels), tied_hits, n_tied), strict=True
+            *compute_count_law(len(tied.labels), tied_hits, n_chosen), strict=True
         ):
             more_errors, law = compute_count_law(
-                len(tied.labels) - tied_hits, tied_errors, n_tied - int(more_hits)
+                len(tied.labels) - tied_hits, tied_errors, n_chosen - int(more_hits)
             )
             twice = 2 * (hits + more_hits)
             f1 = twice / np.maximum(twice + errors + more_errors, 1)
@@ -220,11 +224,11 @@ class Auroc(_SelectiveScore):
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        certain, tied, n_tied = self.select_binary_rows(evaluation)
+        certain, tied, n_chosen = self.select_binary_rows(evaluation)
         positive, negative = _split_by_label(certain)
         tied_positive, tied_negative = _split_by_label(tied)
-        n_positive, law = compute_count_law(len(tied.labels), len(tied_positive), n_tied)
-        n_negative = n_tied - n_positive
+        n_positive, law = compute_count_law(len(tied.labels), len(tied_positive), n_chosen)
+        n_negative = n_chosen - n_positive
         # given the number of positives among the tied rows that are kept, each of them and each
         # negative is as probable as the others
         negative_share = n_negative / max(len(tied_negative), 1)
@@ -244,7 +248,8 @@ class Auroc(_SelectiveScore):
 
 @dataclass(frozen=True)
 class Aurc:
-    """Area under the curve of risk by coverage: mean error of the k most certain rows, averaged over k = 1, ..., n.
+    """Area under the curve of risk by coverage: mean error of the k most certain rows, averaged
+    over k = 1, ..., n.
 
     Geifman, Uziel and El-Yaniv (2019), "Bias-reduced uncertainty estimation".
 
@@ -267,7 +272,9 @@ class Aurc:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Mean over rows of the disagreement of the samples, sum_c Var_s p(c | theta_s): 0 for a point estimate."""
+    """Mean over rows of the disagreement of the samples, sum_c Var_s p(c | theta_s): 0 for a point
+    estimate.
+    """
 
     info = MetricInfo(
         "Model disagreement", "squared probability", "none", "predictive", "classification"
@@ -282,17 +289,17 @@ def _compute_hit_share(selection: _Selection, among: Callable[[_LabelledRows], T
 
     0 where it marks none.
     """
-    certain, tied, n_tied = selection
+    certain, tied, n_chosen = selection
     marked, tied_marked = int(among(certain).sum()), int(among(tied).sum())
     hits, _ = _count_hits_and_errors(certain)
     tied_hits, _ = _count_hits_and_errors(tied)
-    more_marked, law = compute_count_law(len(tied.labels), tied_marked, n_tied)
+    more_marked, law = compute_count_law(len(tied.labels), tied_marked, n_chosen)
     more_hits = more_marked * tied_hits / max(tied_marked, 1)
     return float(law @ ((hits + more_hits) / np.maximum(marked + more_marked, 1)))
 
 
 def _count_hits_and_errors(rows: _LabelledRows) -> tuple[int, int]:
-    """Count true positives, and rows whose class is not what it is predicted, of two classes."""
+    """Count true positives, and rows whose class is not what it is called, of two classes."""
     return int((rows.predicted * rows.labels).sum()), int((rows.predicted != rows.labels).sum())
 
 

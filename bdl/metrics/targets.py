@@ -1,5 +1,5 @@
-"""Rows of a data set, and the distributions of their targets: given outputs, predictions, or mixtures of those of
-samples.
+"""Rows of a data set, and the distributions of their targets: given outputs, predictions, or
+mixtures of those of samples.
 """
 
 import math
@@ -50,7 +50,9 @@ class Examples(NamedTuple):
 
 
 def order_rows(rows: Examples) -> Tensor:
-    """Return an order of the rows that does not depend on theirs: by targets, then by inputs from the first on."""
+    """Return an order of the rows that does not depend on theirs: by targets, then by inputs from
+    the first on.
+    """
     return torch.from_numpy(
         np.lexsort((*rows.x.flatten(1).T.cpu().numpy()[::-1], rows.y.cpu().numpy()))
     )
@@ -82,7 +84,9 @@ def restore_outputs(problem: Problem, prediction: Outputs, examples: Examples) -
 def build_answer_distribution(
     problem: Problem, prediction: Answer, examples: Examples, hyper: Hyper
 ) -> Distribution:
-    """Return the distributions of the targets that an answer stands for, in original units, of its shape (S, n)."""
+    """Return the distributions of the targets that an answer stands for, in original units, of its
+    shape (S, n).
+    """
     if isinstance(prediction, Outputs):
         return build_target_distribution(
             problem, restore_outputs(problem, prediction, examples), hyper
@@ -118,7 +122,8 @@ class EqualMixture(MixtureSameFamily):
         return self.icdf(low), self.icdf(high)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Return quantiles by bisection, the least and the greatest of the components' being on either side.
+        """Return quantiles by bisection, the least and the greatest of the components' being on
+        either side.
 
         The probabilities broadcast with the batch shape (n,). `InputError` if the components have
         no quantiles.
@@ -141,7 +146,8 @@ class EqualMixture(MixtureSameFamily):
 
 
 def crps(law: Normal, y: Tensor) -> Tensor:
-    """Compute the continuous ranked probability score of equal mixtures of normals (n, S), (n,), in the targets' unit.
+    """Compute the continuous ranked probability score of equal mixtures of normals (n, S), (n,),
+    in the targets' unit.
 
     It is E|X - y| - E|X - X'| / 2 for independent X and X' of the mixture, in closed form since
     differences of normals are normal (Grimit et al. 2006, "The continuous ranked probability score

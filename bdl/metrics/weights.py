@@ -51,7 +51,8 @@ class Ess:
 
 @dataclass(frozen=True)
 class LogEvidence:
-    """Estimate of log p(D), the evidence of the model, nats, all training rows together, targets in original units.
+    """Estimate of log p(D), the evidence of the model, nats, all training rows together, targets
+    in original units.
 
     For weighted draws the logarithm of their mean weight; its standard error by the delta method
     is the suffix ``mcse``, and the logarithm is too low by half of its square on average. For a
@@ -68,7 +69,8 @@ class LogEvidence:
             return {"": float(posterior.log_evidence() - stretch), "mcse": float(error)}
         if not isinstance(posterior, GaussianPosterior):
             raise InputError(
-                f"log_evidence: {type(posterior).__name__} is neither weighted nor Gaussian: leave it out"
+                f"log_evidence: {type(posterior).__name__} is neither weighted nor "
+                "Gaussian: leave it out"
             )
         joint = _evaluate_log_joint("log_evidence", posterior.mean().unsqueeze(0), evaluation)
         return {"": float(joint - posterior.log_prob(posterior.mean()) - stretch)}
@@ -110,7 +112,8 @@ class NegLogJoint:
 
 @dataclass(frozen=True)
 class KHat:
-    """Shape k of the generalised Pareto law that the largest ratios p(D, theta) / q(theta) of draws from q follow.
+    """Shape k of the generalised Pareto law that the largest ratios p(D, theta) / q(theta) of
+    draws from q follow.
 
     Pareto-smoothed importance sampling (Vehtari, Simpson, Gelman, Yao & Gabry 2024, JMLR 25)
     estimates it; it needs no truth. Below 0.5 the ratios have a finite variance and q is near the
@@ -150,12 +153,16 @@ class KHat:
 
 
 def _compute_log_scale(rows: Examples) -> Tensor:
-    """Nats by which the targets' density in original units is smaller: each of N axes is y_unit times as long."""
+    """Nats by which the targets' density in original units is smaller: each of N axes is y_unit
+    times as long.
+    """
     return len(rows.y) * rows.scale[0].log()
 
 
 def _evaluate_log_joint(metric: str, theta: Tensor, evaluation: Evaluation) -> Tensor:
-    """Evaluate log p(D, theta) at parameter vectors, (m, D) -> (m,), of targets in the unit of the model's outputs."""
+    """Evaluate log p(D, theta) at parameter vectors, (m, D) -> (m,), of targets in the unit of the
+    model's outputs.
+    """
     model, rows = evaluation.model, evaluation.trained
     if not isinstance(model.prior, PrecisionPrior):
         raise InputError(

@@ -68,14 +68,16 @@ class Reference(ABC):
 
     @abstractmethod
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
-        """Find the posterior for training data as the model sees them, float64, (n, d) and (n,)."""
+        """Find the posterior of training data as the model sees them, float64, (n, d), (n,)."""
 
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> "Recipe | None":
         """Describe what `fit` would sample, for the same arguments; None if it samples nothing."""
         return None
 
     def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
-        """Describe by which numbers the result of `fit`, for the same arguments, is known to be right: one a line."""
+        """Describe by which numbers the result of `fit`, for the same arguments, is known to be
+        right: one a line.
+        """
         return []
 
 
@@ -191,7 +193,8 @@ def _load_verified(
     except Exception as error:  # a changed byte can break the readers in any way
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(
-            f"corrupt reference {draws_path} ({reason}); delete it, and it is sampled again when it is needed"
+            f"corrupt reference {draws_path} ({reason}); delete it, and it is sampled "
+            "again when it is needed"
         ) from None
     return JudgedDraws(theta, certificate)
 
@@ -213,5 +216,6 @@ def _write_atomically(path: Path, save: Callable[[IO[bytes]], object]) -> None:
         Path(file.name).replace(path)
     except OSError as error:
         raise InputError(
-            f"cannot write {path} ({error.strerror}); set BDL_DATA_DIR to a folder you can write to"
+            f"cannot write {path} ({error.strerror}); set BDL_DATA_DIR to a folder you "
+            "can write to"
         ) from None

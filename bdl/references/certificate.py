@@ -1,4 +1,5 @@
-"""Numbered rules that draws must pass before they count as the truth, their Monte-Carlo errors, and certificates.
+"""Numbered rules that draws must pass before they count as the truth, their Monte-Carlo errors,
+and certificates.
 
 R-hat is the rank-normalised split one, and both effective sample sizes are those of Vehtari,
 Gelman, Simpson, Carpenter & Buerkner (2021), Bayesian Analysis 16(2); E-FMI is that of Betancourt
@@ -63,12 +64,17 @@ class BrokenRule(NamedTuple):
 
     def __str__(self) -> str:
         number, statistic, relation, limit, of = self.rule
-        return f"rule {number} ({statistic} {relation} {limit:g}) fails at {of} {self.position}: {self.value:.4g}"
+        return (
+            f"rule {number} ({statistic} {relation} {limit:g}) fails at {of} "
+            f"{self.position}: {self.value:.4g}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawQuality:
-    """What is known of the quality of draws: statistics, one value for every coordinate, input or chain."""
+    """What is known of the quality of draws: statistics, one value for every coordinate, input or
+    chain.
+    """
 
     rules: ClassVar[tuple[Rule, ...]]
     """What its statistics have to keep."""
@@ -88,12 +94,12 @@ class DrawQuality:
 
     def broken_rules(self) -> list[BrokenRule]:
         """List every broken rule with its coordinates or chains."""
-        return [
-            BrokenRule(rule, position, value)
-            for rule in self.rules
-            for position, value in enumerate(getattr(self, rule.statistic))
-            if not rule.passes(value)
-        ]
+        broken = []
+        for rule in self.rules:
+            for position, value in enumerate(getattr(self, rule.statistic)):
+                if not rule.passes(value):
+                    broken.append(BrokenRule(rule, position, value))
+        return broken
 
     def admit(self) -> Self:
         """Return the certificate itself if all rules are kept.
@@ -109,7 +115,8 @@ class DrawQuality:
     def summary(self) -> str:
         """Describe in a few words how good the draws are, and what they cost."""
         summary = (
-            f"{self.chains} x {self.draws} draws by {self.origin.sampler} in {self.origin.seconds:.0f} s, "
+            f"{self.chains} x {self.draws} draws by {self.origin.sampler} in "
+            f"{self.origin.seconds:.0f} s, "
             f"R-hat {max(self.r_hat):.4f}, smallest ESS {min(*self.bulk_ess, *self.tail_ess):.0f}"
         )
         broken = dict.fromkeys(f"rule {failure.rule.number}" for failure in self.broken_rules())
@@ -140,7 +147,8 @@ class DrawQuality:
             values, worst = getattr(self, rule.statistic), self.worst_of(rule)
             verdict = "" if rule.passes(worst) else ": BROKEN"
             lines.append(
-                f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} {values.index(worst)}{verdict}"
+                f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} "
+                f"{values.index(worst)}{verdict}"
             )
         return lines
 
@@ -207,11 +215,10 @@ class Certificate(DrawQuality):
     advice: ClassVar = "raise draws or tune, or check the model"
 
     def _largest_errors(self) -> str:
-        largest = max(self.mean_error), max(self.sd_error), max(map(max, self.covariance_error))
+        of_covariance = max(map(max, self.covariance_error))
         return (
-            "largest Monte-Carlo errors: mean {:.2g}, sd {:.2g}, covariance entry {:.2g}".format(
-                *largest
-            )
+            f"largest Monte-Carlo errors: mean {max(self.mean_error):.2g}, "
+            f"sd {max(self.sd_error):.2g}, covariance entry {of_covariance:.2g}"
         )
 
 
@@ -269,7 +276,8 @@ def round_digits(values: Any, digits: int) -> tuple[float, ...]:
 
 
 def estimate_moment_errors(theta: FloatArray) -> MomentErrors:
-    """Estimate standard errors of the pooled mean, standard deviations and covariance of draws (C, S, D).
+    """Estimate standard errors of the pooled mean, standard deviations and covariance of draws (C,
+    S, D).
 
     Each is the larger one of that of `estimate_batch_errors` and sd / sqrt(ESS), with the standard
     deviation of what is averaged and its effective sample size: draws that stay correlated over a
@@ -277,16 +285,14 @@ def estimate_moment_errors(theta: FloatArray) -> MomentErrors:
     of a product of two coordinates is the smaller one of their squares. `InputError` if arviz is
     not installed.
     """
-    by_batches, stats = (
-        estimate_batch_errors(theta),
-        import_optional("arviz_stats.base").array_stats,
-    )
-    ess_of_mean, ess_of_squares = (
-        stats.ess(theta, chain_axis=0, draw_axis=1, method=moment) for moment in ("mean", "sd")
-    )
+    by_batches = estimate_batch_errors(theta)
+    ess = import_optional("arviz_stats.base").array_stats.ess
+    ess_of_mean = ess(theta, chain_axis=0, draw_axis=1, method="mean")
+    ess_of_squares = ess(theta, chain_axis=0, draw_axis=1, method="sd")
     centred = (theta - theta.mean((0, 1))).reshape(-1, theta.shape[-1])
     squares = centred**2
     covariance = centred.T @ centred / len(centred)
+    # a difference of nearly equal numbers, which rounding may leave negative
     variance_of_products = (squares.T @ squares / len(centred) - covariance**2).clip(min=0)
     of_covariance = np.maximum(
         by_batches.covariance,

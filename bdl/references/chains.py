@@ -1,4 +1,5 @@
-"""The log posterior that methods see, as fast functions of numpy vectors, and chains of NUTS over network parameters.
+"""The log posterior that methods see, as fast functions of numpy vectors, and chains of NUTS over
+network parameters.
 
 A chain that starts at a mode may never leave it, and chains that start in the prior may all miss
 one. So half of them start at modes, as the members of a deep ensemble, and half at draws of the
@@ -70,12 +71,13 @@ def build_log_posterior(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) ->
 def build_log_posterior_with_precisions(
     problem: Problem, x: Tensor, y: Tensor, prior: NormalLaw, noise: NormalLaw
 ) -> LogPosterior:
-    """Return the log posterior of parameters and of the logarithms of prior and noise precision, (D + 2,).
+    """Return the log posterior of parameters and of the logarithms of prior and noise precision,
+    (D + 2,).
 
     The problem has a compiled posterior (`has_compiled_posterior`), the likelihood `gaussian`, and
     one prior precision for all parameters; training data are as the model sees them, float64. The
-    laws are of log ``prior_precision`` and log ``noise_precision`` in the unit of `y`, the two last
-    coordinates.
+    laws are of log ``prior_precision`` and log ``noise_precision`` in the unit of `y`, the two
+    last coordinates.
     """
     dim, rows = problem.dim, len(y)
     centres, widths = np.array([prior, noise]).T
@@ -122,9 +124,13 @@ def _uses_tanh(problem: Problem) -> bool:
 
 @lru_cache(maxsize=1)
 def _compile_log_posterior() -> Any:
-    """Compile the log posterior of a network of one hidden layer: matrix products, and loops over a unit's rows."""
+    """Compile the log posterior of a network of one hidden layer: matrix products, and loops over
+    a unit's rows.
+    """
 
-    @import_optional("numba").njit(fastmath={"contract", "reassoc"})  # type: ignore[untyped-decorator]
+    compile_loops = import_optional("numba").njit(fastmath={"contract", "reassoc"})
+
+    @compile_loops  # type: ignore[untyped-decorator]
     def log_posterior(
         theta: Vector, x: Vector, y: Vector, prior: Vector, noise: float, tanh: bool
     ) -> tuple[float, Vector]:
@@ -217,7 +223,9 @@ class ChainSettings:
 def find_starts(
     problem: Problem, hyper: Hyper, log_posterior: LogPosterior, settings: ChainSettings
 ) -> list[Vector]:
-    """Find where chains start: modes that random networks lead to, then as many draws of the prior."""
+    """Find where chains start: modes that random networks lead to, then as many draws of the
+    prior.
+    """
     generator = torch.Generator().manual_seed(settings.seed)
     noise = torch.randn(settings.chains, problem.dim, generator=generator, dtype=torch.float64)
     half = settings.chains // 2

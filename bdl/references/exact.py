@@ -1,4 +1,5 @@
-"""Exact posteriors: of linear regression in closed form, of one or two parameters by sums over a grid; best Gaussians.
+"""Exact posteriors: of linear regression in closed form, of one or two parameters by sums over a
+grid; best Gaussians.
 
 The trapezoidal rule converges geometrically in 1 / step for a function that is analytic and decays
 at both ends (Trefethen & Weideman 2014, SIAM Review 56(3), theorem 5.1), so that a modest grid
@@ -39,7 +40,8 @@ class ConjugateReference(Reference):
 
 @dataclass(frozen=True)
 class BayesianRidgeReference(Reference):
-    """Precisions by maximising the evidence with scikit-learn's `BayesianRidge`, and the posterior under them.
+    """Precisions by maximising the evidence with scikit-learn's `BayesianRidge`, and the posterior
+    under them.
 
     Its ``lambda_`` is the papers' prior precision alpha, its ``alpha_`` their noise precision
     beta.
@@ -77,10 +79,9 @@ class BayesianRidgeReference(Reference):
             "noise_precision": float(ridge.alpha_),
         }
         if self.bias == "penalised":
-            hyper_tensors = {
-                name: torch.tensor(value, dtype=torch.float64)
-                for name, value in precisions.items()
-            }
+            hyper_tensors = {}
+            for name, value in precisions.items():
+                hyper_tensors[name] = torch.tensor(value, dtype=torch.float64)
             exact = Conjugate().fit(problem, x, y, hyper_tensors)
             return Truth(exact.mean(), exact.covariance(), precisions)
         mean = torch.tensor([*ridge.coef_, ridge.intercept_], dtype=torch.float64)
@@ -108,7 +109,8 @@ class GridReference(Reference):
     def check(self, problem: Problem) -> None:
         if problem.dim > 2:
             raise InputError(
-                f"a grid has room for two parameters: the model has {problem.dim}; use another reference"
+                f"a grid has room for two parameters: the model has {problem.dim}; use "
+                "another reference"
             )
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
@@ -128,7 +130,8 @@ class GridReference(Reference):
 
 
 def integrate_moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor]:
-    """Sum a density over grids around 0, ever wider and finer, until its moments stand: mean and covariance, float64.
+    """Sum a density over grids around 0, ever wider and finer, until its moments stand: mean and
+    covariance, float64.
 
     The density is of about unit scale around 0; a second mode is found unless the first grid ends
     in a valley before it. A step twice as long gives the same to `AGREEMENT`, and geometric
@@ -143,10 +146,12 @@ def integrate_moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor
             raise InputError(
                 "log p(D, theta) is not finite on the grid: check the data and the likelihood"
             )
+        # log-densities of thousands of nats underflow; the moments do not depend on a factor
         values = values - values.max()
-        open_sides = torch.tensor(
-            [[values.select(i, end).max() > -EDGE for end in (0, -1)] for i in range(dim)]
-        )
+        open_sides = torch.zeros(dim, 2, dtype=torch.bool)
+        for axis in range(dim):
+            for side, edge in enumerate((0, -1)):
+                open_sides[axis, side] = values.select(axis, edge).max() > -EDGE
         if bool(open_sides.any()):
             reach = torch.where(open_sides, 2 * reach, reach)
             continue
@@ -169,7 +174,8 @@ def _lay_grid(reach: Tensor, step: float) -> Tensor:
     ends = (reach / step).round().long().tolist()
     if math.prod(1 + low + high for low, high in ends) > MOST_POINTS:
         raise InputError(
-            f"the posterior is too skewed, or not smooth enough, for {MOST_POINTS} points: raise prior_precision"
+            f"the posterior is too skewed, or not smooth enough, for {MOST_POINTS} "
+            "points: raise prior_precision"
         )
     axes = [step * torch.arange(-low, high + 1, dtype=torch.float64) for low, high in ends]
     return torch.stack(torch.meshgrid(axes, indexing="ij"), -1)
@@ -214,18 +220,21 @@ class OptimumCertificate(NamedTuple):
         for name, limit in LIMITS.items():
             if not (value := getattr(self, name)) <= limit:
                 raise InputError(
-                    f"reference exact-gaussian refused: {name} is {value:.2g}, above {limit:g}; raise prior_precision, "
+                    f"reference exact-gaussian refused: {name} is {value:.2g}, above "
+                    f"{limit:g}; raise prior_precision, "
                     "or take the reference 'nuts'"
                 )
         return self
 
-    def lines(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Name each number, with its limit if it has one."""
-        entries = ((name, value, LIMITS.get(name)) for name, value in self._asdict().items())
-        return [
-            f"{name} {value:.8g} nats" if limit is None else f"{name} {value:.2g} <= {limit:g}"
-            for name, value, limit in entries
-        ]
+        lines = []
+        for name, value in self._asdict().items():
+            if name in LIMITS:
+                lines.append(f"{name} {value:.2g} <= {LIMITS[name]:g}")
+            else:
+                lines.append(f"{name} {value:.8g} nats")
+        return lines
 
 
 LIMITS: Mapping[str, float] = {
@@ -269,7 +278,8 @@ def certify_optimum(
 
 @dataclass(frozen=True)
 class ExactGaussianReference(Reference):
-    """The Gaussian of any covariance with the best ELBO, by `ExactGaussian`, if its certificate keeps the limits.
+    """The Gaussian of any covariance with the best ELBO, by `ExactGaussian`, if its certificate
+    keeps the limits.
 
     It is not the posterior, but the best that any Gaussian can do: what variational methods with
     fewer parameters, or with noise, are measured against (SLANG paper 2018, Tables 1, 4, 6 and 7).
@@ -287,7 +297,7 @@ class ExactGaussianReference(Reference):
         return Truth(q.mean(), q.covariance(), {})
 
     def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
-        return _find_optimum(problem, x, y, hyper)[1].lines()
+        return _find_optimum(problem, x, y, hyper)[1].describe()
 
 
 _OPTIMA: dict[tuple[Any, ...], tuple[FullGaussian, OptimumCertificate]] = {}

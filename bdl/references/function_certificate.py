@@ -1,4 +1,5 @@
-"""Rules that chains over the parameters of a network must pass in function space before they count as the truth.
+"""Rules that chains over the parameters of a network must pass in function space before they count
+as the truth.
 
 Weights may be permuted without a change of the function, so chains need not agree in them. What is
 judged are the network's outputs at the test rows, and between and beyond them. R-hat and effective
@@ -66,14 +67,14 @@ class FunctionCertificate(DrawQuality):
     advice: ClassVar = "raise draws or tune, or measure against it nevertheless by --uncertified"
 
     def _largest_errors(self) -> str:
-        largest = max(self.mean_error), max(self.sd_error), max(self.density_error)
-        return "largest Monte-Carlo errors: mean {:.2g} sd, sd {:.2g} of it, log density {:.2g} nats".format(
-            *largest
+        return (
+            f"largest Monte-Carlo errors: mean {max(self.mean_error):.2g} sd, "
+            f"sd {max(self.sd_error):.2g} of it, log density {max(self.density_error):.2g} nats"
         )
 
 
 def lay_grid(test: Tensor) -> Tensor:
-    """Lay inputs on lines through pairs of test rows, between and beyond them: (m, d) -> (60, d)."""
+    """Lay inputs on lines through pairs of test rows, between and beyond: (m, d) -> (60, d)."""
     generator = np.random.default_rng(0)
     starts = test[torch.from_numpy(generator.integers(len(test), size=LINE_COUNT))]
     ends = test[torch.from_numpy(generator.integers(len(test), size=LINE_COUNT))]
@@ -81,7 +82,9 @@ def lay_grid(test: Tensor) -> Tensor:
 
 
 def evaluate_functions(problem: Problem, theta: FloatArray, x: Tensor) -> FloatArray:
-    """Evaluate the model at draws (C, S, D) and inputs (m, d): outputs as it sees the targets, (C, S, m, d_out)."""
+    """Evaluate the model at draws (C, S, D) and inputs (m, d): outputs as it sees the targets, (C,
+    S, m, d_out).
+    """
     flat = torch.from_numpy(theta.reshape(-1, theta.shape[-1]))
     size = max(1, _VALUES_AT_ONCE // (len(x) * problem.widest))
 
@@ -112,7 +115,8 @@ def certify_functions(
     f = np.concatenate([outputs.reshape(*outputs.shape[:2], -1), *sampled], axis=2)
     if (stuck := ~(np.ptp(f, axis=1) > 0).all(1)).any():
         raise InputError(
-            f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check the model"
+            f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check "
+            "the model"
         )
     errors, sd = estimate_moment_errors(f), f.std((0, 1))
     predictive = problem.likelihood.predictive(torch.from_numpy(outputs[:, :, : len(x)]), hyper)
@@ -132,17 +136,18 @@ def certify_functions(
     )
 
 
-def compare_groups(*groups: FloatArray) -> FloatArray:
-    """Compare two groups of chains, (C, S, m): the larger difference of mean and sd, in standard errors, (m,).
+def compare_groups(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Compare two groups of chains, (C, S, m): the larger difference of mean and sd, in standard
+    errors, (m,).
 
     The errors are those of batches: an effective sample size falls where chains of a group differ,
     which would hide that the groups differ.
     """
-    errors = [estimate_batch_errors(group) for group in groups]
-    means, sds = (
-        [getattr(group, moment)((0, 1)) for group in groups] for moment in ("mean", "std")
+    errors, other_errors = estimate_batch_errors(first), estimate_batch_errors(second)
+    mean_difference = np.abs(first.mean((0, 1)) - second.mean((0, 1)))
+    sd_difference = np.abs(first.std((0, 1)) - second.std((0, 1)))
+    larger: FloatArray = np.maximum(
+        mean_difference / np.hypot(errors.mean, other_errors.mean),
+        sd_difference / np.hypot(errors.sd, other_errors.sd),
     )
-    by_mean = np.abs(means[0] - means[1]) / np.hypot(errors[0].mean, errors[1].mean)
-    by_sd = np.abs(sds[0] - sds[1]) / np.hypot(errors[0].sd, errors[1].sd)
-    larger: FloatArray = np.maximum(by_mean, by_sd)
     return larger

@@ -1,4 +1,5 @@
-"""Draws from the posterior of a regression by the No-U-Turn sampler: the truth where there is no closed form.
+"""Draws from the posterior of a regression by the No-U-Turn sampler: the truth where there is no
+closed form.
 
 The model is y_i ~ Bernoulli(sigmoid(x_i theta)), or y_i ~ N(x_i theta, 1/beta), with theta_j ~
 N(0, 1/alpha_j); an intercept is a column of ones. It is written with bambi, as in Brownlie (2022),
@@ -83,7 +84,9 @@ class SamplerSettings:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where draws come from: sampler, seed, warm-up, package versions, and seconds from model to last draw."""
+    """Where draws come from: sampler, seed, warm-up, package versions, and seconds from model to
+    last draw.
+    """
 
     sampler: str
     seed: int
@@ -187,7 +190,9 @@ def _build_logistic_family() -> Any:
 
 
 def convert_tree(tree: Any, name: str, origin: Origin) -> ChainDraws:
-    """Convert arviz's `InferenceData` (before 1.0) or `DataTree` (since), in which parameters have a name."""
+    """Convert arviz's `InferenceData` (before 1.0) or `DataTree` (since), in which parameters have
+    a name.
+    """
 
     def to_array(group: str, name: str) -> Any:
         return tree[group][name].transpose("chain", "draw", ...).to_numpy()

@@ -1,4 +1,6 @@
-"""The posterior of a network whose prior and noise precision are unknown as well, as a method without a search."""
+"""The posterior of a network whose prior and noise precision are unknown as well, as a method
+without a search.
+"""
 
 import math
 from collections.abc import Mapping
@@ -45,7 +47,9 @@ _ACTIVATIONS: tuple[Literal["relu", "tanh"], ...] = ("relu", "tanh")
 
 
 class SampledNetworks(NamedTuple):
-    """Networks with noise of their own, all equally probable: S of them, from chains one after the other."""
+    """Networks with noise of their own, all equally probable: S of them, from chains one after the
+    other.
+    """
 
     theta: Tensor
     """Parameters, (S, D)."""
@@ -79,7 +83,8 @@ class SampledNetworks(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkNuts(Guest):
-    """The No-U-Turn sampler of nutpie over weights, prior precision alpha and noise precision beta.
+    """The No-U-Turn sampler of nutpie over weights, prior precision alpha and noise precision
+    beta.
 
     log alpha ~ N(log 3, 1) and log beta ~ N(log 10, 4), for standardised targets; given these,
     prior and likelihood are those of all entries. Chains start as those of `network-mcmc`, and are
@@ -113,11 +118,13 @@ class NetworkNuts(Guest):
         prior = problem.prior
         if not has_compiled_posterior(problem):
             raise InputError(
-                f"NetworkNuts samples one hidden layer of {' or '.join(_ACTIVATIONS)}: use the model 'mlp'"
+                f"NetworkNuts samples one hidden layer of {' or '.join(_ACTIVATIONS)}: "
+                "use the model 'mlp'"
             )
         if not isinstance(prior, GaussianPrior) or prior.bias_precision is not None:
             raise InputError(
-                "NetworkNuts samples one prior precision: use the prior 'gaussian' without bias_precision"
+                "NetworkNuts samples one prior precision: use the prior 'gaussian' "
+                "without bias_precision"
             )
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> SampledNetworks:

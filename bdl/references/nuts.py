@@ -1,4 +1,6 @@
-"""Reference posteriors by the No-U-Turn sampler, certified and cached: of regressions, and of networks as functions."""
+"""Reference posteriors by the No-U-Turn sampler, certified and cached: of regressions, and of
+networks as functions.
+"""
 
 import hashlib
 import json
@@ -76,7 +78,9 @@ class LinearRecipe:
 
 @dataclass(frozen=True)
 class NutsReference(Reference, SamplerSettings):
-    """The posterior of a linear model with Gaussian or Bernoulli targets, from draws that passed every rule."""
+    """The posterior of a linear model with Gaussian or Bernoulli targets, from draws that passed
+    every rule.
+    """
 
     def check(self, problem: Problem) -> None:
         check_length(self.chains, self.draws)
@@ -164,7 +168,8 @@ class NetworkRecipe:
 
 @dataclass(frozen=True)
 class NetworkMcmc(Reference, ChainSettings):
-    """The posterior of a network, or of any model whose prior has a precision, known as a function.
+    """The posterior of a network, or of any model whose prior has a precision, known as a
+    function.
 
     Parameters
     ----------
@@ -180,7 +185,8 @@ class NetworkMcmc(Reference, ChainSettings):
         check_length(self.chains, self.draws)
         if not isinstance(problem.prior, PrecisionPrior) or problem.buffers():
             raise InputError(
-                "network-mcmc samples models with a gaussian prior and without running statistics: give one"
+                "network-mcmc samples models with a gaussian prior and without running "
+                "statistics: give one"
             )
 
     def recipe(
