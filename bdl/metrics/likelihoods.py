@@ -270,9 +270,10 @@ def _widen(law: Distribution, y: Tensor, members: int | None = None) -> Calibrat
     spread = (variance + (mean - centre.unsqueeze(-1)).square()).mean(-1)
 
     def densities(log_factor: Tensor) -> Tensor:
-        # The widened density at y is the original one at a point nearer to the centre, over T.
-        nearer = centre + (y - centre) / log_factor.exp()
-        log_densities = law.log_prob(nearer.unsqueeze(-1))[:, :members]
+        # Widening by T changes variables: the density at y is the original one, at the point that
+        # is moved to y, over T.
+        origin = centre + (y - centre) / log_factor.exp()
+        log_densities = law.log_prob(origin.unsqueeze(-1))[:, :members]
         return log_densities.logsumexp(-1) - math.log(log_densities.shape[-1]) - log_factor
 
     return CalibratedFamily(densities, (y - centre).square() / spread)
