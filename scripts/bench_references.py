@@ -31,10 +31,28 @@ from bdl.methods.guest import Train
 from bdl.metrics.distances import wasserstein2
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe
-from bdl.references.certificate import certify, monte_carlo_errors
-from bdl.references.chains import ChainSettings, Vector, run, slope, starts
-from bdl.references.function_certificate import agreement, certify_functions, functions, grid
-from bdl.references.mcmc import Draws, Origin, Regression, Sampler, Settings, sample
+from bdl.references.certificate import certify, estimate_moment_errors
+from bdl.references.chains import (
+    ChainSettings,
+    Vector,
+    build_log_posterior,
+    find_starts,
+    sample_chains,
+)
+from bdl.references.function_certificate import (
+    certify_functions,
+    compare_groups,
+    evaluate_functions,
+    lay_grid,
+)
+from bdl.references.mcmc import (
+    ChainDraws,
+    Origin,
+    Regression,
+    Sampler,
+    SamplerSettings,
+    sample_regression,
+)
 from bdl.references.nuts import LinearRecipe, NetworkRecipe
 from bdl.runtime import one_thread
 from bdl.spec import load_benchmark, load_request
@@ -50,10 +68,10 @@ def regression(dataset: str) -> Regression:
     return found.regression
 
 
-def timed(given: Regression, settings: Settings) -> tuple[dict[str, Any], Draws]:
+def timed(given: Regression, settings: SamplerSettings) -> tuple[dict[str, Any], ChainDraws]:
     """Sample once and judge the draws."""
     start = perf_counter()
-    drawn = sample(given, settings)
+    drawn = sample_regression(given, settings)
     seconds = perf_counter() - start
     certificate = certify(drawn)
     ess = min(certificate.bulk_ess + certificate.tail_ess)
@@ -63,12 +81,12 @@ def timed(given: Regression, settings: Settings) -> tuple[dict[str, Any], Draws]
         "seconds": round(seconds, 1),
         "smallest_ess": round(ess),
         "ess_per_second": round(ess / seconds, 1),
-        "admitted": not certificate.failures(),
+        "admitted": not certificate.broken_rules(),
     }
     return found, drawn
 
 
-def disagreement(first: Draws, second: Draws) -> float:
+def disagreement(first: ChainDraws, second: ChainDraws) -> float:
     """Largest difference of mean and covariance entries, in standard errors of the difference."""
     scores = []
     dim = first.theta.shape[2]
@@ -77,7 +95,7 @@ def disagreement(first: Draws, second: Draws) -> float:
         (pooled.mean(0), np.cov(pooled.T))
         for pooled in (d.theta.reshape(-1, dim) for d in (first, second))
     ]
-    errors = [monte_carlo_errors(drawn.theta) for drawn in (first, second)]
+    errors = [estimate_moment_errors(drawn.theta) for drawn in (first, second)]
     scores.append(np.abs(moments[0][0] - moments[1][0]) / np.hypot(errors[0].mean, errors[1].mean))
     differences = np.abs(moments[0][1] - moments[1][1]) / np.hypot(
         errors[0].covariance, errors[1].covariance
@@ -89,7 +107,7 @@ def disagreement(first: Draws, second: Draws) -> float:
 def compare(dataset: str, draws: int) -> list[dict[str, Any]]:
     """Sample one posterior with every sampler; print and return the rows."""
     given = regression(dataset)
-    results = [timed(given, Settings(draws=draws, sampler=sampler)) for sampler in SAMPLERS]
+    results = [timed(given, SamplerSettings(draws=draws, sampler=sampler)) for sampler in SAMPLERS]
     count = given.x.shape[1] * (given.x.shape[1] + 3) // 2
     print(f"{dataset}, {given.x.shape[0]} rows, {given.x.shape[1]} parameters")
     for found, _ in results:
@@ -116,7 +134,7 @@ def expected(count: int) -> float:
 class Sampled(NamedTuple):
     """Chains of one sampler on the posterior of a network."""
 
-    chains: Draws
+    chains: ChainDraws
     seconds: float
     energy: bool
     """Whether the chains have an energy, which rule 8 needs."""
@@ -125,7 +143,9 @@ class Sampled(NamedTuple):
 def by_nutpie(asked: NetworkRecipe, begin: list[Vector]) -> Sampled:
     """Sample as references are sampled."""
     start = process_time()
-    chains = run(slope(asked.problem, asked.x, asked.y, asked.hyper), begin, asked.settings)
+    chains = sample_chains(
+        build_log_posterior(asked.problem, asked.x, asked.y, asked.hyper), begin, asked.settings
+    )
     return Sampled(chains, process_time() - start, energy=True)
 
 
@@ -154,7 +174,7 @@ def by_jax(
     theta, diverging, energies, steps = (np.stack(part) for part in zip(*done, strict=True))
     origin = Origin(name, 0, asked.settings.tune, {}, 0.0)
     return Sampled(
-        Draws(theta, diverging, energies, steps, origin), process_time() - start, energy
+        ChainDraws(theta, diverging, energies, steps, origin), process_time() - start, energy
     )
 
 
@@ -231,8 +251,11 @@ def network(dataset: str) -> list[dict[str, Any]]:
     asked = find_recipe(cell, 0)
     assert isinstance(asked, NetworkRecipe)
     problem = asked.problem
-    begin = starts(
-        problem, asked.hyper, slope(problem, asked.x, asked.y, asked.hyper), asked.settings
+    begin = find_starts(
+        problem,
+        asked.hyper,
+        build_log_posterior(problem, asked.x, asked.y, asked.hyper),
+        asked.settings,
     )
     samplers: dict[str, Callable[[], Sampled]] = {
         "NUTS, nutpie": lambda: by_nutpie(asked, begin),
@@ -243,19 +266,19 @@ def network(dataset: str) -> list[dict[str, Any]]:
     }
     print(f"network on {dataset}, {len(asked.y)} rows, {problem.dim} parameters")
     rows: list[dict[str, Any]] = []
-    inputs, first = torch.cat([asked.test_x, grid(asked.test_x)]), None
+    inputs, first = torch.cat([asked.test_x, lay_grid(asked.test_x)]), None
     for name, sample_all in samplers.items():
         chains, seconds, energy = sample_all()
         certificate = certify_functions(problem, chains, asked.test_x, asked.test_y, asked.hyper)
         broken = sorted(
-            {failure.rule.number for failure in certificate.failures()}
+            {failure.rule.number for failure in certificate.broken_rules()}
             - (set() if energy else {8})
         )
         ess = min(certificate.bulk_ess + certificate.tail_ess)
-        outputs = functions(problem, chains.theta, inputs)
+        outputs = evaluate_functions(problem, chains.theta, inputs)
         f = outputs.reshape(*outputs.shape[:2], -1)
         first = f if first is None else first
-        away = float(agreement(first, f).max())
+        away = float(compare_groups(first, f).max())
         found = {
             "dataset": dataset,
             "sampler": name,

@@ -15,7 +15,7 @@ import pandas as pd
 from leaderboard_runs import Run, published_run, rows_by_split
 from scipy.special import stdtrit
 
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry
 from bdl.reports.elsewhere import as_printed
 from bdl.reports.figures import FigureData, draw_figures
@@ -72,7 +72,9 @@ BOARDS = {
     "posteriors": Board(
         "Posteriors against truth",
         "Benchmarks that measure the distance to an exact, optimal or sampled posterior.",
-        lambda benchmark: any(info(name).kind == "distance" for name in benchmark.metrics),
+        lambda benchmark: any(
+            get_metric_info(name).kind == "distance" for name in benchmark.metrics
+        ),
     ),
     "images": Board(
         "Images", "Benchmarks on images.", lambda benchmark: IMAGES.issuperset(benchmark.datasets)
@@ -128,10 +130,14 @@ def data(board: Board, runs: Sequence[Run]) -> dict[str, Any]:
         known = {cell["dataset"] for cell in cells}
         cells += [cell for cell in _printed() if cell["dataset"] in known]
     counts = Counter(metric for cell in cells for metric in cell["scores"])
-    shown = sorted(counts, key=lambda name: (info(name).direction not in RANKABLE, -counts[name]))
+    shown = sorted(
+        counts, key=lambda name: (get_metric_info(name).direction not in RANKABLE, -counts[name])
+    )
     most = max(len(cell["at"]) for cell in cells)
     return {
-        "scores": {name: [metric_heading(name), info(name).direction] for name in shown},
+        "scores": {
+            name: [metric_heading(name), get_metric_info(name).direction] for name in shown
+        },
         "sources": {run.folder: _source(run) for run in runs},
         "cells": cells,
         "fewest": MIN_SPLITS,
@@ -201,11 +207,11 @@ def _numbers(own: Mapping[str, TableEntry]) -> list[float | int | None]:
 def _rank(cells: Sequence[dict[str, Any]]) -> None:
     """Rank cells by their means, those with failed fits left out: their means are of the others alone."""
     for metric in {metric for cell in cells for metric in cell["scores"]}:
-        if info(metric).direction in RANKABLE:
+        if get_metric_info(metric).direction in RANKABLE:
             own = [cell["scores"][metric] for cell in cells if metric in cell["scores"]]
             whole = [each for each in own if each[0] is not None and not each[4]]
             places = pd.Series([each[0] for each in whole], dtype=float).rank(
-                method="min", ascending=info(metric).direction == "lower"
+                method="min", ascending=get_metric_info(metric).direction == "lower"
             )
             for each, place in zip(whole, places, strict=True):
                 each[5] = int(place)

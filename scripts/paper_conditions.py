@@ -29,7 +29,7 @@ from peers import slang_release
 
 from bdl.archive.frames import folder
 from bdl.data import load_stream
-from bdl.metrics.distances import relative, wasserstein2
+from bdl.metrics.distances import relative_distance, wasserstein2
 from bdl.plan import Task
 from bdl.plan.fittings import build_final_fitting
 from bdl.plan.planning import group_tasks, list_tasks
@@ -83,7 +83,7 @@ def distances(mean: Array, cov: Array, reference: Truth) -> list[float]:
     )
     pairs = zip(ours, known, strict=True)
     return [
-        *(float(relative(*pair)) for pair in pairs),
+        *(float(relative_distance(*pair)) for pair in pairs),
         float(wasserstein2(ours, known)) / len(mean),
     ]
 

@@ -51,20 +51,15 @@ def simulate(
 ) -> tuple[Tally, Tally]:
     """Simulate comparisons; return the tallies of the test given the splits, and of Welch's."""
     generator = np.random.default_rng([seeds, int(100 * correlation), blow_ups])
-    shifts = (0.0, 0.5, 1.0)
-    outside: dict[bool, list[list[bool]]] = {True: [], False: []}
+    outcomes: dict[bool, list[list[bool]]] = {True: [], False: []}
     for _ in range(repeats):
         splits = generator.normal(size=N_SPLITS) * np.sqrt(correlation)
         runs = splits + _draw_seed_noise(generator, seeds + 1, blow_ups) * np.sqrt(1 - correlation)
-        printed_run, ours = runs[0], runs[1:]
-        for is_given_splits, row in outside.items():
-            row.append(
-                [
-                    _is_beyond_chance(statistic, ours, printed_run, shift, is_given_splits)
-                    for shift in shifts
-                ]
-            )
-    given_splits, welch = (np.mean(outside[key], axis=0) for key in (True, False))
+        estimate, printed_run = _estimate(statistic, runs[1:]), runs[0]
+        for is_given_splits, rows in outcomes.items():
+            paper = _print(statistic, printed_run, is_given_splits)
+            rows.append([_is_beyond_chance(estimate, paper, shift) for shift in (0.0, 0.5, 1.0)])
+    given_splits, welch = (np.mean(outcomes[key], axis=0) for key in (True, False))
     # The interval covers no difference where the test does not find one.
     return tuple(Tally(*shares, 1 - shares[0]) for shares in (given_splits, welch))  # type: ignore[return-value]
 
@@ -78,31 +73,36 @@ def _draw_seed_noise(
     return noise
 
 
-def _is_beyond_chance(
-    statistic: str,
-    ours: NDArray[np.float64],
-    printed_run: NDArray[np.float64],
-    shift: float,
-    is_given_splits: bool,
-) -> bool:
-    """Test our runs, moved by `shift` standard errors over splits, against the printed one."""
-    locate, standard_error = STATISTICS[statistic]
-    moved = ours + shift / np.sqrt(N_SPLITS)
-    averages = average_over_seeds(moved)
-    estimate = Estimate(
-        float(statistics_by_seed(statistic, moved).mean()),
-        standard_error(averages),
+def _estimate(statistic: str, runs: NDArray[np.float64]) -> Estimate:
+    """Estimate a statistic from runs (R, n) as tables do."""
+    return Estimate(
+        float(statistics_by_seed(statistic, runs).mean()),
+        STATISTICS[statistic][1](average_over_seeds(runs)),
         N_SPLITS,
-        seed_noise=measure_seed_noise(statistic, moved),
+        seed_noise=measure_seed_noise(statistic, runs),
     )
-    paper = PaperValue(
-        Printed(f"{locate(printed_run):.6f}"),
-        Printed(f"{standard_error(printed_run):.6f}"),
+
+
+def _print(statistic: str, run: NDArray[np.float64], is_given_splits: bool) -> PaperValue:
+    """Print the statistic of one run, whose splits are ours, or are taken for other ones."""
+    locate, standard_error = STATISTICS[statistic]
+    return PaperValue(
+        Printed(f"{locate(run):.6f}"),
+        Printed(f"{standard_error(run):.6f}"),
         "simulated",
         n=N_SPLITS,
         same_splits="simulated" if is_given_splits else "",
     )
-    difference = difference_from_print(estimate, paper)
+
+
+def _is_beyond_chance(estimate: Estimate, paper: PaperValue, shift: float) -> bool:
+    """Test our number, moved by `shift` standard errors over splits, against the printed one.
+
+    Errors do not change where all scores move by one number.
+    """
+    assert estimate.value is not None, "every simulated fit has a score"
+    moved = estimate._replace(value=estimate.value + shift / np.sqrt(N_SPLITS))
+    difference = difference_from_print(moved, paper)
     return difference is not None and difference.p < LEVEL
 
 

@@ -22,8 +22,8 @@ from bdl.metrics import METRICS
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe, load_training_data
-from bdl.references.base import obtain
-from bdl.references.function_certificate import functions
+from bdl.references.base import load_or_sample
+from bdl.references.function_certificate import evaluate_functions
 from bdl.references.nuts import NetworkRecipe
 from bdl.spec import load_request
 
@@ -68,7 +68,9 @@ def score(cell: Task, split: int) -> float:
     """Negative log predictive density of the reference's draws, nats per test row, original units."""
     asked = find_recipe(cell, split)
     assert isinstance(asked, NetworkRecipe)
-    f = torch.from_numpy(functions(asked.problem, obtain(asked).theta, asked.test_x)).flatten(0, 1)
+    f = torch.from_numpy(
+        evaluate_functions(asked.problem, load_or_sample(asked).theta, asked.test_x)
+    ).flatten(0, 1)
     density = asked.problem.likelihood.predictive(f, asked.hyper).log_prob(asked.test_y)
     mixed = density.logsumexp(0) - log(len(f))
     return log(load_training_data(cell, split).y_unit) - float(mixed.mean())

@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 from bdl.data import load_dataset, streams
 from bdl.references import nuts
 from bdl.references.certificate import NO_ERRORS
-from bdl.references.mcmc import Draws, Origin
+from bdl.references.mcmc import ChainDraws, Origin
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -42,7 +42,7 @@ def exact_draws(regression, settings):
     shape = (settings.chains, settings.draws)
     theta = rng.multivariate_normal(mean, covariance, shape)
     none = np.zeros(shape, dtype=bool)
-    return Draws(
+    return ChainDraws(
         theta,
         none,
         rng.standard_normal(shape),
@@ -55,7 +55,7 @@ def exact_draws(regression, settings):
 def sampled(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setattr(nuts, "sample", exact_draws)
+    monkeypatch.setattr(nuts, "sample_regression", exact_draws)
     path = tmp_path / "sampled.yaml"
     path.write_text(SAMPLED, "utf-8")
     return str(path)

@@ -127,7 +127,7 @@ def _reference_draws(fitted: Fitted, draws: int, seed: int) -> ExportedDraws:
     if recipe is None:
         quality = {"evidence": reference_posteriors.describe_evidence(task, split)}
     else:
-        quality = {"certificate": asdict(base.obtain(recipe).certificate)}
+        quality = {"certificate": asdict(base.load_or_sample(recipe).certificate)}
     if truth.chains is not None:
         return truth.chains, info, quality
     if len(truth.covariance) < len(truth.mean):

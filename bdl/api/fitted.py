@@ -20,14 +20,14 @@ from bdl.data.conversion import as_inputs, as_numbers, reorder_columns
 from bdl.errors import InputError
 from bdl.execution.scoring import make_evaluation, standardise_examples
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws, tensors_of
-from bdl.metrics.targets import Examples, Mixture, at_outputs
+from bdl.metrics.predictions import Draws, as_tensors
+from bdl.metrics.targets import EqualMixture, Examples, build_target_distribution
 from bdl.models.problem import Problem
 from bdl.plan import Task
 from bdl.posteriors import Empirical, Posterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
-from bdl.references.mcmc import optional
+from bdl.references.mcmc import import_optional
 from bdl.spec.fields import validate_arguments
 
 Array = NDArray[np.float64]
@@ -106,13 +106,15 @@ class Fitted:
             If the method left no distribution of parameters, or arviz is missing (``pip install
             'bdl-bench[mcmc]'``).
         """
-        arviz = optional("arviz", "to_inferencedata")
+        arviz = import_optional("arviz", "to_inferencedata")
         theta = draw_parameters(self, draws, seed)
         training = self.evaluation.trained
         outputs = self.evaluation.outputs(
             training, self.draws._replace(samples=len(theta)), Empirical(theta)
         )
-        likelihood = at_outputs(self.problem, outputs, tensors_of(self.hyper)).log_prob(training.y)
+        likelihood = build_target_distribution(
+            self.problem, outputs, as_tensors(self.hyper)
+        ).log_prob(training.y)
         return arviz.from_dict(
             posterior={"theta": theta.numpy()[None]},
             log_likelihood={"y": likelihood.numpy()[None]},
@@ -170,7 +172,7 @@ class Fitted:
         rows = self._examples(x)
         if not self.problem.likelihood.fits(0):
             return Categorical(probs=self.evaluation.predict(rows, self.draws).probabilities.cpu())
-        return Mixture.of(self.evaluation.members(rows, self.draws))
+        return EqualMixture.of(self.evaluation.members(rows, self.draws))
 
     @validate_arguments
     def predict_interval(self, x: Any, level: Annotated[float, Gt(0), Lt(1)] = 0.9) -> Array:
@@ -196,7 +198,7 @@ class Fitted:
             If the targets are labels.
         """
         distribution = self.predict_distribution(x)
-        if not isinstance(distribution, Mixture):
+        if not isinstance(distribution, EqualMixture):
             raise InputError("labels have no intervals: use predict_distribution(x).probs")
         return torch.stack(distribution.interval(level), -1).numpy()
 

@@ -16,7 +16,7 @@ from bdl.plan.planning import list_first_splits
 from bdl.plan.reference_posteriors import list_sampled_references
 from bdl.plan.sizes import count_possible_jobs
 from bdl.plan.workload import count_fits
-from bdl.references.base import state
+from bdl.references.base import check_files
 from bdl.runtime import format_bytes
 from bdl.spec import Request, list_profiles
 from bdl.spec.request import results_option
@@ -115,7 +115,7 @@ def describe_fits_without_data(request: Request, published: Sequence[PublishedFi
 def describe_missing_references(tasks: Sequence[Task]) -> list[str]:
     """Describe how many references the run samples first, if there are any."""
     count = sum(
-        state(reference.recipe) == "missing" for reference in list_sampled_references(tasks)
+        check_files(reference.recipe) == "missing" for reference in list_sampled_references(tasks)
     )
     return [f"references to sample first, which is not in the time: {count}"] if count else []
 

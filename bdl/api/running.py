@@ -194,7 +194,7 @@ def print_reference_sampling(
     ):
         if certificate is None:  # it is about to be sampled
             line = "sampling the posterior of {}: {rows} rows, {parameters} parameters".format(
-                reference.label, **reference.recipe.about()
+                reference.label, **reference.recipe.describe()
             )
         else:
             line = f"  {certificate.summary()}"

@@ -238,7 +238,7 @@ def list_references(
 ) -> None:
     """List the references that are sampled, and whether they are here."""
     from bdl.plan.reference_posteriors import list_sampled_references
-    from bdl.references.base import read, state
+    from bdl.references.base import check_files, load_draws
     from bdl.spec import list_benchmarks
 
     lines: list[tuple[str, str, str]] = []
@@ -247,9 +247,9 @@ def list_references(
         tasks = _tasks_with_references(name, profile, [])
         references = list_sampled_references(tasks)
         for reference in references:
-            description: str = state(reference.recipe)
+            description: str = check_files(reference.recipe)
             if description == "ready":
-                description = read(reference.recipe).certificate.summary()
+                description = load_draws(reference.recipe).certificate.summary()
             lines.append((reference.benchmark, reference.label, description))
         if names and not references:
             reason = "it names no reference"
@@ -276,13 +276,13 @@ def show_references(name: Name, profile: Profile = "paper", dataset: Datasets = 
         describe_reference,
         list_sampled_references,
     )
-    from bdl.references.base import state
+    from bdl.references.base import check_files
 
     if not (tasks := _tasks_with_references(name, profile, dataset)):
         raise InputError(f"{name} names no reference: there is nothing to show")
     sections = describe_computed_references(tasks)
     for reference in list_sampled_references(tasks):
-        if state(reference.recipe) == "missing":
+        if check_files(reference.recipe) == "missing":
             option = f" --profile {profile}" if profile != "paper" else ""
             lines = [f"missing; sample it: bdl-bench references build {name}{option}"]
         else:

@@ -77,7 +77,7 @@ METRICS = Registry(
 """Scores by name."""
 
 
-RELATIVE = 0.1
+RELATIVE_MARGIN = 0.1
 """Share of the printed number by which errors, distances and counts may differ and still match
 it.
 """
@@ -105,7 +105,7 @@ class MetricInfo:
         Whether it rests on the order of classes, where there are more than two.
     margin
         Largest difference from a printed number that does not matter, in the unit; None if it is
-        the share `RELATIVE` of the printed number. ``docs/verdicts.md`` has the reasons.
+        the share `RELATIVE_MARGIN` of the printed number. ``docs/verdicts.md`` has the reasons.
     by_samples
         Whether a distance compares samples, whose number then decides what exact ones score.
     """
@@ -121,7 +121,7 @@ class MetricInfo:
 
     def margin_of(self, printed: float) -> float:
         """Return the margin about a printed number, in the unit."""
-        return RELATIVE * abs(printed) if self.margin is None else self.margin
+        return RELATIVE_MARGIN * abs(printed) if self.margin is None else self.margin
 
 
 class Score(Protocol):
@@ -157,27 +157,27 @@ class Runtime:
         raise InputError("runtime is measured while a fit runs: leave it out here")
 
 
-def info(label: str) -> MetricInfo:
+def get_metric_info(label: str) -> MetricInfo:
     """Describe what the numbers of a result column mean; `InputError` if no metric is called so.
 
     `label` is what a benchmark calls a metric, which knows its name; or plain text: a name, or a
     registered name followed by ``_`` and settings or a suffix, such as ``ece_20`` or
     ``scaled_w2_mcse``. The longest name that fits counts.
     """
-    found: MetricInfo = METRICS.get(_name(label)).info
-    return found
+    metric_info: MetricInfo = METRICS.get(_match_metric_name(label)).info
+    return metric_info
 
 
-def settings(label: str) -> list[str]:
+def split_settings(label: str) -> list[str]:
     """List what a label says behind the metric's name: ``["20"]`` for ``ece_20``.
 
-    Arguments and errors as in `info`.
+    Arguments and errors as in `get_metric_info`.
     """
-    name = _name(label)
+    name = _match_metric_name(label)
     return label[len(name) + 1 :].split("_") if label.startswith(f"{name}_") else []
 
 
-def _name(label: str) -> str:
+def _match_metric_name(label: str) -> str:
     if isinstance(label, Label):
         return label.name
     name = max(

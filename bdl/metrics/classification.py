@@ -41,7 +41,7 @@ class Error:
     info = MetricInfo("Error", "fraction of test points", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float((1 - _hits(evaluation.at(self.at))).mean())
+        return float((1 - _mark_hits(evaluation.at(self.at))).mean())
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class ErrorPercent(Error):
 
 @dataclass(frozen=True)
 class Ece:
-    """Expected calibration error: how far confidence is from accuracy (Guo et al. 2017, equation 3).
+    """Expected calibration error: how far confidence is from accuracy (Guo et al. 2017, equation
+    3).
 
     The confidence of a row is the probability of its most probable class. Rows fall into bins of
     equal width by confidence, each without its lower bound; the score is the mean over rows of
@@ -73,9 +74,11 @@ class Ece:
     bins: Annotated[int, Ge(1)] = 15
 
     def __call__(self, evaluation: Evaluation) -> float:
-        confidence, hits = evaluation.predictions.probabilities.amax(-1), _hits(evaluation)
-        place = (confidence * self.bins).ceil().long().clamp(1, self.bins) - 1
-        gaps = torch.zeros(self.bins, dtype=torch.float64).index_add(0, place, hits - confidence)
+        confidence, hits = evaluation.predictions.probabilities.amax(-1), _mark_hits(evaluation)
+        bin_numbers = (confidence * self.bins).ceil().long().clamp(1, self.bins) - 1
+        gaps = torch.zeros(self.bins, dtype=torch.float64).index_add(
+            0, bin_numbers, hits - confidence
+        )
         return float(gaps.abs().sum()) / len(hits)
 
 
@@ -91,12 +94,13 @@ class Brier:
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float(_differences(evaluation).square().sum(-1).mean())
+        return float(_subtract_labels(evaluation).square().sum(-1).mean())
 
 
 @dataclass(frozen=True)
 class Rps:
-    """Ranked probability score of ordered classes (Epstein 1969), averaged over test rows, from 0 to C - 1.
+    """Ranked probability score of ordered classes (Epstein 1969), averaged over test rows, from 0
+    to C - 1.
 
     It is sum_c (P(class <= c) - [y <= c])^2: probability far from the label costs more than beside
     it. For two classes it is half of the Brier score.
@@ -107,7 +111,7 @@ class Rps:
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float(_differences(evaluation).cumsum(-1).square().sum(-1).mean())
+        return float(_subtract_labels(evaluation).cumsum(-1).square().sum(-1).mean())
 
 
 @dataclass(frozen=True)
@@ -132,19 +136,19 @@ class Entropy:
         return -float(torch.xlogy(probabilities, probabilities).sum(-1).mean())
 
 
-def _differences(evaluation: Evaluation) -> Tensor:
-    """Subtract what is right, 1 for the label and 0 for the others, from the probabilities of classes, (n, C)."""
+def _subtract_labels(evaluation: Evaluation) -> Tensor:
+    """Subtract 1 for the label and 0 for every other class from the probabilities, (n, C)."""
     probabilities = evaluation.predictions.probabilities
     return probabilities - F.one_hot(evaluation.tested.y.long(), probabilities.shape[-1])
 
 
-def _hits(evaluation: Evaluation) -> Tensor:
+def _mark_hits(evaluation: Evaluation) -> Tensor:
     """Mark with 1 the rows whose most probable class is the label, (n,)."""
     return (evaluation.predictions.probabilities.argmax(-1) == evaluation.tested.y).double()
 
 
 @dataclass(frozen=True)
-class _OfTraining:
+class _TrainingScore:
     """Settings of a score of training rows.
 
     Parameters
@@ -156,34 +160,32 @@ class _OfTraining:
 
     rows: Annotated[int, Ge(1)] = 1000
 
-    def seen(self, evaluation: Evaluation) -> Evaluation:
-        """Put training rows in the place of the test rows.
+    def on_training_rows(self, evaluation: Evaluation) -> Evaluation:
+        """Put training rows where the test rows are.
 
         Drawn, not at regular distances: MNIST has two sources in turn, and its even rows err
         almost twice as often.
         """
         rows = evaluation.trained
-        drawn = (
-            torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))[: self.rows]
-            .sort()
-            .values
-        )
-        some = rows.take(drawn) if self.rows < len(rows.y) else rows
-        return replace(evaluation, test=lambda: some, predicted=None)
+        chosen_rows = rows
+        if self.rows < len(rows.y):
+            order = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))
+            chosen_rows = rows.take(order[: self.rows].sort().values)
+        return replace(evaluation, test=lambda: chosen_rows, predicted=None)
 
 
 @dataclass(frozen=True)
-class TrainingErrorPercent(_OfTraining):
+class TrainingErrorPercent(_TrainingScore):
     """`ErrorPercent` of training rows."""
 
     info = MetricInfo("Training error", "%", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return ErrorPercent()(self.seen(evaluation))
+        return ErrorPercent()(self.on_training_rows(evaluation))
 
 
 @dataclass(frozen=True)
-class TrainingNll(_OfTraining):
+class TrainingNll(_TrainingScore):
     """`Nll` of training rows."""
 
     info = MetricInfo(
@@ -196,7 +198,7 @@ class TrainingNll(_OfTraining):
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return Nll()(self.seen(evaluation))
+        return Nll()(self.on_training_rows(evaluation))
 
 
 Array = NDArray[np.float64]
@@ -211,30 +213,38 @@ Hoeffding's inequality the
 probability of all of that is at most 2 exp(-2 * 4.5^2), about 5e-18."""
 
 
-def groups(ordered: Tensor) -> Tensor:
-    """Number the groups of tied values, of values (n,) that are not negative and ascending: (n,), from 0."""
+def number_tied_groups(ordered: Tensor) -> Tensor:
+    """Number the groups of tied values, of values (n,) that are not negative and ascending: (n,),
+    from 0.
+    """
     return (ordered.diff(prepend=ordered[:1]) > _ROUNDING * ordered).cumsum(0)
 
 
-def counts(tied: int, marked: int, drawn: int) -> tuple[Array, Array]:
+def compute_count_law(tied: int, marked: int, sampled: int) -> tuple[Array, Array]:
     """Compute the law of the number of marked rows among those drawn without replacement.
 
     Returns numbers of marked rows that have a probability worth counting, and these probabilities,
     whose sum is 1.
     """
-    least, most = max(0, drawn - (tied - marked)), min(marked, drawn)
-    if least == most:
-        return np.array([float(most)]), np.ones(1)
-    mean, reach = drawn * marked / tied, _REACH * math.sqrt(drawn)
-    found = np.arange(max(least, math.floor(mean - reach)), min(most, math.ceil(mean + reach)) + 1)
-    logarithms = _ways(marked, found) + _ways(tied - marked, drawn - found)
+    lowest, highest = max(0, sampled - (tied - marked)), min(marked, sampled)
+    if lowest == highest:
+        return np.array([float(highest)]), np.ones(1)
+    # The law falls like a Gaussian: beyond the reach its terms are below rounding, and a count of
+    # millions of rows would otherwise need as many of them.
+    mean, reach = sampled * marked / tied, _REACH * math.sqrt(sampled)
+    counts = np.arange(
+        max(lowest, math.floor(mean - reach)), min(highest, math.ceil(mean + reach)) + 1
+    )
+    logarithms = _log_binomial(marked, counts) + _log_binomial(tied - marked, sampled - counts)
+    # Binomial coefficients overflow float64 from about 1,000 rows on: only their ratios are
+    # formed.
     law = np.exp(logarithms - logarithms.max())
-    return found.astype(np.float64), law / law.sum()
+    return counts.astype(np.float64), law / law.sum()
 
 
-def _ways(n: int, k: NDArray[np.int64]) -> Array:
+def _log_binomial(n: int, k: NDArray[np.int64]) -> Array:
     """Compute the logarithm of the number of ways to choose k of n."""
     from scipy.special import gammaln
 
-    found: Array = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return found
+    logarithm: Array = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return logarithm

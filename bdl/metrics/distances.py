@@ -20,13 +20,14 @@ Moments = tuple[Tensor, Tensor]
 """Mean (D,) and covariance (D, D)."""
 
 
-def relative(value: Tensor, reference: Tensor) -> Tensor:
-    """Relative distance of two means |m_ref - m|_2 / |m_ref|_2, or covariances |S_ref - S|_F / |S_ref|_F.
+def relative_distance(value: Tensor, reference: Tensor) -> Tensor:
+    """Relative distance of two means |m_ref - m|_2 / |m_ref|_2, or covariances |S_ref - S|_F /
+    |S_ref|_F.
 
     VIFA paper 2023, Table 4. `InputError` also if the reference is zero; an indefinite matrix
     passes.
     """
-    _check(value, reference)
+    _check_pair(value, reference)
     if not bool(reference.any()):
         raise InputError(
             "the reference is zero, so no distance is relative to it: leave this metric out"
@@ -53,11 +54,10 @@ def wasserstein2(ours: Moments, reference: Moments) -> Tensor:
     memory O(D^2). `InputError` also if the smallest eigenvalue is negative beyond the root of the
     precision times the largest.
     """
-    (mean, cov), (reference_mean, reference_cov) = _checked(ours, reference)
-    factor, reference_factor = (
-        _factor("the covariance", cov),
-        _factor("the reference covariance", reference_cov),
-    )
+    _check_moments(ours, reference)
+    (mean, cov), (reference_mean, reference_cov) = ours, reference
+    factor = _factorise("the covariance", cov)
+    reference_factor = _factorise("the reference covariance", reference_cov)
     left, _, right = torch.linalg.svd(reference_factor.mT @ factor)
     residual = factor - reference_factor @ (left @ right)
     squared: Tensor = (
@@ -71,15 +71,20 @@ def forward_kl(ours: Moments, reference: Moments) -> Tensor:
 
     Raises `InputError` also if a covariance is not positive definite.
     """
-    q, truth = (
-        FullGaussian.from_covariance(mean.double(), 0.5 * (cov.double() + cov.mT.double()))
-        for mean, cov in _checked(ours, reference)
-    )
-    return kl_divergence(truth, q)
+    _check_moments(ours, reference)
+    return kl_divergence(_build_gaussian(*reference), _build_gaussian(*ours))
+
+
+def _build_gaussian(mean: Tensor, cov: Tensor) -> FullGaussian:
+    # rounding leaves covariances asymmetric, of which a Cholesky factorisation sees one half alone
+    symmetric = 0.5 * (cov.double() + cov.mT.double())
+    return FullGaussian.from_covariance(mean.double(), symmetric)
 
 
 def sym_kl(ours: Moments, reference: Moments) -> Tensor:
-    """Average of `forward_kl` and of that with the two exchanged, in nats (SLANG paper 2018, Table 1)."""
+    """Average of `forward_kl` and of that with the two exchanged, in nats (SLANG paper 2018, Table
+    1).
+    """
     return 0.5 * (forward_kl(ours, reference) + forward_kl(reference, ours))
 
 
@@ -98,20 +103,23 @@ def monte_carlo_se(distance: Callable[[Moments], Tensor], chains: Tensor) -> Ten
     """
     length = chains.shape[1] // 2
     halves = chains[:, : 2 * length].reshape(2 * len(chains), length, -1)
-    return jackknife(lambda rest: distance(_moments(rest)), halves).sqrt()
+    return jackknife(lambda rest: distance(_pool_moments(rest)), halves).sqrt()
 
 
 def jackknife(measure: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
-    """Square of the standard error of a measure of samples in groups, (G, T, n), by leaving out each group in turn."""
+    """Square of the standard error of a measure of samples in groups, (G, T, n), by leaving out
+    each group in turn.
+    """
     count = len(groups)
-    found = torch.stack(
-        [measure(groups[torch.arange(count) != left_out]) for left_out in range(count)]
-    )
-    return (count - 1) * found.var(correction=0)
+    values = []
+    for left_out in range(count):
+        values.append(measure(groups[torch.arange(count) != left_out]))
+    return (count - 1) * torch.stack(values).var(correction=0)
 
 
 def noise_floor(distance: Callable[[Moments, Moments], Tensor], chains: Tensor) -> Tensor:
-    """Distance that the sampled distribution itself is expected to have to the moments of its sample.
+    """Distance that the sampled distribution itself is expected to have to the moments of its
+    sample.
 
     Small distances are linear in the errors of the moments. The errors of two halves of the sample
     are independent, each sqrt(2) times that of the whole, so the halves are twice as far apart as
@@ -120,23 +128,28 @@ def noise_floor(distance: Callable[[Moments, Moments], Tensor], chains: Tensor) 
     second being the reference.
     """
     count = len(chains)
-    halves = [half for half in combinations(range(count), count // 2) if 0 in half]
     squares = []
-    for half in halves:
-        other = [chain for chain in range(count) if chain not in half]
-        squares.append(distance(_moments(chains[list(half)]), _moments(chains[other])).square())
+    for half in combinations(range(count), count // 2):
+        if 0 not in half:  # its complement has been compared already
+            continue
+        complement = [chain for chain in range(count) if chain not in half]
+        squares.append(
+            distance(_pool_moments(chains[list(half)]), _pool_moments(chains[complement])).square()
+        )
     return 0.5 * torch.stack(squares).mean().sqrt()
 
 
-def _moments(chains: Tensor) -> Moments:
+def _pool_moments(chains: Tensor) -> Moments:
     pooled = chains.flatten(0, 1).double()
     return pooled.mean(0), torch.cov(pooled.mT).reshape(chains.shape[-1], -1)
 
 
-def _factor(name: str, cov: Tensor) -> Tensor:
+def _factorise(name: str, cov: Tensor) -> Tensor:
     """A with A A^T = cov, shape (D, D): eigenvectors times roots of eigenvalues."""
+    # A Cholesky factor would do for definite matrices only; samples fewer than D give singular
+    # ones.
     values, vectors = torch.linalg.eigh(cov.double())
-    if bool(values[0] < -_tolerance(cov) * values.abs().max()):
+    if bool(values[0] < -_rounding_tolerance(cov) * values.abs().max()):
         raise InputError(
             f"{name} has the eigenvalue {values[0]:.3g}: give a positive semi-definite matrix"
         )
@@ -144,26 +157,26 @@ def _factor(name: str, cov: Tensor) -> Tensor:
     return factor
 
 
-def _tolerance(cov: Tensor) -> float:
+def _rounding_tolerance(cov: Tensor) -> float:
     return math.sqrt(torch.finfo(cov.dtype).eps)
 
 
-def _checked(ours: Moments, reference: Moments) -> tuple[Moments, Moments]:
+def _check_moments(ours: Moments, reference: Moments) -> None:
     for pair in zip(ours, reference, strict=True):
-        _check(*pair)
-    return ours, reference
+        _check_pair(*pair)
 
 
-def _check(value: Tensor, reference: Tensor) -> None:
+def _check_pair(value: Tensor, reference: Tensor) -> None:
     """Check two means, or two covariances."""
-    what = "mean" if value.ndim == 1 else "covariance"
+    moment = "mean" if value.ndim == 1 else "covariance"
     if value.shape != reference.shape:
         raise InputError(
-            f"the {what} has shape {tuple(value.shape)}, and that of the reference {tuple(reference.shape)}"
+            f"the {moment} has shape {tuple(value.shape)}, and that of the reference "
+            f"{tuple(reference.shape)}"
         )
-    for name, tensor in ((f"the {what}", value), (f"the reference {what}", reference)):
+    for name, tensor in ((f"the {moment}", value), (f"the reference {moment}", reference)):
         check_finite(name, tensor)
         if tensor.ndim == 2 and bool(
-            (tensor - tensor.mT).abs().max() > _tolerance(tensor) * tensor.abs().max()
+            (tensor - tensor.mT).abs().max() > _rounding_tolerance(tensor) * tensor.abs().max()
         ):
             raise InputError(f"{name} is not symmetric: give (C + C^T) / 2")

@@ -1,4 +1,6 @@
-"""Scores of linear models without Monte-Carlo error, and the evidence lower bound of any Gaussian posterior."""
+"""Scores of linear models without Monte-Carlo error, and the evidence lower bound of any Gaussian
+posterior.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,7 +14,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws, tensors_of
+from bdl.metrics.predictions import Draws, as_tensors
 from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Bernoulli
 from bdl.models.linear import expectation, is_glm, output_moments
@@ -21,7 +23,7 @@ from bdl.posteriors import DiagonalGaussian, GaussianPosterior, kl_divergence
 _CPU = torch.device("cpu")
 
 
-def gaussian(name: str, evaluation: Evaluation) -> GaussianPosterior:
+def require_gaussian(name: str, evaluation: Evaluation) -> GaussianPosterior:
     """Return the posterior, float64 on the CPU, for the metric of that name.
 
     `InputError` if it is not Gaussian.
@@ -33,24 +35,24 @@ def gaussian(name: str, evaluation: Evaluation) -> GaussianPosterior:
     return evaluation.precise
 
 
-def expected(
+def expect_over_outputs(
     evaluation: Evaluation, examples: Examples, values: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Expect a function of the targets' log-densities, (n,) -> (n,), in original units: (n,).
 
     For a GLM.
     """
-    likelihood, hyper = evaluation.model.likelihood, tensors_of(evaluation.hyper)
+    likelihood, hyper = evaluation.model.likelihood, as_tensors(evaluation.hyper)
     y = examples.y.to(_CPU, torch.float64)
 
-    def at(f: Tensor) -> Tensor:
+    def integrand(f: Tensor) -> Tensor:
         target = likelihood.predictive(likelihood.restore(f.unsqueeze(-1), *examples.scale), hyper)
         return values(target.log_prob(y))
 
-    return expectation(at, *_outputs(evaluation, examples))
+    return expectation(integrand, *_compute_output_moments(evaluation, examples))
 
 
-def _outputs(evaluation: Evaluation, examples: Examples) -> tuple[Tensor, Tensor]:
+def _compute_output_moments(evaluation: Evaluation, examples: Examples) -> tuple[Tensor, Tensor]:
     """Means and standard deviations of the outputs, (n,) each, as the model sees them.
 
     For a GLM.
@@ -86,21 +88,24 @@ class NegElbo:
     samples: Annotated[int, Ge(2)] = 100
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        divergence, n = _divergence("neg_elbo", evaluation), len(evaluation.trained.y)
+        divergence, n = _prior_divergence("neg_elbo", evaluation), len(evaluation.trained.y)
         if is_glm(evaluation.model):
-            likelihood = expected(evaluation, evaluation.trained, lambda log_prob: log_prob).sum()
+            likelihood = expect_over_outputs(
+                evaluation, evaluation.trained, lambda log_prob: log_prob
+            ).sum()
             return {"": float(divergence - likelihood) / n}
         predicted = evaluation.predict(
             evaluation.trained, Draws(self.samples, evaluation.key, _STEP)
         )
-        drawn = predicted.sample_log_likelihood
-        error = drawn.std() / math.sqrt(self.samples)
-        return {"": float(divergence - drawn.mean().cpu()) / n, "mcse": float(error) / n}
+        log_likelihoods = predicted.sample_log_likelihood
+        error = log_likelihoods.std() / math.sqrt(self.samples)
+        return {"": float(divergence - log_likelihoods.mean().cpu()) / n, "mcse": float(error) / n}
 
 
 @dataclass(frozen=True)
 class PriorKl:
-    """KL(q || prior), the part of the negative evidence lower bound that is not the fit, nats per training point.
+    """KL(q || prior), the part of the negative evidence lower bound that is not the fit, nats per
+    training point.
 
     It is exact and summed over all parameters; q and prior have to be Gaussian.
     """
@@ -108,12 +113,13 @@ class PriorKl:
     info = MetricInfo("Divergence from the prior", "nats per training point", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float(_divergence("prior_kl", evaluation)) / len(evaluation.trained.y)
+        return float(_prior_divergence("prior_kl", evaluation)) / len(evaluation.trained.y)
 
 
 @dataclass(frozen=True)
 class NegElboPrinted(NegElbo):
-    """`NegElbo` without the constant of the biases' prior, as the SLANG paper (2018) prints it in Tables 1 and 4.
+    """`NegElbo` without the constant of the biases' prior, as the SLANG paper (2018) prints it in
+    Tables 1 and 4.
 
     Its authors' code sums log gamma, of the prior precisions, over the weights alone, so that KL(q
     || prior) lacks -(1/2) sum log gamma over the biases: 5.76 nats for the bias precision 1e-5, by
@@ -126,22 +132,25 @@ class NegElboPrinted(NegElbo):
     )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        found = super().__call__(evaluation)
+        scores = super().__call__(evaluation)
         constant = -0.5 * float(
             _prior_precision(evaluation)[evaluation.model.layout.biases].log().sum()
         )
-        return {**found, "": found[""] - constant / len(evaluation.trained.y)}
+        return {**scores, "": scores[""] - constant / len(evaluation.trained.y)}
 
 
-def _divergence(name: str, evaluation: Evaluation) -> Tensor:
-    posterior, variance = gaussian(name, evaluation), _prior_precision(evaluation).reciprocal()
+def _prior_divergence(name: str, evaluation: Evaluation) -> Tensor:
+    posterior, variance = (
+        require_gaussian(name, evaluation),
+        _prior_precision(evaluation).reciprocal(),
+    )
     return kl_divergence(posterior, DiagonalGaussian(torch.zeros_like(variance), variance))
 
 
 def _prior_precision(evaluation: Evaluation) -> Tensor:
     """Prior precision of each parameter, float64, (D,)."""
     problem = evaluation.model
-    return problem.prior_precision(tensors_of(evaluation.hyper)).expand(problem.dim)
+    return problem.prior_precision(as_tensors(evaluation.hyper)).expand(problem.dim)
 
 
 _WIDTHS = (0.44, 0.41, 0.40, 0.39, 0.36)
@@ -159,7 +168,8 @@ _SHARES = (
 
 @dataclass(frozen=True)
 class NllByQuadrature:
-    """Negative log-probability of the test labels, nats per test point: the mean of -log E_q p(y_i | theta).
+    """Negative log-probability of the test labels, nats per test point: the mean of -log E_q p(y_i
+    | theta).
 
     For logistic regression and a Gaussian q, E_q is exact, by quadrature. Unlike `Nll`, it draws
     nothing.
@@ -170,13 +180,14 @@ class NllByQuadrature:
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        _check("test_nll", evaluation)
-        return -float(expected(evaluation, evaluation.tested, torch.exp).log().mean())
+        _check_logistic("test_nll", evaluation)
+        return -float(expect_over_outputs(evaluation, evaluation.tested, torch.exp).log().mean())
 
 
 @dataclass(frozen=True)
 class NllPrinted:
-    """`NllByQuadrature` by the approximation with which the SLANG paper (2018) makes its column NLL.
+    """`NllByQuadrature` by the approximation with which the SLANG paper (2018) makes its column
+    NLL.
 
     E_q sigmoid(f) is `probability_of_one`, cut off at the precision of float64 from both ends.
     """
@@ -191,9 +202,9 @@ class NllPrinted:
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        _check("test_nll_printed", evaluation)
+        _check_logistic("test_nll_printed", evaluation)
         epsilon = torch.finfo(torch.float64).eps
-        p = probability_of_one(*_outputs(evaluation, evaluation.tested)).clamp(
+        p = probability_of_one(*_compute_output_moments(evaluation, evaluation.tested)).clamp(
             epsilon, 1 - epsilon
         )
         y = evaluation.tested.y.to(p)
@@ -201,7 +212,8 @@ class NllPrinted:
 
 
 def probability_of_one(centre: Tensor, spread: Tensor) -> Tensor:
-    """E[sigmoid(f)] with f ~ N(centre, spread^2), float64, (n,) -> (n,), as GPML's `likLogistic` approximates it.
+    """E[sigmoid(f)] with f ~ N(centre, spread^2), float64, (n,) -> (n,), as GPML's `likLogistic`
+    approximates it.
 
     A mixture of five normal distribution functions stands for the sigmoid. Where |centre| is far
     above 0.98 spread^2 + 4, all the mass is in the tail, and the smaller of both probabilities is
@@ -209,22 +221,23 @@ def probability_of_one(centre: Tensor, spread: Tensor) -> Tensor:
     (Rasmussen and Nickisch 2010, GPML toolbox, JMLR 11).
     """
     variance, size = spread.square(), centre.abs()
-    parts = (
-        share
-        * torch.special.ndtr(math.sqrt(2) * width * centre / (1 + 2 * width**2 * variance).sqrt())
-        for width, share in zip(_WIDTHS, _SHARES, strict=True)
-    )
-    mixture = torch.stack(list(parts)).sum(0)
+    terms = []
+    for width, share in zip(_WIDTHS, _SHARES, strict=True):
+        argument = math.sqrt(2) * width * centre / (1 + 2 * width**2 * variance).sqrt()
+        terms.append(share * torch.special.ndtr(argument))
+    # Shares of up to 2,676 nearly cancel, which leaves no digits of a small probability: hence the
+    # formula of the tail.
+    mixture = torch.stack(terms).sum(0)
     rare = (variance / 2 - size).clamp(max=-0.1)
     tail = torch.where(centre > 0, (-rare.exp()).log1p(), rare)
     weight = torch.sigmoid(10 * (size - 0.98 * variance - 4))
     return torch.where(weight == 1, tail, (1 - weight) * mixture.log() + weight * tail).exp()
 
 
-def _check(name: str, evaluation: Evaluation) -> None:
+def _check_logistic(name: str, evaluation: Evaluation) -> None:
     problem = evaluation.model
     if not (is_glm(problem) and isinstance(problem.likelihood, Bernoulli)):
         raise InputError(
             f"{name} needs a linear model and the likelihood 'bernoulli' of two classes: use nll"
         )
-    gaussian(name, evaluation)
+    require_gaussian(name, evaluation)

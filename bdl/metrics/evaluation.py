@@ -10,8 +10,14 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from bdl.errors import InputError
-from bdl.metrics.predictions import Draws, Predictions, outputs, predict, tensors_of
-from bdl.metrics.targets import Examples, answer, at_outputs, restored, targets
+from bdl.metrics.predictions import Draws, Predictions, as_tensors, evaluate_outputs, predict
+from bdl.metrics.targets import (
+    Examples,
+    build_answer_distribution,
+    build_target_distribution,
+    query_rows,
+    restore_outputs,
+)
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, FullGaussian
 from bdl.posteriors.base import Posterior
@@ -46,7 +52,7 @@ _GROUPS = 4
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a score is a function of.
+    """A fit with its data, of which every score is a function.
 
     Parameters
     ----------
@@ -100,8 +106,8 @@ class Evaluation:
 
         `InputError` if observations come from a stream.
         """
-        found = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
-        return as_type(found, torch.float64, _CPU)
+        predictions = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
+        return as_type(predictions, torch.float64, _CPU)
 
     @cached_property
     def components(self) -> Distribution:
@@ -112,7 +118,9 @@ class Evaluation:
         return self.members(self.tested, Draws(self.samples, self.key))
 
     def at(self, where: At) -> "Evaluation":
-        """Return what a score is to look at: this evaluation, or that of the posterior's mean alone."""
+        """Return what a score is to look at: this evaluation, or that of the posterior's mean
+        alone.
+        """
         return self._at_mean if where == "mean" else self
 
     @cached_property
@@ -137,7 +145,8 @@ class Evaluation:
         truth = self.truth()
         if truth is None:
             raise InputError(
-                "distances need the true posterior: give the entry a reference, or leave the metric out"
+                "distances need the true posterior: give the entry a reference, or leave "
+                "the metric out"
             )
         return truth
 
@@ -160,7 +169,8 @@ class Evaluation:
             exact = FullGaussian.from_covariance(truth.mean, truth.covariance)
         else:
             raise InputError(
-                "the reference knows no covariance of some parameters: leave out distances of functions"
+                "the reference knows no covariance of some parameters: leave out "
+                "distances of functions"
             )
         ours = self.outputs(rows, Draws(self.samples, self.key)).flatten(1)
         samples = self.outputs(rows, draws, exact)
@@ -168,7 +178,7 @@ class Evaluation:
 
     @property
     def has_sampling_error(self) -> bool:
-        """Whether another key gives other samples: the posterior is no set of S vectors at most."""
+        """Whether another key gives other samples: the posterior is no set of up to S vectors."""
         if is_predictive(self.posterior):
             return False
         atoms: Tensor | None = getattr(self.posterior, "atoms", None)
@@ -179,7 +189,8 @@ class Evaluation:
         """The problem; `InputError` if observations come from a stream."""
         if self.problem is None:
             raise InputError(
-                "a stream has no rows to predict: leave out metrics of predictions, or use a data set"
+                "a stream has no rows to predict: leave out metrics of predictions, or "
+                "use a data set"
             )
         return self.problem
 
@@ -189,44 +200,57 @@ class Evaluation:
             self.model,
             self.posterior,
             examples,
-            tensors_of(self.hyper),
+            as_tensors(self.hyper),
             self.buffers,
             draws,
-            self._seen,
+            self._training_inputs,
         )
 
     def members(self, examples: Examples, draws: Draws) -> Distribution:
-        """Return the distributions of targets under each sample, original units, on the CPU, (n, S).
+        """Return the distributions of targets under each sample, original units, on the CPU, (n,
+        S).
 
         Arguments and errors are those of `predict`.
         """
-        problem, hyper = self.model, tensors_of(self.hyper)
+        problem, hyper = self.model, as_tensors(self.hyper)
         if is_predictive(self.posterior):
-            found = answer(problem, self.posterior, examples)
-            return targets(
-                problem, found.map_fields(lambda value: value.transpose(0, 1)), examples, hyper
+            prediction = query_rows(problem, self.posterior, examples)
+            return build_answer_distribution(
+                problem,
+                prediction.map_fields(lambda value: value.transpose(0, 1)),
+                examples,
+                hyper,
             )
-        return at_outputs(problem, self.outputs(examples, draws).movedim(0, 1), hyper)
+        return build_target_distribution(
+            problem, self.outputs(examples, draws).movedim(0, 1), hyper
+        )
 
     def outputs(
         self, examples: Examples, draws: Draws, posterior: Posterior | None = None
     ) -> Tensor:
-        """Evaluate the model at S samples of the posterior of the fit, or of another one, for n rows.
+        """Evaluate the model at S samples of the posterior of the fit, or of another one, for n
+        rows.
 
         Outputs are in original units, float64, on the CPU, (S, n, d_out). `InputError` as from
         `predictions`, or if the posterior has several modes that share running statistics, or
         predicts by itself, and not by outputs.
         """
-        chosen = self.posterior if posterior is None else posterior
-        if is_predictive(chosen):
-            found = answer(self.model, chosen, examples)
-            if not isinstance(found, Outputs):
+        source = self.posterior if posterior is None else posterior
+        if is_predictive(source):
+            prediction = query_rows(self.model, source, examples)
+            if not isinstance(prediction, Outputs):
                 raise InputError(
-                    "the method left predictions, and no outputs of the model: leave the metric out"
+                    "the method left predictions, and no outputs of the model: leave the "
+                    "metric out"
                 )
-            return restored(self.model, found, examples)
-        drawn = outputs(self.model, chosen, examples, self.buffers, draws, self._seen)
-        return torch.cat([torch.cat([part for _, part in pieces], 1) for pieces in drawn]).to(_CPU)
+            return restore_outputs(self.model, prediction, examples)
+        batches = evaluate_outputs(
+            self.model, source, examples, self.buffers, draws, self._training_inputs
+        )
+        samples = []
+        for pieces in batches:
+            samples.append(torch.cat([outputs for _, outputs in pieces], 1))
+        return torch.cat(samples).to(_CPU)
 
-    def _seen(self) -> Tensor:
+    def _training_inputs(self) -> Tensor:
         return self.trained.x

@@ -1,4 +1,5 @@
-"""Distances of a posterior to the true one as distributions of functions, by samples of both at the test rows.
+"""Distances of a posterior to the true one as distributions of functions, by samples of both at
+the test rows.
 
 The truth comes in groups of samples, (G, T, n): the chains of a sampled reference. The suffix
 ``floor`` is what an exact posterior is expected to score by as many samples as the posterior has
@@ -19,10 +20,10 @@ from torch import Tensor
 from bdl.metrics import MetricInfo
 from bdl.metrics.distances import jackknife
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import summarise, tensors_of
+from bdl.metrics.predictions import as_tensors, summarise
 from bdl.posteriors import FullGaussian, kl_divergence
 
-Measure = Callable[[Tensor, Tensor], Tensor]
+FunctionMeasure = Callable[[Tensor, Tensor], Tensor]
 """Samples of a posterior (S, n) and of the truth (T, n) to a scalar."""
 
 BLOCKS = 8
@@ -35,16 +36,22 @@ point estimate scatter most.
 
 
 def marginal_w2(f: Tensor, truth: Tensor) -> Tensor:
-    """2-Wasserstein distance of each marginal, as empirical distributions: (S, n), (T, n) -> (n,), in their unit.
+    """2-Wasserstein distance of each marginal, as empirical distributions: (S, n), (T, n) -> (n,),
+    in their unit.
 
     In one dimension it is the distance of the quantile functions, here steps.
     """
+    # Steps end at multiples of 1/S and 1/T: in units of 1/lcm(S, T) they are integers, so that
+    # equal ends are found equal.
     size = math.lcm(len(f), len(truth))
-    ends = [torch.arange(1, len(part) + 1) * (size // len(part)) for part in (f, truth)]
-    breaks = torch.unique(torch.cat(ends))
+    f_step, truth_step = size // len(f), size // len(truth)
+    f_ends = torch.arange(1, len(f) + 1) * f_step
+    truth_ends = torch.arange(1, len(truth) + 1) * truth_step
+    breaks = torch.unique(torch.cat([f_ends, truth_ends]))
     widths = breaks.diff(prepend=breaks.new_zeros(1)).double() / size
-    steps = (part.sort(0).values[(breaks - 1) // (size // len(part))] for part in (f, truth))
-    difference = next(steps) - next(steps)
+    f_quantiles = f.sort(0).values[(breaks - 1) // f_step]
+    truth_quantiles = truth.sort(0).values[(breaks - 1) // truth_step]
+    difference = f_quantiles - truth_quantiles
     distances: Tensor = (widths @ difference.square()).sqrt()
     return distances
 
@@ -55,7 +62,9 @@ def scaled_marginal_w2(f: Tensor, truth: Tensor) -> Tensor:
 
 
 def mean_error(f: Tensor, truth: Tensor) -> Tensor:
-    """Root mean square over rows of the difference of the means, in standard deviations of the truth: a scalar."""
+    """Root mean square over rows of the difference of the means, in standard deviations of the
+    truth: a scalar.
+    """
     return ((f.mean(0) - truth.mean(0)) / truth.std(0)).square().mean().sqrt()
 
 
@@ -81,29 +90,30 @@ def sliced_w2(f: Tensor, truth: Tensor, slices: int) -> Tensor:
 
 
 def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) -> Tensor:
-    """KL(truth || posterior) of the targets at random sets of rows, as Gaussians, averaged over sets: nats, a scalar.
+    """KL(truth || posterior) of the targets at random sets of rows, as Gaussians, averaged over
+    sets: nats, a scalar.
 
     Functions are (S, n) and (T, n), and `noise` is the variance of the targets about them, (n,). A
     set has `inputs` rows, or all of them where there are fewer.
     """
     generator = torch.Generator().manual_seed(0)
-    ours, exact = (
-        (part.mean(0), torch.cov(part.T, correction=0) + noise.diag()) for part in (f, truth)
-    )
+    mean, covariance = f.mean(0), torch.cov(f.T, correction=0) + noise.diag()
+    true_mean = truth.mean(0)
+    true_covariance = torch.cov(truth.T, correction=0) + noise.diag()
     divergences = []
     for _ in range(sets):
         rows = torch.randperm(f.shape[1], generator=generator)[:inputs]
-        pair = [
-            FullGaussian.from_covariance(mean[rows], cov[rows][:, rows])
-            for mean, cov in (exact, ours)
-        ]
-        divergences.append(kl_divergence(*pair))
+        exact = FullGaussian.from_covariance(true_mean[rows], true_covariance[rows][:, rows])
+        ours = FullGaussian.from_covariance(mean[rows], covariance[rows][:, rows])
+        divergences.append(kl_divergence(exact, ours))
     return torch.stack(divergences).mean()
 
 
 @dataclass(frozen=True)
 class FunctionW2:
-    """2-Wasserstein distance of the function's marginals, without the noise of targets (`scaled_marginal_w2`)."""
+    """2-Wasserstein distance of the function's marginals, without the noise of targets
+    (`scaled_marginal_w2`).
+    """
 
     version: ClassVar[int] = 2
 
@@ -112,7 +122,7 @@ class FunctionW2:
     )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _score(evaluation, scaled_marginal_w2)
+        return _measure_distance(evaluation, scaled_marginal_w2)
 
 
 @dataclass(frozen=True)
@@ -126,7 +136,7 @@ class FunctionMeanError:
     )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _score(evaluation, mean_error)
+        return _measure_distance(evaluation, mean_error)
 
 
 @dataclass(frozen=True)
@@ -138,19 +148,21 @@ class FunctionSdError:
     info = MetricInfo("Error of deviations", "relative", "lower", "distance", by_samples=True)
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _score(evaluation, sd_error)
+        return _measure_distance(evaluation, sd_error)
 
 
 @dataclass(frozen=True)
 class FunctionSdRatio:
-    """Standard deviation of the function over the true one (`sd_ratio`): below 1 is overconfident."""
+    """Standard deviation of the function over the true one (`sd_ratio`): below 1 is
+    overconfident.
+    """
 
     version: ClassVar[int] = 2
 
     info = MetricInfo("Ratio of deviations", "1 is right", "none", "distance", by_samples=True)
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _score(evaluation, sd_ratio)
+        return _measure_distance(evaluation, sd_ratio)
 
 
 @dataclass(frozen=True)
@@ -175,8 +187,8 @@ class FunctionSlicedW2:
     )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        order = _order(evaluation)
-        return _score(
+        order = _order_outputs(evaluation)
+        return _measure_distance(
             evaluation, lambda f, truth: sliced_w2(f[:, order], truth[:, order], self.slices)
         )
 
@@ -204,19 +216,21 @@ class FunctionJointKl:
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         f = evaluation.functions.truth.flatten(0, 1)
         predictive = evaluation.model.likelihood.predictive(
-            f.unsqueeze(-1), tensors_of(evaluation.hyper)
+            f.unsqueeze(-1), as_tensors(evaluation.hyper)
         )
-        noise, order = predictive.variance.expand(f.shape).mean(0), _order(evaluation)
+        noise, order = predictive.variance.expand(f.shape).mean(0), _order_outputs(evaluation)
 
         def measure(f: Tensor, truth: Tensor) -> Tensor:
             return joint_kl(f[:, order], truth[:, order], noise[order], self.inputs, self.sets)
 
-        return _score(evaluation, measure)
+        return _measure_distance(evaluation, measure)
 
 
 @dataclass(frozen=True)
 class FunctionTv:
-    """Total variation between the predictive probabilities of classes and the true ones, averaged over rows."""
+    """Total variation between the predictive probabilities of classes and the true ones, averaged
+    over rows.
+    """
 
     version: ClassVar[int] = 2
 
@@ -230,9 +244,9 @@ class FunctionTv:
     )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _score(
+        return _measure_distance(
             evaluation,
-            _of_probabilities(evaluation, lambda p, q: 0.5 * (p - q).abs().sum(-1).mean()),
+            _compare_probabilities(evaluation, lambda p, q: 0.5 * (p - q).abs().sum(-1).mean()),
         )
 
 
@@ -248,13 +262,15 @@ class FunctionAgreement:
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
 
-        def alike(p: Tensor, q: Tensor) -> Tensor:
+        def share_of_agreement(p: Tensor, q: Tensor) -> Tensor:
             return (p.argmax(-1) == q.argmax(-1)).double().mean()
 
-        return _score(evaluation, _of_probabilities(evaluation, alike))
+        return _measure_distance(
+            evaluation, _compare_probabilities(evaluation, share_of_agreement)
+        )
 
 
-def exact_score(measure: Measure, groups: Tensor, count: int) -> Tensor:
+def exact_score(measure: FunctionMeasure, groups: Tensor, count: int) -> Tensor:
     """Average what so many of the reference's samples score against its others: a scalar.
 
     The distance of `count` exact samples to T others grows with 1 / `count` + 1 / T, so that it
@@ -268,16 +284,18 @@ def exact_score(measure: Measure, groups: Tensor, count: int) -> Tensor:
     scores = []
     for first in range(stride):
         is_scored = torch.arange(len(groups)) % stride == first
-        others, candidates = groups[~is_scored].flatten(0, 1), groups[is_scored].flatten(0, 1)
+        comparison, candidates = groups[~is_scored].flatten(0, 1), groups[is_scored].flatten(0, 1)
         size = min(count, len(candidates))
         spacing = len(candidates) // size
         for start in range(0, spacing, -(-spacing // SUBSETS)):
-            scores.append(measure(candidates[start::spacing][:size], others))
+            scores.append(measure(candidates[start::spacing][:size], comparison))
     return torch.stack(scores).mean()
 
 
-def _order(evaluation: Evaluation) -> Tensor:
-    """Return an order of the outputs that the order of the rows has no part in: by their true means."""
+def _order_outputs(evaluation: Evaluation) -> Tensor:
+    """Return an order of the outputs that does not depend on that of the rows: by their true
+    means.
+    """
     return evaluation.functions.truth.mean((0, 1)).argsort()
 
 
@@ -285,9 +303,9 @@ def _sd_ratios(f: Tensor, truth: Tensor) -> Tensor:
     return f.std(0, correction=0) / truth.std(0, correction=0)
 
 
-def _of_probabilities(evaluation: Evaluation, measure: Measure) -> Measure:
+def _compare_probabilities(evaluation: Evaluation, measure: FunctionMeasure) -> FunctionMeasure:
     """Measure predictive probabilities, (n, C), instead of samples of the outputs."""
-    problem, y, hyper = evaluation.model, evaluation.tested.y, tensors_of(evaluation.hyper)
+    problem, y, hyper = evaluation.model, evaluation.tested.y, as_tensors(evaluation.hyper)
 
     def probabilities(f: Tensor) -> Tensor:
         return summarise(problem, f.reshape(len(f), len(y), problem.d_out), y, hyper).probabilities
@@ -295,17 +313,19 @@ def _of_probabilities(evaluation: Evaluation, measure: Measure) -> Measure:
     return lambda f, truth: measure(probabilities(f), probabilities(truth))
 
 
-def _score(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
+def _measure_distance(evaluation: Evaluation, measure: FunctionMeasure) -> dict[str, float]:
     """Measure the distance to the truth, and how well it is known."""
     ours, groups = evaluation.functions
-    whole = groups.flatten(0, 1)
+    pooled_truth = groups.flatten(0, 1)
     floor = exact_score(measure, groups, len(ours))
-    scores = {"": float(measure(ours, whole)), "floor": float(floor)}
+    scores = {"": float(measure(ours, pooled_truth)), "floor": float(floor)}
     if evaluation.reference.chains_agree:
         squared = jackknife(lambda rest: measure(ours, rest.flatten(0, 1)), groups)
         if evaluation.has_sampling_error:
             size = len(ours) // BLOCKS
             blocks = ours[: BLOCKS * size].reshape(BLOCKS, size, -1)
-            squared = squared + jackknife(lambda rest: measure(rest.flatten(0, 1), whole), blocks)
+            squared = squared + jackknife(
+                lambda rest: measure(rest.flatten(0, 1), pooled_truth), blocks
+            )
         scores["mcse"] = float(squared.sqrt())
     return scores

@@ -1,4 +1,6 @@
-"""Scores from the likelihood of the test targets: marginal, joint, in dyadic batches, and calibrated on other rows."""
+"""Scores from the likelihood of the test targets: marginal, joint, in dyadic batches, and
+calibrated on other rows.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,7 +14,7 @@ from torch.distributions import Distribution
 
 from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import At, Evaluation
-from bdl.metrics.targets import row_order
+from bdl.metrics.targets import order_rows
 from bdl.posteriors import Empirical
 
 
@@ -61,7 +63,9 @@ class JointNll:
 
 @dataclass(frozen=True)
 class Nll(Nmll):
-    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability."""
+    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean
+    probability.
+    """
 
     info = MetricInfo(
         "NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02
@@ -101,10 +105,10 @@ class DyadicNll:
     def __call__(self, evaluation: Evaluation) -> dict[str, float]:
         rows = evaluation.tested
         densities = evaluation.components.log_prob(rows.y.double().unsqueeze(-1)).T[
-            :, row_order(rows)
+            :, order_rows(rows)
         ]
-        first, second, count = self._draw_batches(len(rows.y))
-        joint = densities[:, first] * count + densities[:, second] * (self.rows - count)
+        row_a, row_b, count = self._draw_batches(len(rows.y))
+        joint = densities[:, row_a] * count + densities[:, row_b] * (self.rows - count)
         total, samples = joint.logsumexp(0), len(joint)
         scores = {"": float(math.log(samples) - total.mean()) / self.rows}
         if evaluation.has_sampling_error and samples > 1:
@@ -113,30 +117,32 @@ class DyadicNll:
         return scores
 
     def _draw_batches(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw two rows of n for each batch, different ones if there are two, and how often the first is in it."""
+        """Draw two rows of n for each batch, different ones if there are two, and how often the
+        first is in it.
+        """
         generator = torch.Generator().manual_seed(0)
-        first = torch.randint(n, (self.batches,), generator=generator)
+        row_a = torch.randint(n, (self.batches,), generator=generator)
         step = torch.randint(max(1, n - 1), (self.batches,), generator=generator) + 1
         count = torch.randint(2, (self.batches, self.rows), generator=generator).sum(1)
-        return first, (first + step) % n, count
+        return row_a, (row_a + step) % n, count
 
 
-FIRST = "first"
+FIRST_MEMBERS = "first"
 """Suffix of the score of an ensemble's first members, followed by their number."""
 
-_MEMBERS = 20
+_MOST_MEMBERS = 20
 """Most vectors of a posterior that is scored by its first one, two and so on: of an ensemble,
 rather than a sampler.
 """
-_SEARCHED = torch.linspace(-4, 6, 21, dtype=torch.float64)
+_LOG_FACTORS = torch.linspace(-4, 6, 21, dtype=torch.float64)
 """Logarithms of factors among which the best is taken, and refined; about that of
 `Family.squares`.
 """
-_TINY = 1e-300
+_LEAST_PROBABILITY = 1e-300
 """Least probability, whose logarithm is finite."""
 
 
-class Family(NamedTuple):
+class CalibratedFamily(NamedTuple):
     """Predictions at n rows by the factor that calibrates them."""
 
     densities: Callable[[Tensor], Tensor]
@@ -173,98 +179,107 @@ class CalibratedNll:
 
     def __call__(self, evaluation: Evaluation) -> dict[str, float]:
         rows = evaluation.tested
-        order = row_order(rows)
+        order = order_rows(rows)
         labels = not evaluation.model.likelihood.fits(0)
         y = rows.y.long() if labels else rows.y.double()
         posterior = evaluation.posterior
         count = len(posterior.draws) if isinstance(posterior, Empirical) else 0
-        members = range(1, count) if count <= min(_MEMBERS, evaluation.samples) else range(0)
+        members = range(1, count) if count <= min(_MOST_MEMBERS, evaluation.samples) else range(0)
 
-        whole = (
-            _tempered(evaluation.predictions.probabilities, y)
+        family = (
+            _temper(evaluation.predictions.probabilities, y)
             if labels
-            else _widened(evaluation.components, y)
+            else _widen(evaluation.components, y)
         )
-        found = {"": self._score(whole, order)}
+        scores = {"": self._score(family, order)}
         for number in members:
             law = evaluation.components
-            some = _tempered(_shares(law, number), y) if labels else _widened(law, y, number)
-            found[f"{FIRST}_{number}"] = self._score(some, order)
-        return found
+            subfamily = (
+                _temper(_average_probabilities(law, number), y)
+                if labels
+                else _widen(law, y, number)
+            )
+            scores[f"{FIRST_MEMBERS}_{number}"] = self._score(subfamily, order)
+        return scores
 
-    def _score(self, family: Family, order: Tensor) -> float:
-        """Average over halvings the score of each row by the factor that the half without it has chosen."""
+    def _score(self, family: CalibratedFamily, order: Tensor) -> float:
+        """Average over halvings the score of each row by the factor that the half without it has
+        chosen.
+        """
         total = 0.0
-        for halves in self._halves(len(order)):
-            first, second = (order[half] for half in halves)
-            for choosing, scored in ((first, second), (second, first)):
-                total -= float(family.densities(best(family, choosing))[scored].sum())
+        for halves in self._draw_halves(len(order)):
+            half, complement = (order[numbers] for numbers in halves)
+            for choosing, scored in ((half, complement), (complement, half)):
+                total -= float(family.densities(find_best_factor(family, choosing))[scored].sum())
         return total / (self.halvings * len(order))
 
-    def _halves(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _draw_halves(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
         generator = torch.Generator().manual_seed(0)
         for _ in range(self.halvings):
-            drawn = torch.randperm(n, generator=generator)
-            yield drawn[: n // 2], drawn[n // 2 :]
+            permutation = torch.randperm(n, generator=generator)
+            yield permutation[: n // 2], permutation[n // 2 :]
 
 
-def best(family: Family, rows: Tensor) -> Tensor:
-    """Choose the logarithm of the factor under which rows, given by their numbers, are most likely; 0 without rows.
+def find_best_factor(family: CalibratedFamily, rows: Tensor) -> Tensor:
+    """Choose the logarithm of the factor under which rows, given by their numbers, are most
+    likely; 0 without rows.
 
     It is the best of a grid, then the zero of the derivative next to it.
     """
-    from scipy.optimize import (
-        brentq,
-    )  # takes a tenth of the time of a command that only shows numbers
+    # scipy takes a tenth of the time of a command that only shows numbers
+    from scipy.optimize import brentq
 
     if not len(rows):
         return torch.zeros((), dtype=torch.float64)
 
-    def loss(at: Tensor) -> Tensor:
-        return -family.densities(at)[rows].mean()
+    def loss(log_factor: Tensor) -> Tensor:
+        return -family.densities(log_factor)[rows].mean()
 
-    slope, grid = (
-        torch.func.grad(loss),
-        _SEARCHED + family.squares[rows].mean().clamp(min=_TINY).log() / 2,
-    )
-    place = int(torch.stack([loss(at) for at in grid]).argmin())
-    low, high = (grid[min(max(place + side, 0), len(grid) - 1)] for side in (-1, 1))
+    slope = torch.func.grad(loss)
+    centre = family.squares[rows].mean().clamp(min=_LEAST_PROBABILITY).log() / 2
+    grid = _LOG_FACTORS + centre
+    best = int(torch.stack([loss(log_factor) for log_factor in grid]).argmin())
+    low, high = (grid[min(max(best + side, 0), len(grid) - 1)] for side in (-1, 1))
     if not slope(low) < 0 < slope(high):  # at an end, or where the loss is not convex
-        return grid[place]
+        return grid[best]
 
-    def at(value: float) -> float:
-        return float(slope(torch.tensor(value, dtype=torch.float64)))
+    def slope_at(log_factor: float) -> float:
+        return float(slope(torch.tensor(log_factor, dtype=torch.float64)))
 
+    # A zero of the slope is known to all digits, a minimum of the loss to half of them only.
     return torch.tensor(
-        brentq(at, float(low), float(high), xtol=1e-13, rtol=1e-14), dtype=torch.float64
+        brentq(slope_at, float(low), float(high), xtol=1e-13, rtol=1e-14), dtype=torch.float64
     )
 
 
-def _tempered(probabilities: Tensor, y: Tensor) -> Family:
+def _temper(probabilities: Tensor, y: Tensor) -> CalibratedFamily:
     """Divide log-probabilities, of (n, C), by the temperature."""
-    logs = probabilities.clamp(min=_TINY).log()
-    own = logs.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    logs = probabilities.clamp(min=_LEAST_PROBABILITY).log()
+    label_logs = logs.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
-    def densities(at: Tensor) -> Tensor:
-        return own / at.exp() - (logs / at.exp()).logsumexp(-1)
+    def densities(log_factor: Tensor) -> Tensor:
+        return label_logs / log_factor.exp() - (logs / log_factor.exp()).logsumexp(-1)
 
-    return Family(densities, torch.ones_like(own))
+    return CalibratedFamily(densities, torch.ones_like(label_logs))
 
 
-def _widened(law: Distribution, y: Tensor, members: int | None = None) -> Family:
+def _widen(law: Distribution, y: Tensor, members: int | None = None) -> CalibratedFamily:
     """Widen the equal mixtures of the first components, of (n, S), about their means."""
     mean, variance = law.mean[:, :members], law.variance[:, :members]
     centre = mean.mean(-1)
     spread = (variance + (mean - centre.unsqueeze(-1)).square()).mean(-1)
 
-    def densities(at: Tensor) -> Tensor:
-        each = law.log_prob((centre + (y - centre) / at.exp()).unsqueeze(-1))[:, :members]
-        return each.logsumexp(-1) - math.log(each.shape[-1]) - at
+    def densities(log_factor: Tensor) -> Tensor:
+        # Widening by T changes variables: the density at y is the original one, at the point that
+        # is moved to y, over T.
+        origin = centre + (y - centre) / log_factor.exp()
+        log_densities = law.log_prob(origin.unsqueeze(-1))[:, :members]
+        return log_densities.logsumexp(-1) - math.log(log_densities.shape[-1]) - log_factor
 
-    return Family(densities, (y - centre).square() / spread)
+    return CalibratedFamily(densities, (y - centre).square() / spread)
 
 
-def _shares(law: Distribution, members: int) -> Tensor:
+def _average_probabilities(law: Distribution, members: int) -> Tensor:
     """Average the probabilities of classes over the first components, (n, S) -> (n, C)."""
     labels = law.enumerate_support(expand=False)
     return law.log_prob(labels).exp()[..., :members].mean(-1).T

@@ -1,4 +1,5 @@
-"""Scores of the parameters: distances of their posterior to the true one, the bias, small weights, ranks of the truth.
+"""Scores of the parameters: distances of their posterior to the true one, the bias, small weights,
+ranks of the truth.
 
 Where the truth has covariances of d < D parameters only, those alone are compared; a distance that
 looks at means only looks at all D. To a sampled truth, the suffix ``mcse`` is the Monte-Carlo
@@ -15,91 +16,97 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.metrics import MetricInfo, distances
-from bdl.metrics.elbo import gaussian
+from bdl.metrics.elbo import require_gaussian
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws, sampled
+from bdl.metrics.predictions import Draws, draw_samples
 from bdl.posteriors.empirical import Point
 
 Moments = distances.Moments
-Measure = Callable[[Moments, Moments], Tensor]
+MomentMeasure = Callable[[Moments, Moments], Tensor]
 
 
 @dataclass(frozen=True)
 class RelMeanDist:
-    """Relative distance of the means (`bdl.metrics.distances.relative`)."""
+    """Relative distance of the means (`bdl.metrics.distances.relative_distance`)."""
 
     info = MetricInfo("Distance of means", "relative to the reference's norm", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _distance(
-            evaluation, lambda ours, reference: distances.relative(ours[0], reference[0])
+        return _measure_distance(
+            evaluation, lambda ours, reference: distances.relative_distance(ours[0], reference[0])
         )
 
 
 @dataclass(frozen=True)
 class RelCovDist:
-    """Relative distance of the covariances (`bdl.metrics.distances.relative`)."""
+    """Relative distance of the covariances (`bdl.metrics.distances.relative_distance`)."""
 
     info = MetricInfo(
         "Distance of covariances", "relative to the reference's norm", "lower", "distance"
     )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _distance(
+        return _measure_distance(
             evaluation,
-            _on_shared(lambda ours, reference: distances.relative(ours[1], reference[1])),
+            _restrict_to_shared(
+                lambda ours, reference: distances.relative_distance(ours[1], reference[1])
+            ),
         )
 
 
 @dataclass(frozen=True)
 class ScaledW2:
-    """2-Wasserstein distance (`bdl.metrics.distances.wasserstein2`) over D (VIFA paper 2023, Table 4)."""
+    """2-Wasserstein distance (`bdl.metrics.distances.wasserstein2`) over D (VIFA paper 2023, Table
+    4).
+    """
 
     info = MetricInfo("2-Wasserstein", "per parameter", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        measure = _on_shared(
+        measure = _restrict_to_shared(
             lambda ours, reference: distances.wasserstein2(ours, reference) / len(ours[0])
         )
-        return _distance(evaluation, measure)
+        return _measure_distance(evaluation, measure)
 
 
 @dataclass(frozen=True)
 class SymKl:
-    """Average of both Kullback-Leibler divergences of a Gaussian posterior and of the truth's moments."""
+    """Average of both Kullback-Leibler divergences of a Gaussian posterior and of the truth's
+    moments.
+    """
 
     info = MetricInfo("Symmetric KL", "nats", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        gaussian("sym_kl", evaluation)
-        return _distance(evaluation, _on_shared(distances.sym_kl))
+        require_gaussian("sym_kl", evaluation)
+        return _measure_distance(evaluation, _restrict_to_shared(distances.sym_kl))
 
 
-def _distance(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
+def _measure_distance(evaluation: Evaluation, measure: MomentMeasure) -> dict[str, float]:
     """Measure the distance to the truth, and how well it is known."""
     truth, ours = evaluation.reference, evaluation.moments
     if not len(truth.mean):
         raise InputError(
             "the truth is known as functions only: measure their distance, by function_w2"
         )
-    found = {"": float(measure(ours, (truth.mean, truth.covariance)))}
+    scores = {"": float(measure(ours, (truth.mean, truth.covariance)))}
     if truth.chains is not None:
         error = distances.monte_carlo_se(lambda reference: measure(ours, reference), truth.chains)
-        found |= {
+        scores |= {
             "mcse": float(error),
             "floor": float(distances.noise_floor(measure, truth.chains)),
         }
-    return found
+    return scores
 
 
-def _on_shared(measure: Measure) -> Measure:
+def _restrict_to_shared(measure: MomentMeasure) -> MomentMeasure:
     """Look only at the first d parameters, those whose covariances the reference knows."""
 
-    def measured(ours: Moments, reference: Moments) -> Tensor:
+    def restricted_measure(ours: Moments, reference: Moments) -> Tensor:
         d = len(reference[1])
         return measure((ours[0][:d], ours[1][:d, :d]), (reference[0][:d], reference[1]))
 
-    return measured
+    return restricted_measure
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,7 @@ class BiasMean:
     info = MetricInfo("Mean of the bias", "output units", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float(evaluation.precise.mean()[_bias("bias_mean", evaluation)])
+        return float(evaluation.precise.mean()[_find_bias("bias_mean", evaluation)])
 
 
 @dataclass(frozen=True)
@@ -119,20 +126,20 @@ class BiasVariance:
     info = MetricInfo("Variance of the bias", "output units squared", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float(evaluation.precise.variance()[_bias("bias_variance", evaluation)])
+        return float(evaluation.precise.variance()[_find_bias("bias_variance", evaluation)])
 
 
-def _bias(name: str, evaluation: Evaluation) -> int:
-    places = evaluation.model.layout.biases.nonzero().flatten().tolist()
-    if len(places) != 1:
+def _find_bias(name: str, evaluation: Evaluation) -> int:
+    positions = evaluation.model.layout.biases.nonzero().flatten().tolist()
+    if len(positions) != 1:
         raise InputError(
-            f"{name}: the model has {len(places)} biases, not one: leave the metric out"
+            f"{name}: the model has {len(positions)} biases, not one: leave the metric out"
         )
-    return int(places[0])
+    return int(positions[0])
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _WeightCount:
     """Weights of a layer by the size of their posterior means.
 
     Parameters
@@ -146,7 +153,7 @@ class _Counted:
     limit: Annotated[float, Gt(0)] = 0.01
     layer: Annotated[int, Ge(0)] = 0
 
-    def sizes(self, name: str, evaluation: Evaluation) -> Tensor:
+    def weight_sizes(self, name: str, evaluation: Evaluation) -> Tensor:
         """Return how large each weight is, for the metric of that name.
 
         `InputError` if there is no such layer.
@@ -160,7 +167,7 @@ class _Counted:
 
 
 @dataclass(frozen=True)
-class WeightsBelow(_Counted):
+class WeightsBelow(_WeightCount):
     """Weights whose posterior mean is below a limit in size.
 
     The thesis prints "# w < limit" and means this.
@@ -169,17 +176,17 @@ class WeightsBelow(_Counted):
     info = MetricInfo("Weights below", "weights", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float((self.sizes("weights_below", evaluation) < self.limit).sum())
+        return float((self.weight_sizes("weights_below", evaluation) < self.limit).sum())
 
 
 @dataclass(frozen=True)
-class WeightsFrom(_Counted):
+class WeightsFrom(_WeightCount):
     """Weights whose posterior mean is a limit or more in size."""
 
     info = MetricInfo("Weights from", "weights", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float((self.sizes("weights_from", evaluation) >= self.limit).sum())
+        return float((self.weight_sizes("weights_from", evaluation) >= self.limit).sum())
 
 
 _STEP = 5
@@ -188,7 +195,8 @@ _STEP = 5
 
 @dataclass(frozen=True)
 class TruthRank:
-    """Number of posterior draws below the true value, where the true parameters are drawn from the prior.
+    """Number of posterior draws below the true value, where the true parameters are drawn from the
+    prior.
 
     Over data sets drawn from the model, ranks of the exact posterior are uniform on 0 to `draws`
     (Cook, Gelman & Rubin 2006; Talts, Betancourt, Simpson, Vehtari & Gelman 2018). Too narrow a
@@ -213,37 +221,40 @@ class TruthRank:
     draws: Annotated[int, Ge(1)] = 99
 
     def __call__(self, evaluation: Evaluation) -> float:
-        truth, draws = _truth(evaluation), Draws(self.draws, evaluation.key, _STEP)
+        truth, draws = _get_true_parameters(evaluation), Draws(self.draws, evaluation.key, _STEP)
         atoms: Tensor | None = getattr(evaluation.posterior, "atoms", None)
         if atoms is not None and len(atoms) < self.draws:
             raise InputError(
-                f"truth_rank: the posterior has {len(atoms)} vectors: set draws to {len(atoms)} or less"
+                f"truth_rank: the posterior has {len(atoms)} vectors: set draws to "
+                f"{len(atoms)} or less"
             )
-        known = len(truth) if self.of == "parameter" else len(evaluation.tested.y)
-        if self.index >= known:
+        available = len(truth) if self.of == "parameter" else len(evaluation.tested.y)
+        if self.index >= available:
             raise InputError(
-                f"truth_rank: there is no {self.of} {self.index}: choose an index below {known}"
+                f"truth_rank: there is no {self.of} {self.index}: choose an index below "
+                f"{available}"
             )
         if self.of == "parameter":
-            drawn = torch.cat(list(sampled(evaluation.precise, draws)))[:, self.index]
-            return float((drawn < truth[self.index]).sum())
+            theta = torch.cat(list(draw_samples(evaluation.precise, draws)))
+            return float((theta[:, self.index] < truth[self.index]).sum())
         row = evaluation.tested.take(torch.arange(len(evaluation.tested.y)) == self.index)
-        drawn, exact = (
-            evaluation.outputs(row, draws, own)[:, 0, 0] for own in (None, Point(truth))
-        )
-        return float((drawn < exact[0]).sum())
+        values = evaluation.outputs(row, draws)[:, 0, 0]
+        true_value = evaluation.outputs(row, draws, Point(truth))[0, 0, 0]
+        return float((values < true_value).sum())
 
 
-def _truth(evaluation: Evaluation) -> Tensor:
+def _get_true_parameters(evaluation: Evaluation) -> Tensor:
     truth, dim = evaluation.generating, evaluation.model.dim
     if truth is None:
         raise InputError(
-            "truth_rank: it is not known which parameters the data were drawn with: use the data set prior_draws, with "
+            "truth_rank: it is not known which parameters the data were drawn with: use "
+            "the data set prior_draws, with "
             "its own splits and standardise: none"
         )
     if len(truth) != dim:
         raise InputError(
-            f"truth_rank: the data were drawn with {len(truth)} parameters, and the model has {dim}: give it the units "
+            f"truth_rank: the data were drawn with {len(truth)} parameters, and the model "
+            f"has {dim}: give it the units "
             "and biases of the data set"
         )
     return truth

@@ -1,4 +1,6 @@
-"""What scores need of predictions: sums over posterior samples, made without holding all outputs at once."""
+"""Predictions as scores need them: sums over posterior samples, without all outputs in memory at
+once.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -11,7 +13,12 @@ from torch.distributions import Distribution
 from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
-from bdl.metrics.targets import Examples, answer, at_outputs, targets
+from bdl.metrics.targets import (
+    Examples,
+    build_answer_distribution,
+    build_target_distribution,
+    query_rows,
+)
 from bdl.models.problem import Buffers, Hyper, Problem
 from bdl.posteriors.base import Posterior, is_linearised, is_multimodal
 from bdl.posteriors.predictive import is_predictive
@@ -38,7 +45,7 @@ SHARED_STATISTICS = (
 
 
 class Predictions(NamedTuple):
-    """What S posterior samples predict of n rows; float64, original target units.
+    """Predictions of n rows by S posterior samples; float64, original target units.
 
     There are C classes; C is 0 where targets are numbers.
     """
@@ -89,26 +96,29 @@ def predict(
     training inputs, (n, d), to models that recompute statistics from them.
     """
     if is_predictive(posterior):
-        target = targets(problem, answer(problem, posterior, examples), examples, hyper)
-        return _averages(
-            _sums(target, examples.y.to(_CPU, torch.float64), problem), target.batch_shape[0]
+        target = build_answer_distribution(
+            problem, query_rows(problem, posterior, examples), examples, hyper
+        )
+        return _average_sums(
+            _sum_over_samples(target, examples.y.to(_CPU, torch.float64), problem),
+            target.batch_shape[0],
         )
     device = tree_leaves(posterior)[0].device
-    y, values = (
-        examples.y.to(device, torch.float64),
-        {name: value.to(device) for name, value in hyper.items()},
-    )
+    y = examples.y.to(device, torch.float64)
+    values = {name: value.to(device) for name, value in hyper.items()}
     total: Predictions | None = None
-    for pieces in outputs(problem, posterior, examples, buffers, draws, training):
-        piece = _beside(
-            [_sums(at_outputs(problem, f, values), y[rows], problem) for rows, f in pieces]
-        )
-        total = piece if total is None else _together(total, piece)
+    for pieces in evaluate_outputs(problem, posterior, examples, buffers, draws, training):
+        sums = []
+        for rows, f in pieces:
+            target = build_target_distribution(problem, f, values)
+            sums.append(_sum_over_samples(target, y[rows], problem))
+        joined = _join_rows(sums)
+        total = joined if total is None else _join_samples(total, joined)
     assert total is not None
-    return _averages(total, len(total.sample_log_likelihood))
+    return _average_sums(total, len(total.sample_log_likelihood))
 
 
-def outputs(
+def evaluate_outputs(
     problem: Problem,
     posterior: Posterior,
     examples: Examples,
@@ -127,8 +137,10 @@ def outputs(
     device = tree_leaves(posterior)[0].device
     posterior, x = as_type(posterior, torch.float32), examples.x.to(device, torch.float32)
     unit, origin = (value.to(device) for value in examples.scale)
-    state = as_type(dict(buffers), torch.float32, device)
-    seen = training().to(device, torch.float32) if problem.recomputes and training else None
+    running_statistics = as_type(dict(buffers), torch.float32, device)
+    training_inputs = None
+    if problem.recomputes and training:
+        training_inputs = training().to(device, torch.float32)
 
     evaluate = (
         partial(problem.predict_linearised, posterior.mean())
@@ -136,31 +148,35 @@ def outputs(
         else problem.predict
     )
 
-    def at(theta: Tensor, rows: slice, own: Buffers, mapped: int | None) -> Tensor:
-        f = torch.func.vmap(lambda sample, one: evaluate(sample, x[rows], one), (0, mapped))(
-            theta, own
-        )
+    def evaluate_rows(
+        theta: Tensor, rows: slice, statistics: Buffers, mapped: int | None
+    ) -> Tensor:
+        def evaluate_sample(sample: Tensor, buffers: Buffers) -> Tensor:
+            return evaluate(sample, x[rows], buffers)
+
+        f = torch.func.vmap(evaluate_sample, (0, mapped))(theta, statistics)
         # float32 has no digits left for a spread of 1 about an origin of 1e8
         return problem.likelihood.restore(f.double(), unit, origin)
 
-    def pieces(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    def split_rows(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
-        fresh = (
+        batch_statistics = (
             None
-            if seen is None
-            else torch.func.vmap(problem.recompute_statistics, (0, None))(theta, seen)
+            if training_inputs is None
+            else torch.func.vmap(problem.recompute_statistics, (0, None))(theta, training_inputs)
         )
-        for rows in (slice(start, start + size) for start in range(0, len(x), size)):
-            yield (
-                rows,
-                at(theta, rows, state, None) if fresh is None else at(theta, rows, fresh, 0),
-            )
+        for start in range(0, len(x), size):
+            rows = slice(start, start + size)
+            if batch_statistics is None:
+                yield rows, evaluate_rows(theta, rows, running_statistics, None)
+            else:
+                yield rows, evaluate_rows(theta, rows, batch_statistics, 0)
 
-    return (pieces(theta) for theta in vectors(posterior, draws))
+    return (split_rows(theta) for theta in draw_vectors(posterior, draws))
 
 
-def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
-    """Draw samples in pieces, (s, D) each, so that few parameters and their noise exist at a time."""
+def draw_samples(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
+    """Draw samples in pieces, (s, D) each, so that few parameters and noise exist at a time."""
     leaf = tree_leaves(posterior)[0]
     device, width = leaf.device, posterior.noise_dim
     pairs = (draws.samples * width + 1) // 2
@@ -178,23 +194,25 @@ def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictio
 
     Pure, works under `vmap`.
     """
-    return _averages(_sums(at_outputs(problem, f, hyper), y, problem), len(f))
+    return _average_sums(
+        _sum_over_samples(build_target_distribution(problem, f, hyper), y, problem), len(f)
+    )
 
 
-def tensors_of(hyper: Mapping[str, float]) -> dict[str, Tensor]:
+def as_tensors(hyper: Mapping[str, float]) -> dict[str, Tensor]:
     """Return hyper-parameters as float64 scalars."""
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
 
 
-def vectors(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
+def draw_vectors(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
     """Draw samples; of a posterior that has no more vectors than that, take each once instead."""
     atoms: Tensor | None = getattr(posterior, "atoms", None)
     if atoms is None or len(atoms) > draws.samples:
-        return sampled(posterior, draws)
+        return draw_samples(posterior, draws)
     return iter(torch.split(atoms, max(1, _PARAMETERS_AT_ONCE // posterior.dim)))
 
 
-def _sums(target: Distribution, y: Tensor, problem: Problem) -> Predictions:
+def _sum_over_samples(target: Distribution, y: Tensor, problem: Problem) -> Predictions:
     """Add up over samples: fields as in `Predictions`, times S.
 
     The first is the logarithm of a sum.
@@ -212,25 +230,32 @@ def _sums(target: Distribution, y: Tensor, problem: Problem) -> Predictions:
     return Predictions(densities.logsumexp(0), densities.sum(1), none, *sums)
 
 
-def _beside(parts: list[Predictions]) -> Predictions:
+def _join_rows(pieces: list[Predictions]) -> Predictions:
     """Join sums over the same samples of successive rows."""
-    if len(parts) == 1:
-        return parts[0]
-    joined = [torch.cat(field) for field in zip(*parts, strict=True)]
-    per_sample = torch.stack([part.sample_log_likelihood for part in parts]).sum(0)
+    if len(pieces) == 1:
+        return pieces[0]
+    joined = [torch.cat(field) for field in zip(*pieces, strict=True)]
+    per_sample = torch.stack([piece.sample_log_likelihood for piece in pieces]).sum(0)
     return Predictions(*joined)._replace(sample_log_likelihood=per_sample)
 
 
-def _together(first: Predictions, second: Predictions) -> Predictions:
+def _join_samples(earlier: Predictions, later: Predictions) -> Predictions:
     """Join sums over successive samples of the same rows."""
-    (one, own, *parts), (two, others, *more) = first, second
     return Predictions(
-        torch.logaddexp(one, two),
-        torch.cat([own, others]),
-        *(a + b for a, b in zip(parts, more, strict=True)),
+        # a likelihood of many nats underflows float64: sums of likelihoods stay logarithms
+        torch.logaddexp(earlier.log_likelihood, later.log_likelihood),
+        torch.cat([earlier.sample_log_likelihood, later.sample_log_likelihood]),
+        earlier.mean + later.mean,
+        earlier.probabilities + later.probabilities,
+        earlier.squares + later.squares,
     )
 
 
-def _averages(sums: Predictions, count: int) -> Predictions:
-    marginal, joint, *others = sums
-    return Predictions(marginal - log(count), joint, *(part / count for part in others))
+def _average_sums(sums: Predictions, count: int) -> Predictions:
+    return Predictions(
+        sums.log_likelihood - log(count),
+        sums.sample_log_likelihood,
+        sums.mean / count,
+        sums.probabilities / count,
+        sums.squares / count,
+    )

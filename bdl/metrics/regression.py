@@ -1,4 +1,6 @@
-"""Scores of targets that are numbers: errors, CRPS, calibration and width of intervals, spread of samples."""
+"""Scores of targets that are numbers: errors, CRPS, calibration and width of intervals, spread of
+samples.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -11,8 +13,8 @@ from torch.distributions import Normal
 from bdl.errors import InputError
 from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import At, Evaluation
-from bdl.metrics.predictions import Draws, tensors_of
-from bdl.metrics.targets import Mixture, crps
+from bdl.metrics.predictions import Draws, as_tensors
+from bdl.metrics.targets import EqualMixture, crps
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class MseAtMean:
 
     def __call__(self, evaluation: Evaluation) -> float:
         examples = evaluation.tested if self.rows == "test" else evaluation.trained
-        found = evaluation.at("mean").outputs(examples, Draws(1, evaluation.key))[0, :, 0]
-        return float((found - examples.y.cpu()).square().mean())
+        outputs = evaluation.at("mean").outputs(examples, Draws(1, evaluation.key))[0, :, 0]
+        return float((outputs - examples.y.cpu()).square().mean())
 
 
 Level = Annotated[float, Gt(0), Lt(1)]
@@ -66,7 +68,8 @@ Level = Annotated[float, Gt(0), Lt(1)]
 
 @dataclass(frozen=True)
 class Crps:
-    """Continuous ranked probability score, averaged over test rows, target units (Gneiting and Raftery 2007).
+    """Continuous ranked probability score, averaged over test rows, target units (Gneiting and
+    Raftery 2007).
 
     The integral over t of (F(t) - [y <= t])^2 of the predictive distribution function F, in closed
     form for mixtures of normals (`bdl.metrics.targets.crps`). Of a point prediction it is the
@@ -76,12 +79,13 @@ class Crps:
     info = MetricInfo("CRPS", "target units", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float(crps(_normals("crps", evaluation), evaluation.tested.y).mean())
+        return float(crps(_require_normals("crps", evaluation), evaluation.tested.y).mean())
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Share of the test targets that lie in the central predictive interval, which `level` should be.
+    """Share of the test targets that lie in the central predictive interval, which `level` should
+    be.
 
     Parameters
     ----------
@@ -96,7 +100,7 @@ class Coverage:
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        inside = (2 * _transforms("coverage", evaluation) - 1).abs() <= self.level
+        inside = (2 * _transform_targets("coverage", evaluation) - 1).abs() <= self.level
         return float(inside.double().mean())
 
 
@@ -117,13 +121,16 @@ class IntervalWidth:
     info = MetricInfo("Interval width", "target units", "none", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        low, high = Mixture.of(_normals("interval_width", evaluation)).interval(self.level)
+        low, high = EqualMixture.of(_require_normals("interval_width", evaluation)).interval(
+            self.level
+        )
         return float((high - low).mean())
 
 
 @dataclass(frozen=True)
 class PitDistance:
-    """Distance of the histogram of probability integral transforms F(y) from a flat one, whatever its bins.
+    """Distance of the histogram of probability integral transforms F(y) from a flat one, whatever
+    its bins.
 
     It is the area between their distribution function over test rows and the diagonal, which is
     the 1-Wasserstein distance from the uniform distribution: 0 where predictions are calibrated,
@@ -134,29 +141,36 @@ class PitDistance:
     info = MetricInfo("PIT distance", "probability", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        found = _transforms("pit_distance", evaluation).sort().values
-        ends = torch.arange(len(found) + 1, dtype=torch.float64) / len(found)
-        areas = [(side - found) * (side - found).abs() / 2 for side in (ends[:-1], ends[1:])]
-        return float((areas[1] - areas[0]).sum())
+        transforms = _transform_targets("pit_distance", evaluation).sort().values
+        ends = torch.arange(len(transforms) + 1, dtype=torch.float64) / len(transforms)
+        # The i-th transform u is the quantile of all levels t of the i-th step: the integral of
+        # |t - u| over the step is the difference of (t - u) |t - u| / 2 at its ends.
+        low, high = ends[:-1] - transforms, ends[1:] - transforms
+        return float((high * high.abs() / 2 - low * low.abs() / 2).sum())
 
 
-def _normals(name: str, evaluation: Evaluation) -> Normal:
+def _require_normals(name: str, evaluation: Evaluation) -> Normal:
     """Return the components of the mixtures at the test rows, (n, S), original units.
 
     `InputError` if not normal.
     """
-    found = evaluation.components
-    if not isinstance(found, Normal):
+    components = evaluation.components
+    if not isinstance(components, Normal):
         raise InputError(
-            f"{name}: the likelihood predicts {type(found).__name__}, not Normal: leave the metric out"
+            f"{name}: the likelihood predicts {type(components).__name__}, not Normal: "
+            "leave the metric out"
         )
-    return found
+    return components
 
 
-def _transforms(name: str, evaluation: Evaluation) -> Tensor:
-    """Compute the predictive probability below each test target, (n,), for the metric of that name."""
-    found: Tensor = Mixture.of(_normals(name, evaluation)).cdf(evaluation.tested.y)  # type: ignore[no-untyped-call]
-    return found
+def _transform_targets(name: str, evaluation: Evaluation) -> Tensor:
+    """Compute the predictive probability below each test target, (n,), for the metric of that
+    name.
+    """
+    transforms: Tensor = EqualMixture.of(_require_normals(name, evaluation)).cdf(
+        evaluation.tested.y
+    )  # type: ignore[no-untyped-call]
+    return transforms
 
 
 _STEP = 3
@@ -187,14 +201,15 @@ class Spread:
         counted = (first >= self.low) & (first <= self.high)
         if not bool(counted.any()):
             raise InputError(
-                f"spread: no test row has its first input in [{self.low:g}, {self.high:g}]: widen that"
+                f"spread: no test row has its first input in [{self.low:g}, "
+                f"{self.high:g}]: widen that"
             )
         if problem.d_out != 1:
             raise InputError(
                 f"spread: the model has {problem.d_out} outputs, not one: leave the metric out"
             )
-        some = rows.take(counted)
-        f = evaluation.outputs(some, Draws(evaluation.samples, evaluation.key, _STEP))
-        target = problem.likelihood.predictive(f, tensors_of(evaluation.hyper))
+        counted_rows = rows.take(counted)
+        f = evaluation.outputs(counted_rows, Draws(evaluation.samples, evaluation.key, _STEP))
+        target = problem.likelihood.predictive(f, as_tensors(evaluation.hyper))
         quartiles = target.mean.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64), dim=0)
         return float((quartiles[1] - quartiles[0]).mean())

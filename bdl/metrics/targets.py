@@ -1,5 +1,5 @@
-"""Rows of a data set, and the distributions of their targets: given outputs, predictions, or mixtures of those of
-samples.
+"""Rows of a data set, and the distributions of their targets: given outputs, predictions, or
+mixtures of those of samples.
 """
 
 import math
@@ -49,50 +49,62 @@ class Examples(NamedTuple):
         return self._replace(x=self.x[index], y=self.y[index], rows=rows)
 
 
-def row_order(rows: Examples) -> Tensor:
-    """Return an order of the rows that their own order has no part in: by targets, then by inputs from the first on."""
+def order_rows(rows: Examples) -> Tensor:
+    """Return an order of the rows that does not depend on theirs: by targets, then by inputs from
+    the first on.
+    """
     return torch.from_numpy(
         np.lexsort((*rows.x.flatten(1).T.cpu().numpy()[::-1], rows.y.cpu().numpy()))
     )
 
 
-def at_outputs(problem: Problem, f: Tensor, hyper: Hyper) -> Distribution:
+def build_target_distribution(problem: Problem, f: Tensor, hyper: Hyper) -> Distribution:
     """Return the distributions of the targets at outputs in original units, (..., d_out)."""
     return problem.likelihood.predictive(
         f.double(), {name: value.double() for name, value in hyper.items()}
     )
 
 
-def answer(problem: Problem, predictive: Any, examples: Examples) -> Answer:
+def query_rows(problem: Problem, predictive: Any, examples: Examples) -> Answer:
     """Ask what predicts by itself about rows, on the CPU.
 
     Errors as in `bdl.posteriors.predictive.query_predictive`.
     """
-    found = query_predictive(predictive, examples.x, examples.rows, problem.d_out, problem.classes)
-    return as_type(found, torch.float64, torch.device("cpu"))
+    prediction = query_predictive(
+        predictive, examples.x, examples.rows, problem.d_out, problem.classes
+    )
+    return as_type(prediction, torch.float64, torch.device("cpu"))
 
 
-def restored(problem: Problem, found: Outputs, examples: Examples) -> Tensor:
+def restore_outputs(problem: Problem, prediction: Outputs, examples: Examples) -> Tensor:
     """Return outputs in original units."""
-    return problem.likelihood.restore(found.outputs, *examples.scale)
+    return problem.likelihood.restore(prediction.outputs, *examples.scale)
 
 
-def targets(problem: Problem, found: Answer, examples: Examples, hyper: Hyper) -> Distribution:
-    """Return the distributions of the targets that an answer stands for, in original units, of its shape (S, n)."""
-    if isinstance(found, Outputs):
-        return at_outputs(problem, restored(problem, found, examples), hyper)
-    if isinstance(found, Probabilities):
-        return Categorical(probs=found.probabilities, validate_args=False)
-    assert isinstance(found, MeanVariance), "there are three answers"
+def build_answer_distribution(
+    problem: Problem, prediction: Answer, examples: Examples, hyper: Hyper
+) -> Distribution:
+    """Return the distributions of the targets that an answer stands for, in original units, of its
+    shape (S, n).
+    """
+    if isinstance(prediction, Outputs):
+        return build_target_distribution(
+            problem, restore_outputs(problem, prediction, examples), hyper
+        )
+    if isinstance(prediction, Probabilities):
+        return Categorical(probs=prediction.probabilities, validate_args=False)
+    assert isinstance(prediction, MeanVariance), "there are three answers"
     unit, origin = examples.scale
-    return Normal(found.mean * unit + origin, found.variance.sqrt() * unit, validate_args=False)
+    return Normal(
+        prediction.mean * unit + origin, prediction.variance.sqrt() * unit, validate_args=False
+    )
 
 
 _HALVINGS = 100
 """Of a bracket of quantiles, more than float64 has digits."""
 
 
-class Mixture(MixtureSameFamily):
+class EqualMixture(MixtureSameFamily):
     """An equal mixture over posterior draws, which has quantiles."""
 
     @classmethod
@@ -110,20 +122,22 @@ class Mixture(MixtureSameFamily):
         return self.icdf(low), self.icdf(high)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Return quantiles by bisection, the least and the greatest of the components' being on either side.
+        """Return quantiles by bisection, the least and the greatest of the components' being on
+        either side.
 
         The probabilities broadcast with the batch shape (n,). `InputError` if the components have
         no quantiles.
         """
         value = torch.as_tensor(value, dtype=torch.float64)
         try:
-            each = self.component_distribution.icdf(value.unsqueeze(-1))
+            quantiles = self.component_distribution.icdf(value.unsqueeze(-1))
         except NotImplementedError:
             name = type(self.component_distribution).__name__
             raise InputError(
                 f"the likelihood's {name} has no quantiles: take them of samples"
             ) from None
-        low, high = each.amin(-1), each.amax(-1)
+        # bisection needs no density, which vanishes between components that are far apart
+        low, high = quantiles.amin(-1), quantiles.amax(-1)
         for _ in range(_HALVINGS):
             middle = low + (high - low) / 2
             below = self.cdf(middle) < value  # type: ignore[no-untyped-call]
@@ -132,7 +146,8 @@ class Mixture(MixtureSameFamily):
 
 
 def crps(law: Normal, y: Tensor) -> Tensor:
-    """Compute the continuous ranked probability score of equal mixtures of normals (n, S), (n,), in the targets' unit.
+    """Compute the continuous ranked probability score of equal mixtures of normals (n, S), (n,),
+    in the targets' unit.
 
     It is E|X - y| - E|X - X'| / 2 for independent X and X' of the mixture, in closed form since
     differences of normals are normal (Grimit et al. 2006, "The continuous ranked probability score
@@ -140,15 +155,16 @@ def crps(law: Normal, y: Tensor) -> Tensor:
     equation 5).
     """
     mean, variance = law.mean.T.contiguous(), law.variance.T.contiguous()
-    within = _distance(torch.zeros_like(variance), 2 * variance).sum(0)
-    for s in range(
-        len(mean) - 1
-    ):  # pairs of components, each once, without S^2 n numbers at a time
-        within += 2 * _distance(mean[s + 1 :] - mean[s], variance[s + 1 :] + variance[s]).sum(0)
-    return _distance(y - mean, variance).mean(0) - within / (2 * len(mean) ** 2)
+    within = _expect_absolute(torch.zeros_like(variance), 2 * variance).sum(0)
+    # pairs of components, each once, without S^2 n numbers at a time
+    for s in range(len(mean) - 1):
+        within += 2 * _expect_absolute(
+            mean[s + 1 :] - mean[s], variance[s + 1 :] + variance[s]
+        ).sum(0)
+    return _expect_absolute(y - mean, variance).mean(0) - within / (2 * len(mean) ** 2)
 
 
-def _distance(mean: Tensor, variance: Tensor) -> Tensor:
+def _expect_absolute(mean: Tensor, variance: Tensor) -> Tensor:
     """Expect the absolute value of a normal."""
     z = mean / (2 * variance).sqrt()
     return (2 * variance / math.pi).sqrt() * (-z.square()).exp() + mean * z.erf()

@@ -10,8 +10,15 @@ from typing import Any, NamedTuple
 
 from bdl.errors import InputError, parse_json
 from bdl.plan import Task
-from bdl.references.base import Recipe, Truth, files, read, state, write
-from bdl.references.certificate import Certificate, Judged
+from bdl.references.base import (
+    Recipe,
+    Truth,
+    check_files,
+    load_draws,
+    locate_files,
+    sample_and_store,
+)
+from bdl.references.certificate import Certificate, DrawQuality
 from bdl.references.function_certificate import FunctionCertificate
 from bdl.runtime import one_thread
 from bdl.training.direct import TrainingData
@@ -129,7 +136,7 @@ def describe_computed_references(tasks: Iterable[Task]) -> list[tuple[str, list[
 
 def build_references(
     references: Sequence[SampledReference], *, overwrite: bool = False
-) -> Iterator[tuple[SampledReference, Judged | None]]:
+) -> Iterator[tuple[SampledReference, DrawQuality | None]]:
     """Sample the references that are missing, or all of them `again`.
 
     Yield each with None before, and with its certificate after.
@@ -137,12 +144,12 @@ def build_references(
     `InputError` if one is refused, or a sampler is not installed.
     """
     for reference in references:
-        file_state = state(reference.recipe)
+        file_state = check_files(reference.recipe)
         if file_state == "corrupt" and not overwrite:
-            read(reference.recipe)  # raises, and says how to mend it
+            load_draws(reference.recipe)  # raises, and says how to mend it
         if overwrite or file_state == "missing":
             yield reference, None
-            yield reference, write(reference.recipe)
+            yield reference, sample_and_store(reference.recipe)
 
 
 def check_references(tasks: Iterable[Task]) -> None:
@@ -154,7 +161,7 @@ def check_references(tasks: Iterable[Task]) -> None:
     for task in tasks:
         recipe = find_recipe(task, task.splits[0])
         if recipe is not None and knows_functions_only(task):
-            read(recipe)
+            load_draws(recipe)
         else:
             compute_truth(task, task.splits[0])
 
@@ -164,7 +171,7 @@ def describe_reference(reference: SampledReference) -> list[str]:
 
     Lines have the problem, every rule with its worst value, errors, versions and files.
     """
-    certificate, problem = read(reference.recipe).certificate, reference.recipe.about()
+    certificate, problem = load_draws(reference.recipe).certificate, reference.recipe.describe()
     lines = [
         f"{name.replace('_', ' ')}: {_format_value(value)}"
         for name, value in problem.items()
@@ -177,7 +184,7 @@ def describe_reference(reference: SampledReference) -> list[str]:
     lines += [*certificate.worst(), certificate.errors()]
     versions = [f"{name} {version}" for name, version in certificate.origin.versions.items()]
     lines.append("versions: " + ", ".join(versions))
-    lines += [f"file: {path}" for path in files(reference.recipe)]
+    lines += [f"file: {path}" for path in locate_files(reference.recipe)]
     return lines
 
 
@@ -189,12 +196,12 @@ def copy_certificates(references: Iterable[SampledReference], folder: Path) -> l
         target.mkdir(parents=True, exist_ok=True)
         suffix = "" if reference.split == 0 else f"-{reference.split}"
         path = target / f"{reference.dataset}{suffix}.json"
-        path.write_bytes(files(reference.recipe)[1].read_bytes())
+        path.write_bytes(locate_files(reference.recipe)[1].read_bytes())
         paths.append(path)
     return paths
 
 
-def read_certificates(folder: Path) -> list[tuple[str, int, Judged]]:
+def read_certificates(folder: Path) -> list[tuple[str, int, DrawQuality]]:
     """Read what `copy_certificates` has written to a folder.
 
     Return data sets, splits and certificates, in alphabetical order.

@@ -10,8 +10,8 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.execution.scoring import make_evaluation, standardise_examples
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws, tensors_of
-from bdl.metrics.selective import Uncertainty, risks
+from bdl.metrics.predictions import Draws, as_tensors
+from bdl.metrics.selective import Uncertainty, compute_risks
 from bdl.plan import Task
 from bdl.plan.reference_posteriors import compute_truth, find_recipe, knows_functions_only
 from bdl.posteriors import Empirical, Traced
@@ -185,7 +185,7 @@ def _band(
     grid = standardise_examples(cell, split, x[:, None], np.zeros(POINTS))
     outputs = evaluation.outputs(grid, Draws(evaluation.samples, evaluation.key, STEP), posterior)
     values = cell.problem.likelihood.predictive(
-        outputs, tensors_of(evaluation.hyper)
+        outputs, as_tensors(evaluation.hyper)
     ).mean  # (S, m), in original units
     sd = values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
     quartiles = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=values.dtype), dim=0)
@@ -214,7 +214,7 @@ def labelled_predictions(cells: Sequence[Task], store: Store) -> list[LabelPredi
     predictions = []
     for cell in (cell for cell in scored if cell.problem.dim <= MOST):
         for _, evaluation in _evaluations(cell, store):
-            by_order = {by: risks(evaluation, by).numpy() for by in get_args(Uncertainty)}
+            by_order = {by: compute_risks(evaluation, by).numpy() for by in get_args(Uncertainty)}
             labels = evaluation.tested.y.long().numpy()
             predictions.append(
                 LabelPredictions(

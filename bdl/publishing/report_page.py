@@ -16,7 +16,7 @@ from bdl.archive import Failure, ResultsFolder
 from bdl.archive.frames import folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.publishing.published_files import judge_run_claims, load_figure_data
 from bdl.reports.claims import claim_sections
 from bdl.reports.elsewhere import elsewhere_sections
@@ -97,7 +97,7 @@ def _page_sections(
         "remark": loaded.banner,
         "command": f"bdl-bench run {loaded.recorded_request.command_arguments}",
         "counts": Counter(
-            cell.verdict for cell in cells if info(cell.metric).direction != "ratio"
+            cell.verdict for cell in cells if get_metric_info(cell.metric).direction != "ratio"
         ),
         "tables": metric_sections(cells),
         "notes": lines_below_tables(cells),

@@ -15,7 +15,7 @@ from bdl.archive import SHOWN, ResultsFolder
 from bdl.archive.frames import axes_of
 from bdl.archive.loading import LoadedResults, brief
 from bdl.errors import InputError, unknown_name_error
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.publishing.provenance import recorded_overlaps
 from bdl.publishing.published_files import compare_with_print, narrowed
 from bdl.reports.layout import Section
@@ -189,7 +189,7 @@ def compare_entries(
     scored = [
         name
         for name in dict.fromkeys(cell.metric for cell in cells)
-        if info(name).direction in DIRECTED
+        if get_metric_info(name).direction in DIRECTED
     ]
     try:
         ranked = [ranks for name in scored if (ranks := rank_entries(cells, name))]
@@ -272,6 +272,6 @@ def _is_known_column(column: str) -> bool:
     if column.endswith(("_mcse", "_floor")):
         return False
     try:
-        return bool(info(column))
+        return bool(get_metric_info(column))
     except InputError:
         return False

@@ -22,7 +22,7 @@ from torch import Tensor
 from bdl.data.files import data_directory
 from bdl.errors import InputError, parse_json
 from bdl.models.problem import Hyper, Problem
-from bdl.references.certificate import Judged
+from bdl.references.certificate import DrawQuality
 
 
 class Truth(NamedTuple):
@@ -48,7 +48,7 @@ class Truth(NamedTuple):
     """
     chains_agree: bool = True
     """Whether the chains are one sample, long enough for standard errors
-    (`bdl.references.certificate.Judged.supports_errors`).
+    (`bdl.references.certificate.DrawQuality.supports_errors`).
     """
 
 
@@ -68,116 +68,123 @@ class Reference(ABC):
 
     @abstractmethod
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
-        """Find the posterior for training data as the model sees them, float64, (n, d) and (n,)."""
+        """Find the posterior of training data as the model sees them, float64, (n, d), (n,)."""
 
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> "Recipe | None":
         """Describe what `fit` would sample, for the same arguments; None if it samples nothing."""
         return None
 
     def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
-        """Describe by which numbers the result of `fit`, for the same arguments, is known to be right: one a line."""
+        """Describe by which numbers the result of `fit`, for the same arguments, is known to be
+        right: one a line.
+        """
         return []
 
 
 class Recipe(Protocol):
-    """What is sampled, how, and how it is judged."""
+    """A posterior to sample: its problem, the sampler's settings, and the certificate."""
 
-    certificate: ClassVar[type[Judged]]
+    certificate: ClassVar[type[DrawQuality]]
     """Kind of its certificate."""
 
     @property
     def key(self) -> str:
         """SHA-256 (hex) over all that the draws are made of."""
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Describe the problem: what the info file says of it.
 
         ``rows``, ``parameters`` and ``settings`` at least.
         """
 
-    def make(self) -> "Made":
+    def sample(self) -> "JudgedDraws":
         """Sample and judge; raise `InputError` if draws that break a rule are not to be kept."""
 
 
-class Made(NamedTuple):
+class JudgedDraws(NamedTuple):
     """Draws, and what is known of them."""
 
     theta: NDArray[np.float64]
     """(C, S, D)."""
-    certificate: Judged
+    certificate: DrawQuality
 
 
 State = Literal["ready", "missing", "corrupt"]
 
 
-def files(recipe: Recipe) -> tuple[Path, Path]:
+def locate_files(recipe: Recipe) -> tuple[Path, Path]:
     """Return where the draws and the info of a recipe lie."""
     folder = data_directory() / "references"
     return folder / f"{recipe.key}.npy", folder / f"{recipe.key}.json"
 
 
-def state(recipe: Recipe) -> State:
+def check_files(recipe: Recipe) -> State:
     """Return whether a recipe's draws are there and right."""
-    if not all(path.exists() for path in files(recipe)):
+    if not all(path.exists() for path in locate_files(recipe)):
         return "missing"
     try:
-        read(recipe)
+        load_draws(recipe)
     except InputError:
         return "corrupt"
     return "ready"
 
 
-def obtain(recipe: Recipe) -> Made:
+def load_or_sample(recipe: Recipe) -> JudgedDraws:
     """Read the draws of a recipe; sample, certify and keep them first if they are missing.
 
     `InputError` if the recipe keeps no draws that break a rule and they do, the files are corrupt
     or cannot be written, or the extra ``mcmc`` is not installed.
     """
-    if not all(path.exists() for path in files(recipe)):
-        write(recipe)
-    return read(recipe)
+    if not all(path.exists() for path in locate_files(recipe)):
+        sample_and_store(recipe)
+    return load_draws(recipe)
 
 
-def write(recipe: Recipe) -> Judged:
-    """Sample, certify, and replace what is kept; raises as `obtain`."""
-    theta, certificate = recipe.make()
-    place, info = files(recipe)
+def sample_and_store(recipe: Recipe) -> DrawQuality:
+    """Sample, certify, and replace what is kept; raises as `load_or_sample`."""
+    theta, certificate = recipe.sample()
+    draws_path, info_path = locate_files(recipe)
     content = {
         "key": recipe.key,
-        **recipe.about(),
+        **recipe.describe(),
         "rules": [str(rule) for rule in certificate.rules],
         "draws_sha256": _draws_digest(theta),
         "certificate": asdict(certificate),
     }
     content["sha256"] = _digest(content)
-    _replace(place, lambda file: np.save(file, theta))
+    _write_atomically(draws_path, lambda file: np.save(file, theta))
     text = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items()
     )
-    _replace(info, lambda file: file.write(f"{{\n{text}\n}}\n".encode()))
+    _write_atomically(info_path, lambda file: file.write(f"{{\n{text}\n}}\n".encode()))
     return certificate
 
 
-def read(recipe: Recipe) -> Made:
+def load_draws(recipe: Recipe) -> JudgedDraws:
     """Read and verify the draws of a recipe.
 
     `InputError` if a file is missing, truncated or edited.
     """
-    place, info = files(recipe)
-    stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (place, info))
-    return _read(place, info, stamps, recipe.certificate.read)
+    draws_path, info_path = locate_files(recipe)
+    stamps = tuple(
+        path.stat().st_mtime_ns if path.exists() else 0 for path in (draws_path, info_path)
+    )
+    return _load_verified(draws_path, info_path, stamps, recipe.certificate.read)
 
 
 @lru_cache(
     maxsize=2
 )  # the replicates of a benchmark ask for the same draws, up to hundreds of megabytes
-def _read(
-    place: Path, info: Path, stamps: tuple[int, ...], parse: Callable[[object], Judged]
-) -> Made:
+def _load_verified(
+    draws_path: Path,
+    info_path: Path,
+    stamps: tuple[int, ...],
+    parse: Callable[[object], DrawQuality],
+) -> JudgedDraws:
     try:
-        content = parse_json(info.read_text("utf-8"))
+        content = parse_json(info_path.read_text("utf-8"))
         certificate = parse(content["certificate"])
-        theta = np.load(place, allow_pickle=False)
+        theta = np.load(draws_path, allow_pickle=False)
         if (
             content.pop("sha256") != _digest(content)
             or _draws_digest(theta) != content["draws_sha256"]
@@ -186,9 +193,10 @@ def _read(
     except Exception as error:  # a changed byte can break the readers in any way
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(
-            f"corrupt reference {place} ({reason}); delete it, and it is sampled again when it is needed"
+            f"corrupt reference {draws_path} ({reason}); delete it, and it is sampled "
+            "again when it is needed"
         ) from None
-    return Made(theta, certificate)
+    return JudgedDraws(theta, certificate)
 
 
 def _draws_digest(theta: NDArray[np.float64]) -> str:
@@ -199,7 +207,7 @@ def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _replace(path: Path, save: Callable[[IO[bytes]], object]) -> None:
+def _write_atomically(path: Path, save: Callable[[IO[bytes]], object]) -> None:
     """Write a file that appears whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,5 +216,6 @@ def _replace(path: Path, save: Callable[[IO[bytes]], object]) -> None:
         Path(file.name).replace(path)
     except OSError as error:
         raise InputError(
-            f"cannot write {path} ({error.strerror}); set BDL_DATA_DIR to a folder you can write to"
+            f"cannot write {path} ({error.strerror}); set BDL_DATA_DIR to a folder you "
+            "can write to"
         ) from None

@@ -1,4 +1,5 @@
-"""Numbered rules that draws must pass before they count as the truth, their Monte-Carlo errors, and certificates.
+"""Numbered rules that draws must pass before they count as the truth, their Monte-Carlo errors,
+and certificates.
 
 R-hat is the rank-normalised split one, and both effective sample sizes are those of Vehtari,
 Gelman, Simpson, Carpenter & Buerkner (2021), Bayesian Analysis 16(2); E-FMI is that of Betancourt
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from bdl.errors import InputError
-from bdl.references.mcmc import Draws, Origin, optional
+from bdl.references.mcmc import ChainDraws, Origin, import_optional
 
 CERTIFIED = "certified"
 """What rows say of a fit whose draws keep all rules."""
@@ -27,7 +28,7 @@ ERROR_STATISTICS = ("mean_error", "sd_error", "density_error")
 NO_ERRORS = "no Monte-Carlo error is known where rule 1 or 2 is broken"
 
 
-def told(broken: Iterable[int]) -> str:
+def describe_broken_rules(broken: Iterable[int]) -> str:
     """Return what rows and tables say of draws, by the numbers of the rules that they break."""
     numbers = ", ".join(map(str, dict.fromkeys(broken)))
     return f"breaks rules {numbers}" if numbers else CERTIFIED
@@ -54,7 +55,7 @@ class Rule(NamedTuple):
         return bool(holds(value, self.limit))
 
 
-class Failure(NamedTuple):
+class BrokenRule(NamedTuple):
     """A rule that was broken, by which coordinate or chain, and its value."""
 
     rule: Rule
@@ -63,12 +64,17 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         number, statistic, relation, limit, of = self.rule
-        return f"rule {number} ({statistic} {relation} {limit:g}) fails at {of} {self.position}: {self.value:.4g}"
+        return (
+            f"rule {number} ({statistic} {relation} {limit:g}) fails at {of} "
+            f"{self.position}: {self.value:.4g}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
-    """What is known of the quality of draws: statistics, one value for every coordinate, input or chain."""
+class DrawQuality:
+    """What is known of the quality of draws: statistics, one value for every coordinate, input or
+    chain.
+    """
 
     rules: ClassVar[tuple[Rule, ...]]
     """What its statistics have to keep."""
@@ -86,34 +92,35 @@ class Judged:
     draws: int
     origin: Origin
 
-    def failures(self) -> list[Failure]:
+    def broken_rules(self) -> list[BrokenRule]:
         """List every broken rule with its coordinates or chains."""
-        return [
-            Failure(rule, position, value)
-            for rule in self.rules
-            for position, value in enumerate(getattr(self, rule.statistic))
-            if not rule.passes(value)
-        ]
+        broken = []
+        for rule in self.rules:
+            for position, value in enumerate(getattr(self, rule.statistic)):
+                if not rule.passes(value):
+                    broken.append(BrokenRule(rule, position, value))
+        return broken
 
     def admit(self) -> Self:
         """Return the certificate itself if all rules are kept.
 
         `InputError` names the first failure.
         """
-        failures = self.failures()
-        if failures:
-            others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-            raise InputError(f"reference refused: {failures[0]}{others}; {self.advice}")
+        broken = self.broken_rules()
+        if broken:
+            remainder = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+            raise InputError(f"reference refused: {broken[0]}{remainder}; {self.advice}")
         return self
 
     def summary(self) -> str:
         """Describe in a few words how good the draws are, and what they cost."""
-        told = (
-            f"{self.chains} x {self.draws} draws by {self.origin.sampler} in {self.origin.seconds:.0f} s, "
+        summary = (
+            f"{self.chains} x {self.draws} draws by {self.origin.sampler} in "
+            f"{self.origin.seconds:.0f} s, "
             f"R-hat {max(self.r_hat):.4f}, smallest ESS {min(*self.bulk_ess, *self.tail_ess):.0f}"
         )
-        broken = dict.fromkeys(f"rule {failure.rule.number}" for failure in self.failures())
-        return f"{told}; NOT CERTIFIED, breaks {', '.join(broken)}" if broken else told
+        broken = dict.fromkeys(f"rule {failure.rule.number}" for failure in self.broken_rules())
+        return f"{summary}; NOT CERTIFIED, breaks {', '.join(broken)}" if broken else summary
 
     def worst_of(self, rule: Rule) -> float:
         """Return the value nearest to breaking a rule, or farthest beyond it."""
@@ -127,7 +134,7 @@ class Judged:
         Chains in two modes, or shorter than their autocorrelation time, do not show in themselves
         how far their mean is from the truth.
         """
-        return not any(failure.rule.number in CONVERGENCE_RULES for failure in self.failures())
+        return not any(failure.rule.number in CONVERGENCE_RULES for failure in self.broken_rules())
 
     def worst(self) -> list[str]:
         """Name every rule with the worst value that it met, and where."""
@@ -140,7 +147,8 @@ class Judged:
             values, worst = getattr(self, rule.statistic), self.worst_of(rule)
             verdict = "" if rule.passes(worst) else ": BROKEN"
             lines.append(
-                f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} {values.index(worst)}{verdict}"
+                f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} "
+                f"{values.index(worst)}{verdict}"
             )
         return lines
 
@@ -161,9 +169,9 @@ class Judged:
             return TypeAdapter(cls).validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
+            field = ".".join(str(step) for step in first["loc"])
             raise InputError(
-                f"not a certificate: {where}: {first['msg']}; sample the reference again"
+                f"not a certificate: {field}: {first['msg']}; sample the reference again"
             ) from None
 
 
@@ -181,7 +189,7 @@ RULES = (
 )
 
 
-class Errors(NamedTuple):
+class MomentErrors(NamedTuple):
     """Monte-Carlo standard errors of moments estimated from draws."""
 
     mean: FloatArray
@@ -193,11 +201,11 @@ class Errors(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certificate(Judged):
+class Certificate(DrawQuality):
     """What is known of the quality of a sampled reference.
 
     Coordinates come in the order of the parameter vector. Standard errors are those of
-    `monte_carlo_errors`; of the symmetric covariance, row i holds the i + 1 entries up to the
+    `estimate_moment_errors`; of the symmetric covariance, row i holds the i + 1 entries up to the
     diagonal, to three digits.
     """
 
@@ -207,15 +215,14 @@ class Certificate(Judged):
     advice: ClassVar = "raise draws or tune, or check the model"
 
     def _largest_errors(self) -> str:
-        largest = max(self.mean_error), max(self.sd_error), max(map(max, self.covariance_error))
+        of_covariance = max(map(max, self.covariance_error))
         return (
-            "largest Monte-Carlo errors: mean {:.2g}, sd {:.2g}, covariance entry {:.2g}".format(
-                *largest
-            )
+            f"largest Monte-Carlo errors: mean {max(self.mean_error):.2g}, "
+            f"sd {max(self.sd_error):.2g}, covariance entry {of_covariance:.2g}"
         )
 
 
-def certify(draws: Draws) -> Certificate:
+def certify(draws: ChainDraws) -> Certificate:
     """Judge draws, whether good or bad: every statistic of the rules, and Monte-Carlo errors.
 
     `InputError` if a value is not finite, or a coordinate or an energy never moves; or if arviz is
@@ -230,72 +237,77 @@ def certify(draws: Draws) -> Certificate:
                 raise InputError(
                     f"{name} {bad.argmax()} {problem}: the sampler failed, check the model"
                 )
-    errors = monte_carlo_errors(draws.theta)
+    errors = estimate_moment_errors(draws.theta)
     return Certificate(
-        **statistics(draws.theta, draws, 17),
+        **compute_statistics(draws.theta, draws, 17),
         divergences=tuple(draws.diverging.sum(1).tolist()),
-        mean_error=rounded(errors.mean, 17),
-        sd_error=rounded(errors.sd, 17),
+        mean_error=round_digits(errors.mean, 17),
+        sd_error=round_digits(errors.sd, 17),
         covariance_error=tuple(
-            rounded(row[: i + 1], 3) for i, row in enumerate(errors.covariance)
+            round_digits(row[: i + 1], 3) for i, row in enumerate(errors.covariance)
         ),
     )
 
 
-def statistics(f: FloatArray, draws: Draws, digits: int) -> dict[str, Any]:
+def compute_statistics(f: FloatArray, draws: ChainDraws, digits: int) -> dict[str, Any]:
     """Compute what every certificate says of functions of draws, (C, S, m), to so many digits.
 
     `InputError` if arviz is not installed.
     """
-    stats, axes = optional("arviz_stats.base").array_stats, {"chain_axis": 0, "draw_axis": 1}
+    stats, axes = (
+        import_optional("arviz_stats.base").array_stats,
+        {"chain_axis": 0, "draw_axis": 1},
+    )
     versions = draws.origin.versions | {"arviz-stats": version("arviz-stats")}
     return {
-        "r_hat": rounded(stats.rhat(f, method="rank", **axes), digits),
-        "bulk_ess": rounded(stats.ess(f, method="bulk", **axes), digits),
-        "tail_ess": rounded(stats.ess(f, method="tail", prob=(0.05, 0.95), **axes), digits),
-        "e_fmi": rounded(stats.bfmi(draws.energy, **axes), digits),
+        "r_hat": round_digits(stats.rhat(f, method="rank", **axes), digits),
+        "bulk_ess": round_digits(stats.ess(f, method="bulk", **axes), digits),
+        "tail_ess": round_digits(stats.ess(f, method="tail", prob=(0.05, 0.95), **axes), digits),
+        "e_fmi": round_digits(stats.bfmi(draws.energy, **axes), digits),
         "chains": f.shape[0],
         "draws": f.shape[1],
         "origin": replace(draws.origin, versions=versions),
     }
 
 
-def rounded(values: Any, digits: int) -> tuple[float, ...]:
+def round_digits(values: Any, digits: int) -> tuple[float, ...]:
     """Round to so many digits; 17 are all that a number has."""
     return tuple(float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=np.float64))
 
 
-def monte_carlo_errors(theta: FloatArray) -> Errors:
-    """Estimate standard errors of the pooled mean, standard deviations and covariance of draws (C, S, D).
+def estimate_moment_errors(theta: FloatArray) -> MomentErrors:
+    """Estimate standard errors of the pooled mean, standard deviations and covariance of draws (C,
+    S, D).
 
-    Each is the larger one of that of `batch_errors` and sd / sqrt(ESS), with the standard
+    Each is the larger one of that of `estimate_batch_errors` and sd / sqrt(ESS), with the standard
     deviation of what is averaged and its effective sample size: draws that stay correlated over a
     whole batch make the first one too small, as do chains that differ. The effective sample size
     of a product of two coordinates is the smaller one of their squares. `InputError` if arviz is
     not installed.
     """
-    by_batches, stats = batch_errors(theta), optional("arviz_stats.base").array_stats
-    ess_of_mean, ess_of_squares = (
-        stats.ess(theta, chain_axis=0, draw_axis=1, method=moment) for moment in ("mean", "sd")
-    )
+    by_batches = estimate_batch_errors(theta)
+    ess = import_optional("arviz_stats.base").array_stats.ess
+    ess_of_mean = ess(theta, chain_axis=0, draw_axis=1, method="mean")
+    ess_of_squares = ess(theta, chain_axis=0, draw_axis=1, method="sd")
     centred = (theta - theta.mean((0, 1))).reshape(-1, theta.shape[-1])
     squares = centred**2
     covariance = centred.T @ centred / len(centred)
+    # a difference of nearly equal numbers, which rounding may leave negative
     variance_of_products = (squares.T @ squares / len(centred) - covariance**2).clip(min=0)
     of_covariance = np.maximum(
         by_batches.covariance,
         np.sqrt(variance_of_products / np.minimum.outer(ess_of_squares, ess_of_squares)),
     )
     sd = np.sqrt(covariance.diagonal())
-    return Errors(
+    return MomentErrors(
         np.maximum(by_batches.mean, sd / np.sqrt(ess_of_mean)),
         of_covariance.diagonal() / (2 * sd),
         of_covariance,
     )
 
 
-def batch_errors(theta: FloatArray) -> Errors:
-    """Estimate the standard errors of `monte_carlo_errors` by means of batches.
+def estimate_batch_errors(theta: FloatArray) -> MomentErrors:
+    """Estimate the standard errors of `estimate_moment_errors` by means of batches.
 
     They are sqrt(variance of the batches / number of batches), where a batch is one of
     `BATCHES_PER_CHAIN` equal stretches of a chain, and what is averaged in it are draws (for the
@@ -313,7 +325,7 @@ def batch_errors(theta: FloatArray) -> Errors:
     scatter = sum((batch.T @ batch / size - covariance) ** 2 for batch in centred)
     of_covariance = np.sqrt(scatter / ((count - 1) * count))
     of_mean = centred.mean(1).std(0, ddof=1) / np.sqrt(count)
-    return Errors(
+    return MomentErrors(
         of_mean, of_covariance.diagonal() / (2 * np.sqrt(covariance.diagonal())), of_covariance
     )
 

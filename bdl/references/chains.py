@@ -1,4 +1,5 @@
-"""The log posterior that methods see, as fast functions of numpy vectors, and chains of NUTS over network parameters.
+"""The log posterior that methods see, as fast functions of numpy vectors, and chains of NUTS over
+network parameters.
 
 A chain that starts at a mode may never leave it, and chains that start in the prior may all miss
 one. So half of them start at modes, as the members of a deep ensemble, and half at draws of the
@@ -21,77 +22,91 @@ from torch import Tensor
 from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
 from bdl.models.networks import Mlp
 from bdl.models.problem import Hyper, Problem, full_batch, log_joint
-from bdl.references.mcmc import Draws, by_nutpie, from_tree, optional, origin
+from bdl.references.mcmc import (
+    ChainDraws,
+    convert_tree,
+    describe_origin,
+    import_optional,
+    sample_by_nutpie,
+)
 from bdl.runtime import one_thread
 
 Vector = NDArray[np.float64]
-Slope = Callable[[Vector], tuple[float, Vector]]
+LogPosterior = Callable[[Vector], tuple[float, Vector]]
 """Parameters (D,) to log p(D, theta), nats, up to a constant, and its gradient, (D,)."""
-Law = tuple[float, float]
+NormalLaw = tuple[float, float]
 """Mean and standard deviation of a normal law."""
-_LARGEST = 300.0
+_LARGEST_LOG_PRECISION = 300.0
 """Logarithm of a precision from which the density counts as zero: trajectories that diverge come
-to where it
-overflows."""
+to where it overflows.
+"""
 
 
-def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
+def build_log_posterior(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> LogPosterior:
     """Return the log posterior of training data as the model sees them, float64, (n, d) and (n,).
 
     Networks of one hidden layer have a compiled one, many times as fast as automatic
     differentiation, which serves every other model.
     """
-    if has_loops(problem):
+    if has_compiled_posterior(problem):
         noise = (
             float(hyper["noise_precision"])
             if isinstance(problem.likelihood, GaussianLikelihood)
             else 0.0
         )
         prior = problem.prior_precision(hyper).expand(problem.dim).numpy().copy()
-        given = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, _tanh(problem)
-        loops = _loops()
-        return lambda theta: loops(theta, *given)
+        data = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, _uses_tanh(problem)
+        compiled = _compile_log_posterior()
+        return lambda theta: compiled(theta, *data)
     batch = full_batch(x, y)
 
-    def by_torch(theta: Vector) -> tuple[float, Vector]:
-        at = torch.tensor(theta, requires_grad=True)
-        value = log_joint(at.unsqueeze(0), problem, batch, hyper).squeeze(0)
-        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+    def differentiate(theta: Vector) -> tuple[float, Vector]:
+        parameters = torch.tensor(theta, requires_grad=True)
+        value = log_joint(parameters.unsqueeze(0), problem, batch, hyper).squeeze(0)
+        return float(value.detach()), torch.autograd.grad(value, parameters)[0].numpy()
 
-    return by_torch
+    return differentiate
 
 
-def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, prior: Law, noise: Law) -> Slope:
-    """Return the log posterior of parameters and of the logarithms of prior and noise precision, (D + 2,).
+def build_log_posterior_with_precisions(
+    problem: Problem, x: Tensor, y: Tensor, prior: NormalLaw, noise: NormalLaw
+) -> LogPosterior:
+    """Return the log posterior of parameters and of the logarithms of prior and noise precision,
+    (D + 2,).
 
-    The problem `has_loops`, the likelihood `gaussian`, and one prior precision for all parameters;
-    training data are as the model sees them, float64. The laws are of log ``prior_precision`` and
-    log ``noise_precision`` in the unit of `y`, the two last coordinates.
+    The problem has a compiled posterior (`has_compiled_posterior`), the likelihood `gaussian`, and
+    one prior precision for all parameters; training data are as the model sees them, float64. The
+    laws are of log ``prior_precision`` and log ``noise_precision`` in the unit of `y`, the two
+    last coordinates.
     """
     dim, rows = problem.dim, len(y)
     centres, widths = np.array([prior, noise]).T
-    ones, across, targets = np.ones(dim), np.ascontiguousarray(x.numpy().T), y.numpy()
-    tanh, loops = _tanh(problem), _loops()
+    equal_precisions = np.ones(dim)
+    columns, targets = np.ascontiguousarray(x.numpy().T), y.numpy()
+    tanh, compiled = _uses_tanh(problem), _compile_log_posterior()
 
-    def by_loops(phi: Vector) -> tuple[float, Vector]:
+    def evaluate(phi: Vector) -> tuple[float, Vector]:
         theta, logs = np.ascontiguousarray(phi[:dim]), phi[dim:]
-        if np.abs(logs).max() > _LARGEST:
+        if np.abs(logs).max() > _LARGEST_LOG_PRECISION:
             return -math.inf, np.zeros_like(phi)
         alpha, beta = map(math.exp, logs)
-        value, slopes = loops(theta, across, targets, alpha * ones, beta, tanh)
-        of_prior = alpha * float(theta @ theta) / 2
-        of_noise = -value - of_prior  # beta times half the sum of squared errors
-        away = (logs - centres) / widths
+        value, slopes = compiled(theta, columns, targets, alpha * equal_precisions, beta, tanh)
+        prior_energy = alpha * float(theta @ theta) / 2
+        noise_energy = -value - prior_energy  # beta times half the sum of squared errors
+        deviations = (logs - centres) / widths
         gradient = np.concatenate(
-            [slopes, np.array([dim / 2 - of_prior, rows / 2 - of_noise]) - away / widths]
+            [
+                slopes,
+                np.array([dim / 2 - prior_energy, rows / 2 - noise_energy]) - deviations / widths,
+            ]
         )
-        value += dim * logs[0] / 2 + rows * logs[1] / 2 - float(away @ away) / 2
+        value += dim * logs[0] / 2 + rows * logs[1] / 2 - float(deviations @ deviations) / 2
         return value, gradient
 
-    return by_loops
+    return evaluate
 
 
-def has_loops(problem: Problem) -> bool:
+def has_compiled_posterior(problem: Problem) -> bool:
     """Return whether the compiled log posterior is of this problem."""
     model = problem.model
     return (
@@ -103,16 +118,20 @@ def has_loops(problem: Problem) -> bool:
     )
 
 
-def _tanh(problem: Problem) -> bool:
+def _uses_tanh(problem: Problem) -> bool:
     return isinstance(problem.model, Mlp) and problem.model.activation == "tanh"
 
 
 @lru_cache(maxsize=1)
-def _loops() -> Any:
-    """Compile the log posterior of a network of one hidden layer: matrix products, and loops over a unit's rows."""
+def _compile_log_posterior() -> Any:
+    """Compile the log posterior of a network of one hidden layer: matrix products, and loops over
+    a unit's rows.
+    """
 
-    @optional("numba").njit(fastmath={"contract", "reassoc"})  # type: ignore[untyped-decorator]
-    def loops(
+    compile_loops = import_optional("numba").njit(fastmath={"contract", "reassoc"})
+
+    @compile_loops  # type: ignore[untyped-decorator]
+    def log_posterior(
         theta: Vector, x: Vector, y: Vector, prior: Vector, noise: float, tanh: bool
     ) -> tuple[float, Vector]:
         d, n = x.shape
@@ -134,6 +153,7 @@ def _loops() -> Any:
                 error[i] = noise * (y[i] - f[i])
                 value -= 0.5 * (y[i] - f[i]) * error[i]
             else:
+                # the exponent is never positive, so that no output overflows
                 small = np.exp(-abs(f[i]))
                 value += y[i] * f[i] - max(f[i], 0.0) - np.log1p(small)
                 error[i] = y[i] - (1.0 if f[i] > 0 else small) / (1.0 + small)
@@ -156,10 +176,10 @@ def _loops() -> Any:
             value -= 0.5 * prior[i] * theta[i] * theta[i]
         return value, gradient
 
-    return loops
+    return log_posterior
 
 
-CLIMB = 1000
+MOST_CLIMBING_STEPS = 1000
 """Most iterations of L-BFGS towards a mode: a member need not have converged."""
 
 
@@ -195,56 +215,70 @@ class ChainSettings:
     max_depth: Annotated[int, Ge(1), Le(15)] = 8
 
     @property
-    def places(self) -> NDArray[np.int64]:
+    def stored_draws(self) -> NDArray[np.int64]:
         """Numbers of the draws of a chain that are stored."""
         return np.linspace(0, self.draws - 1, min(self.kept, self.draws)).round().astype(np.int64)
 
 
-def starts(problem: Problem, hyper: Hyper, slope: Slope, settings: ChainSettings) -> list[Vector]:
-    """Find where chains start: modes that random networks lead to, then as many draws of the prior."""
+def find_starts(
+    problem: Problem, hyper: Hyper, log_posterior: LogPosterior, settings: ChainSettings
+) -> list[Vector]:
+    """Find where chains start: modes that random networks lead to, then as many draws of the
+    prior.
+    """
     generator = torch.Generator().manual_seed(settings.seed)
     noise = torch.randn(settings.chains, problem.dim, generator=generator, dtype=torch.float64)
     half = settings.chains // 2
-    modes = [climb(problem.initial(row).numpy(), slope) for row in noise[:half]]
+    modes = [climb_to_mode(problem.initial(row).numpy(), log_posterior) for row in noise[:half]]
     return [*modes, *problem.prior.sample(noise[half:], hyper, problem.layout).numpy()]
 
 
-def climb(start: Vector, slope: Slope) -> Vector:
+def climb_to_mode(start: Vector, log_posterior: LogPosterior) -> Vector:
     """Climb from a start towards a mode of the posterior by L-BFGS."""
     from scipy.optimize import minimize
 
     def descent(theta: Vector) -> tuple[float, Vector]:
-        value, gradient = slope(theta)
+        value, gradient = log_posterior(theta)
         return -value, -gradient
 
-    found: Vector = minimize(
-        descent, start, jac=True, method="L-BFGS-B", options={"maxiter": CLIMB}
+    mode: Vector = minimize(
+        descent, start, jac=True, method="L-BFGS-B", options={"maxiter": MOST_CLIMBING_STEPS}
     ).x
-    return found
+    return mode
 
 
-def run(slope: Slope, begin: list[Vector], settings: ChainSettings) -> Draws:
+def sample_chains(
+    log_posterior: LogPosterior, starts: list[Vector], settings: ChainSettings
+) -> ChainDraws:
     """Sample chains one after the other, on one thread.
 
     `InputError` if nutpie is not installed.
     """
     start = perf_counter()
     with one_thread():
-        trees = [
-            _chain(slope, point, settings, settings.seed + number)
-            for number, point in enumerate(begin)
-        ]
+        trees = []
+        for number, point in enumerate(starts):
+            trees.append(_sample_chain(log_posterior, point, settings, settings.seed + number))
     packages = ("nutpie", "numba", "numpy", "scipy")
-    made = origin("nutpie", settings.seed, settings.tune, packages, perf_counter() - start)
-    parts = zip(*(from_tree(tree, "theta", made)[:-1] for tree in trees), strict=True)
-    theta, diverging, energy, steps = map(np.concatenate, parts)
-    return Draws(theta, diverging, energy, steps, made)
+    origin = describe_origin(
+        "nutpie", settings.seed, settings.tune, packages, perf_counter() - start
+    )
+    chains = [convert_tree(tree, "theta", origin) for tree in trees]
+    return ChainDraws(
+        np.concatenate([chain.theta for chain in chains]),
+        np.concatenate([chain.diverging for chain in chains]),
+        np.concatenate([chain.energy for chain in chains]),
+        np.concatenate([chain.steps for chain in chains]),
+        origin,
+    )
 
 
-def _chain(slope: Slope, start: Vector, settings: ChainSettings, seed: int) -> Any:
-    model = optional("nutpie.compiled_pyfunc").from_pyfunc(
+def _sample_chain(
+    log_posterior: LogPosterior, start: Vector, settings: ChainSettings, seed: int
+) -> Any:
+    model = import_optional("nutpie.compiled_pyfunc").from_pyfunc(
         len(start),
-        lambda: slope,
+        lambda: log_posterior,
         lambda *_: lambda theta: {"theta": theta},
         [np.dtype(np.float64)],
         [(len(start),)],
@@ -252,4 +286,6 @@ def _chain(slope: Slope, start: Vector, settings: ChainSettings, seed: int) -> A
         make_initial_point_fn=lambda _: start,
     )
     lengths = settings.draws, settings.tune, settings.target_accept
-    return by_nutpie(model, *lengths, chains=1, cores=1, seed=seed, maxdepth=settings.max_depth)
+    return sample_by_nutpie(
+        model, *lengths, chains=1, cores=1, seed=seed, maxdepth=settings.max_depth
+    )

@@ -1,4 +1,5 @@
-"""Exact posteriors: of linear regression in closed form, of one or two parameters by sums over a grid; best Gaussians.
+"""Exact posteriors: of linear regression in closed form, of one or two parameters by sums over a
+grid; best Gaussians.
 
 The trapezoidal rule converges geometrically in 1 / step for a function that is analytic and decays
 at both ends (Trefethen & Weideman 2014, SIAM Review 56(3), theorem 5.1), so that a modest grid
@@ -39,7 +40,8 @@ class ConjugateReference(Reference):
 
 @dataclass(frozen=True)
 class BayesianRidgeReference(Reference):
-    """Precisions by maximising the evidence with scikit-learn's `BayesianRidge`, and the posterior under them.
+    """Precisions by maximising the evidence with scikit-learn's `BayesianRidge`, and the posterior
+    under them.
 
     Its ``lambda_`` is the papers' prior precision alpha, its ``alpha_`` their noise precision
     beta.
@@ -72,15 +74,18 @@ class BayesianRidgeReference(Reference):
         if bool((y == y[0]).all()):
             raise InputError("the targets are constant: there is no noise precision to estimate")
         ridge = BayesianRidge().fit(x.numpy(), y.numpy())
-        found = {"prior_precision": float(ridge.lambda_), "noise_precision": float(ridge.alpha_)}
+        precisions = {
+            "prior_precision": float(ridge.lambda_),
+            "noise_precision": float(ridge.alpha_),
+        }
         if self.bias == "penalised":
-            given = {
-                name: torch.tensor(value, dtype=torch.float64) for name, value in found.items()
-            }
-            exact = Conjugate().fit(problem, x, y, given)
-            return Truth(exact.mean(), exact.covariance(), found)
+            hyper_tensors = {}
+            for name, value in precisions.items():
+                hyper_tensors[name] = torch.tensor(value, dtype=torch.float64)
+            exact = Conjugate().fit(problem, x, y, hyper_tensors)
+            return Truth(exact.mean(), exact.covariance(), precisions)
         mean = torch.tensor([*ridge.coef_, ridge.intercept_], dtype=torch.float64)
-        return Truth(mean, torch.from_numpy(ridge.sigma_), found)
+        return Truth(mean, torch.from_numpy(ridge.sigma_), precisions)
 
 
 REACH, STEP = 8.0, 0.4
@@ -104,7 +109,8 @@ class GridReference(Reference):
     def check(self, problem: Problem) -> None:
         if problem.dim > 2:
             raise InputError(
-                f"a grid has room for two parameters: the model has {problem.dim}; use another reference"
+                f"a grid has room for two parameters: the model has {problem.dim}; use "
+                "another reference"
             )
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
@@ -115,14 +121,17 @@ class GridReference(Reference):
         """
         log_density = partial(log_joint, problem=problem, batch=full_batch(x, y), hyper=hyper)
         mode, scale = laplace(log_density, torch.zeros(problem.dim, dtype=torch.float64))
-        mean, covariance = moments(lambda z: log_density(mode + z @ scale.T), problem.dim)
+        mean, covariance = integrate_moments(
+            lambda z: log_density(mode + z @ scale.T), problem.dim
+        )
         return Truth(
             mode + scale @ mean, scale @ covariance @ scale.T, {}, log_density=log_density
         )
 
 
-def moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor]:
-    """Sum a density over grids around 0, ever wider and finer, until its moments stand: mean and covariance, float64.
+def integrate_moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor]:
+    """Sum a density over grids around 0, ever wider and finer, until its moments stand: mean and
+    covariance, float64.
 
     The density is of about unit scale around 0; a second mode is found unless the first grid ends
     in a valley before it. A step twice as long gives the same to `AGREEMENT`, and geometric
@@ -131,22 +140,26 @@ def moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor]:
     """
     step, reach = STEP, torch.full((dim, 2), REACH, dtype=torch.float64)
     while True:
-        points = _grid(reach, step)
+        points = _lay_grid(reach, step)
         values = log_density(points.view(-1, dim)).view(points.shape[:-1])
         if bool((values.isnan() | values.isposinf()).any()):
             raise InputError(
                 "log p(D, theta) is not finite on the grid: check the data and the likelihood"
             )
+        # log-densities of thousands of nats underflow; the moments do not depend on a factor
         values = values - values.max()
-        open_sides = torch.tensor(
-            [[values.select(i, end).max() > -EDGE for end in (0, -1)] for i in range(dim)]
-        )
+        open_sides = torch.zeros(dim, 2, dtype=torch.bool)
+        for axis in range(dim):
+            for side, edge in enumerate((0, -1)):
+                open_sides[axis, side] = values.select(axis, edge).max() > -EDGE
         if bool(open_sides.any()):
             reach = torch.where(open_sides, 2 * reach, reach)
             continue
         every_other = (slice(None, None, 2),) * dim
-        mean, covariance = _weighted(points, values.exp())
-        coarse_mean, coarse_covariance = _weighted(points[every_other], values[every_other].exp())
+        mean, covariance = _compute_weighted_moments(points, values.exp())
+        coarse_mean, coarse_covariance = _compute_weighted_moments(
+            points[every_other], values[every_other].exp()
+        )
         size = covariance.norm()
         if bool(
             ((coarse_mean - mean).norm() <= AGREEMENT * size.sqrt())
@@ -156,18 +169,19 @@ def moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor]:
         step /= 2
 
 
-def _grid(reach: Tensor, step: float) -> Tensor:
+def _lay_grid(reach: Tensor, step: float) -> Tensor:
     """Lay a grid from -reach[i, 0] to reach[i, 1] along axis i: points (n_1, ..., n_D, D)."""
     ends = (reach / step).round().long().tolist()
     if math.prod(1 + low + high for low, high in ends) > MOST_POINTS:
         raise InputError(
-            f"the posterior is too skewed, or not smooth enough, for {MOST_POINTS} points: raise prior_precision"
+            f"the posterior is too skewed, or not smooth enough, for {MOST_POINTS} "
+            "points: raise prior_precision"
         )
     axes = [step * torch.arange(-low, high + 1, dtype=torch.float64) for low, high in ends]
     return torch.stack(torch.meshgrid(axes, indexing="ij"), -1)
 
 
-def _weighted(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+def _compute_weighted_moments(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and covariance under weights: (..., D), (...) -> (D,), (D, D)."""
     points, weights = points.reshape(-1, points.shape[-1]), weights.reshape(-1, 1) / weights.sum()
     mean = (weights * points).sum(0)
@@ -206,18 +220,21 @@ class OptimumCertificate(NamedTuple):
         for name, limit in LIMITS.items():
             if not (value := getattr(self, name)) <= limit:
                 raise InputError(
-                    f"reference exact-gaussian refused: {name} is {value:.2g}, above {limit:g}; raise prior_precision, "
+                    f"reference exact-gaussian refused: {name} is {value:.2g}, above "
+                    f"{limit:g}; raise prior_precision, "
                     "or take the reference 'nuts'"
                 )
         return self
 
-    def lines(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Name each number, with its limit if it has one."""
-        told = ((name, value, LIMITS.get(name)) for name, value in self._asdict().items())
-        return [
-            f"{name} {value:.8g} nats" if limit is None else f"{name} {value:.2g} <= {limit:g}"
-            for name, value, limit in told
-        ]
+        lines = []
+        for name, value in self._asdict().items():
+            if name in LIMITS:
+                lines.append(f"{name} {value:.2g} <= {LIMITS[name]:g}")
+            else:
+                lines.append(f"{name} {value:.8g} nats")
+        return lines
 
 
 LIMITS: Mapping[str, float] = {
@@ -236,30 +253,33 @@ def certify_optimum(
 
     Arguments as in `bdl.models.linear.elbo`.
     """
-    at = FullGaussian(q.loc.detach().requires_grad_(), q.scale_tril.detach().requires_grad_())
+    q_with_gradient = FullGaussian(
+        q.loc.detach().requires_grad_(), q.scale_tril.detach().requires_grad_()
+    )
     precision = prior_precision(problem, hyper)
     divergence = kl_divergence(
-        at, DiagonalGaussian(torch.zeros_like(precision), precision.reciprocal())
+        q_with_gradient, DiagonalGaussian(torch.zeros_like(precision), precision.reciprocal())
     )
-    bound = expected_log_likelihood(problem, at, x, y, hyper, finer=2) - divergence
-    by_mean, by_factor = torch.autograd.grad(bound, list(at))
-    once, twice = elbo(problem, q, x, y, hyper), elbo(problem, q, x, y, hyper, finer=2)
-    curvature = q.scale_tril.mT @ twice.curvature @ q.scale_tril
-    size = twice.value.abs()
+    bound = expected_log_likelihood(problem, q_with_gradient, x, y, hyper, finer=2) - divergence
+    by_mean, by_factor = torch.autograd.grad(bound, list(q_with_gradient))
+    coarse, fine = elbo(problem, q, x, y, hyper), elbo(problem, q, x, y, hyper, finer=2)
+    curvature = q.scale_tril.mT @ fine.curvature @ q.scale_tril
+    size = fine.value.abs()
     return OptimumCertificate(
-        neg_elbo=-float(twice.value),
+        neg_elbo=-float(fine.value),
         gradient=float(torch.cat([by_mean, by_factor.tril().flatten()]).norm() / size),
-        mean_identity=float((q.scale_tril.mT @ twice.slope).abs().max()),
+        mean_identity=float((q.scale_tril.mT @ fine.slope).abs().max()),
         covariance_identity=float(
             (curvature - torch.eye(q.dim, dtype=curvature.dtype)).abs().max()
         ),
-        quadrature=float((once.value - twice.value).abs() / size),
+        quadrature=float((coarse.value - fine.value).abs() / size),
     )
 
 
 @dataclass(frozen=True)
 class ExactGaussianReference(Reference):
-    """The Gaussian of any covariance with the best ELBO, by `ExactGaussian`, if its certificate keeps the limits.
+    """The Gaussian of any covariance with the best ELBO, by `ExactGaussian`, if its certificate
+    keeps the limits.
 
     It is not the posterior, but the best that any Gaussian can do: what variational methods with
     fewer parameters, or with noise, are measured against (SLANG paper 2018, Tables 1, 4, 6 and 7).
@@ -273,18 +293,18 @@ class ExactGaussianReference(Reference):
 
         `InputError` if the climb has not converged, or the certificate is above a limit.
         """
-        q, _ = _optimum(problem, x, y, hyper)
+        q, _ = _find_optimum(problem, x, y, hyper)
         return Truth(q.mean(), q.covariance(), {})
 
     def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
-        return _optimum(problem, x, y, hyper)[1].lines()
+        return _find_optimum(problem, x, y, hyper)[1].describe()
 
 
 _OPTIMA: dict[tuple[Any, ...], tuple[FullGaussian, OptimumCertificate]] = {}
 """By the problem and the content of training data and hyper-parameters."""
 
 
-def _optimum(
+def _find_optimum(
     problem: Problem, x: Tensor, y: Tensor, hyper: Hyper
 ) -> tuple[FullGaussian, OptimumCertificate]:
     data = sha256(

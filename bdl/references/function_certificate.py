@@ -1,4 +1,5 @@
-"""Rules that chains over the parameters of a network must pass in function space before they count as the truth.
+"""Rules that chains over the parameters of a network must pass in function space before they count
+as the truth.
 
 Weights may be permuted without a change of the function, so chains need not agree in them. What is
 judged are the network's outputs at the test rows, and between and beyond them. R-hat and effective
@@ -16,17 +17,17 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.models.problem import Hyper, Problem
 from bdl.references.certificate import (
+    DrawQuality,
     FloatArray,
-    Judged,
     Rule,
-    batch_errors,
-    monte_carlo_errors,
-    rounded,
-    statistics,
+    compute_statistics,
+    estimate_batch_errors,
+    estimate_moment_errors,
+    round_digits,
 )
-from bdl.references.mcmc import Draws
+from bdl.references.mcmc import ChainDraws
 
-CHECKS = (
+FUNCTION_RULES = (
     Rule(1, "r_hat", "<", 1.01, "input"),
     Rule(2, "bulk_ess", ">=", 400, "input"),
     Rule(3, "tail_ess", ">=", 400, "input"),
@@ -37,7 +38,7 @@ CHECKS = (
     Rule(8, "e_fmi", ">", 0.2, "chain"),
     Rule(9, "agreement", "<", 5, "input"),
 )
-PAIRS, PLACES = 20, (-0.5, 0.5, 1.5)
+LINE_COUNT, LINE_POSITIONS = 20, (-0.5, 0.5, 1.5)
 """Pairs of test rows whose lines the grid follows, and its places there: beyond the one, between,
 beyond the other.
 """
@@ -45,7 +46,7 @@ _VALUES_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionCertificate(Judged):
+class FunctionCertificate(DrawQuality):
     """What is known of the quality of chains, as functions.
 
     Inputs are the test rows, after them the grid, and after it the logarithm of a precision that
@@ -57,43 +58,46 @@ class FunctionCertificate(Judged):
     density_error: tuple[float, ...]
     agreement: tuple[float, ...]
     """Difference between chains that started at modes and chains that started in the prior, in
-    standard errors: the
-    larger one of those of mean and standard deviation."""
+    standard errors: the larger one of those of mean and standard deviation.
+    """
     gradients: int
     """Evaluations of the log posterior and its gradient after warm-up."""
 
-    rules: ClassVar = CHECKS
+    rules: ClassVar = FUNCTION_RULES
     advice: ClassVar = "raise draws or tune, or measure against it nevertheless by --uncertified"
 
     def _largest_errors(self) -> str:
-        largest = max(self.mean_error), max(self.sd_error), max(self.density_error)
-        return "largest Monte-Carlo errors: mean {:.2g} sd, sd {:.2g} of it, log density {:.2g} nats".format(
-            *largest
+        return (
+            f"largest Monte-Carlo errors: mean {max(self.mean_error):.2g} sd, "
+            f"sd {max(self.sd_error):.2g} of it, log density {max(self.density_error):.2g} nats"
         )
 
 
-def grid(test: Tensor) -> Tensor:
-    """Lay inputs on lines through pairs of test rows, between and beyond them: (m, d) -> (60, d)."""
+def lay_grid(test: Tensor) -> Tensor:
+    """Lay inputs on lines through pairs of test rows, between and beyond: (m, d) -> (60, d)."""
     generator = np.random.default_rng(0)
-    first, second = (
-        test[torch.from_numpy(generator.integers(len(test), size=PAIRS))] for _ in range(2)
-    )
-    return torch.cat([first + place * (second - first) for place in PLACES])
+    starts = test[torch.from_numpy(generator.integers(len(test), size=LINE_COUNT))]
+    ends = test[torch.from_numpy(generator.integers(len(test), size=LINE_COUNT))]
+    return torch.cat([starts + position * (ends - starts) for position in LINE_POSITIONS])
 
 
-def functions(problem: Problem, theta: FloatArray, x: Tensor) -> FloatArray:
-    """Evaluate the model at draws (C, S, D) and inputs (m, d): outputs as it sees the targets, (C, S, m, d_out)."""
+def evaluate_functions(problem: Problem, theta: FloatArray, x: Tensor) -> FloatArray:
+    """Evaluate the model at draws (C, S, D) and inputs (m, d): outputs as it sees the targets, (C,
+    S, m, d_out).
+    """
     flat = torch.from_numpy(theta.reshape(-1, theta.shape[-1]))
     size = max(1, _VALUES_AT_ONCE // (len(x) * problem.widest))
-    values = torch.func.vmap(lambda one: problem.model(one, x, problem.d_out), chunk_size=size)(
-        flat
-    )
-    found: FloatArray = values.numpy().reshape(*theta.shape[:2], len(x), problem.d_out)
-    return found
+
+    def evaluate(parameters: Tensor) -> Tensor:
+        return problem.model(parameters, x, problem.d_out)
+
+    values = torch.func.vmap(evaluate, chunk_size=size)(flat)
+    outputs: FloatArray = values.numpy().reshape(*theta.shape[:2], len(x), problem.d_out)
+    return outputs
 
 
 def certify_functions(
-    problem: Problem, draws: Draws, x: Tensor, y: Tensor, hyper: Hyper, *, beyond: bool = True
+    problem: Problem, draws: ChainDraws, x: Tensor, y: Tensor, hyper: Hyper, *, beyond: bool = True
 ) -> FunctionCertificate:
     """Judge chains by the functions that they are, whether good or bad.
 
@@ -104,39 +108,46 @@ def certify_functions(
     after the inputs. Functions are judged on the grid between and `beyond` the rows, too.
     `InputError` if a chain never moves, or arviz is not installed.
     """
-    outputs = functions(problem, draws.theta, torch.cat([x, grid(x)]) if beyond else x)
+    outputs = evaluate_functions(
+        problem, draws.theta, torch.cat([x, lay_grid(x)]) if beyond else x
+    )
     sampled = [np.log(value.numpy()) for value in hyper.values() if value.ndim]
     f = np.concatenate([outputs.reshape(*outputs.shape[:2], -1), *sampled], axis=2)
     if (stuck := ~(np.ptp(f, axis=1) > 0).all(1)).any():
         raise InputError(
-            f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check the model"
+            f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check "
+            "the model"
         )
-    errors, sd = monte_carlo_errors(f), f.std((0, 1))
+    errors, sd = estimate_moment_errors(f), f.std((0, 1))
     predictive = problem.likelihood.predictive(torch.from_numpy(outputs[:, :, : len(x)]), hyper)
     densities = predictive.log_prob(y).numpy()
+    # densities of many nats underflow; a factor that all draws share cancels in the relative error
     densities = np.exp(densities - densities.max((0, 1)))
     return FunctionCertificate(
-        **statistics(f, draws, 5),
-        divergences=rounded(draws.diverging.mean(1), 5),
-        mean_error=rounded(errors.mean / sd, 5),
-        sd_error=rounded(errors.sd / sd, 5),
-        density_error=rounded(monte_carlo_errors(densities).mean / densities.mean((0, 1)), 5),
-        agreement=rounded(agreement(*np.split(f, 2)), 5),
+        **compute_statistics(f, draws, 5),
+        divergences=round_digits(draws.diverging.mean(1), 5),
+        mean_error=round_digits(errors.mean / sd, 5),
+        sd_error=round_digits(errors.sd / sd, 5),
+        density_error=round_digits(
+            estimate_moment_errors(densities).mean / densities.mean((0, 1)), 5
+        ),
+        agreement=round_digits(compare_groups(*np.split(f, 2)), 5),
         gradients=int(draws.steps.sum()),
     )
 
 
-def agreement(*groups: FloatArray) -> FloatArray:
-    """Compare two groups of chains, (C, S, m): the larger difference of mean and sd, in standard errors, (m,).
+def compare_groups(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Compare two groups of chains, (C, S, m): the larger difference of mean and sd, in standard
+    errors, (m,).
 
     The errors are those of batches: an effective sample size falls where chains of a group differ,
     which would hide that the groups differ.
     """
-    errors = [batch_errors(group) for group in groups]
-    means, sds = (
-        [getattr(group, moment)((0, 1)) for group in groups] for moment in ("mean", "std")
+    errors, other_errors = estimate_batch_errors(first), estimate_batch_errors(second)
+    mean_difference = np.abs(first.mean((0, 1)) - second.mean((0, 1)))
+    sd_difference = np.abs(first.std((0, 1)) - second.std((0, 1)))
+    larger: FloatArray = np.maximum(
+        mean_difference / np.hypot(errors.mean, other_errors.mean),
+        sd_difference / np.hypot(errors.sd, other_errors.sd),
     )
-    by_mean = np.abs(means[0] - means[1]) / np.hypot(errors[0].mean, errors[1].mean)
-    by_sd = np.abs(sds[0] - sds[1]) / np.hypot(errors[0].sd, errors[1].sd)
-    larger: FloatArray = np.maximum(by_mean, by_sd)
     return larger

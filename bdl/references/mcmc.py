@@ -1,4 +1,5 @@
-"""Draws from the posterior of a regression by the No-U-Turn sampler: the truth where there is no closed form.
+"""Draws from the posterior of a regression by the No-U-Turn sampler: the truth where there is no
+closed form.
 
 The model is y_i ~ Bernoulli(sigmoid(x_i theta)), or y_i ~ N(x_i theta, 1/beta), with theta_j ~
 N(0, 1/alpha_j); an intercept is a column of ones. It is written with bambi, as in Brownlie (2022),
@@ -50,7 +51,7 @@ class Regression:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SamplerSettings:
     """How long to sample, and with what; by default as Brownlie (2022).
 
     Parameters
@@ -76,14 +77,16 @@ class Settings:
     target_accept: Annotated[float, Gt(0), Lt(1)] = 0.9
     sampler: Sampler | None = None
 
-    def chosen(self) -> Sampler:
+    def choose_sampler(self) -> Sampler:
         """Name the sampler that will run."""
         return self.sampler or ("nutpie" if find_spec("nutpie") else "pymc")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where draws come from: sampler, seed, warm-up, package versions, and seconds from model to last draw."""
+    """Where draws come from: sampler, seed, warm-up, package versions, and seconds from model to
+    last draw.
+    """
 
     sampler: str
     seed: int
@@ -92,7 +95,7 @@ class Origin:
     seconds: float
 
 
-class Draws(NamedTuple):
+class ChainDraws(NamedTuple):
     """What the sampler gave, C chains of S draws after warm-up."""
 
     theta: NDArray[np.float64]
@@ -106,35 +109,41 @@ class Draws(NamedTuple):
     origin: Origin
 
 
-def sample(regression: Regression, settings: Settings) -> Draws:
+def sample_regression(regression: Regression, settings: SamplerSettings) -> ChainDraws:
     """Draw from the posterior: the same for the same seed, sampler and versions.
 
     No process is forked: nutpie runs its chains in threads, pymc one after the other. `InputError`
     if bambi or the sampler is not installed.
     """
-    sampler = settings.chosen()
-    run, packages = {"nutpie": (_nutpie, ["nutpie"]), "pymc": (_pymc, [])}[sampler]
+    sampler = settings.choose_sampler()
+    run, packages = {"nutpie": (_compile_and_sample, ["nutpie"]), "pymc": (_sample_by_pymc, [])}[
+        sampler
+    ]
     start = perf_counter()
-    tree = run(build(regression), settings)
+    tree = run(build_model(regression), settings)
     packages += ["bambi", "pymc", "pytensor", "numpy"]
-    return from_tree(
-        tree, TERM, origin(sampler, settings.seed, settings.tune, packages, perf_counter() - start)
+    return convert_tree(
+        tree,
+        TERM,
+        describe_origin(sampler, settings.seed, settings.tune, packages, perf_counter() - start),
     )
 
 
-def origin(sampler: str, seed: int, tune: int, packages: Iterable[str], seconds: float) -> Origin:
+def describe_origin(
+    sampler: str, seed: int, tune: int, packages: Iterable[str], seconds: float
+) -> Origin:
     """Describe where draws come from, with the versions of Python and of some packages."""
     versions = {name: version(name) for name in packages} | {"python": sys.version.split()[0]}
     return Origin(sampler, seed, tune, versions, seconds)
 
 
-def build(regression: Regression) -> Any:
+def build_model(regression: Regression) -> Any:
     """Write the model with bambi and give its `pymc.Model`, whose one free variable is `TERM`.
 
     All columns are one term of the formula, hence one vector instead of D scalar variables (a
     scalar if D is 1).
     """
-    bambi, pandas = optional("bambi"), optional("pandas")
+    bambi, pandas = import_optional("bambi"), import_optional("pandas")
     data = pandas.DataFrame({"y": regression.y, "row": np.arange(len(regression.x))})
     sigma = regression.prior_precision**-0.5
     priors: dict[str, Any] = {
@@ -145,7 +154,7 @@ def build(regression: Regression) -> Any:
     model = bambi.Model(
         f"y ~ 0 + {TERM}",
         data,
-        family=_logistic_family() if regression.noise_precision is None else "gaussian",
+        family=_build_logistic_family() if regression.noise_precision is None else "gaussian",
         priors=priors,
         auto_scale=False,
         center_predictors=False,
@@ -155,14 +164,18 @@ def build(regression: Regression) -> Any:
     return model.backend.model
 
 
-def _logistic_family() -> Any:
+def _build_logistic_family() -> Any:
     """Bernoulli targets, log p(y | f) = -log(1 + exp((1 - 2 y) f)), exact for every f.
 
     bambi's own family ``"bernoulli"`` bounds the probability to [2.2e-16, 1 - 2.2e-16]: beyond |f|
     = 36 its likelihood of the other label is flat, and so is its gradient. This one is faster,
     too.
     """
-    bambi, pymc, tensor = optional("bambi"), optional("pymc"), optional("pytensor.tensor")
+    bambi, pymc, tensor = (
+        import_optional("bambi"),
+        import_optional("pymc"),
+        import_optional("pytensor.tensor"),
+    )
 
     def log_prob(y: Any, f: Any) -> Any:
         return -tensor.softplus((1 - 2 * y) * f)
@@ -176,23 +189,25 @@ def _logistic_family() -> Any:
     return bambi.Family("bernoulli-logit", likelihood, "identity")
 
 
-def from_tree(tree: Any, name: str, origin: Origin) -> Draws:
-    """Convert arviz's `InferenceData` (before 1.0) or `DataTree` (since), in which parameters have a name."""
+def convert_tree(tree: Any, name: str, origin: Origin) -> ChainDraws:
+    """Convert arviz's `InferenceData` (before 1.0) or `DataTree` (since), in which parameters have
+    a name.
+    """
 
-    def plain(group: str, name: str) -> Any:
+    def to_array(group: str, name: str) -> Any:
         return tree[group][name].transpose("chain", "draw", ...).to_numpy()
 
-    theta = plain("posterior", name)
-    return Draws(
+    theta = to_array("posterior", name)
+    return ChainDraws(
         theta.reshape(*theta.shape[:2], -1).astype(np.float64),
-        plain("sample_stats", "diverging").astype(np.bool_),
-        plain("sample_stats", "energy").astype(np.float64),
-        plain("sample_stats", "n_steps").astype(np.int64),
+        to_array("sample_stats", "diverging").astype(np.bool_),
+        to_array("sample_stats", "energy").astype(np.float64),
+        to_array("sample_stats", "n_steps").astype(np.int64),
         origin,
     )
 
 
-def optional(name: str, purpose: str = "sampling") -> Any:
+def import_optional(name: str, purpose: str = "sampling") -> Any:
     """Import a package of the extra ``mcmc``, or say what needs it and how to install it."""
     try:
         return importlib.import_module(name)
@@ -202,26 +217,28 @@ def optional(name: str, purpose: str = "sampling") -> Any:
         ) from None
 
 
-def by_nutpie(model: Any, draws: int, tune: int, target_accept: float, **options: Any) -> Any:
+def sample_by_nutpie(
+    model: Any, draws: int, tune: int, target_accept: float, **options: Any
+) -> Any:
     """Sample a compiled model on one thread, since chains are threads already.
 
     Further options are nutpie's.
     """
     lengths = {"draws": draws, "tune": tune, "target_accept": target_accept}
     with one_thread():
-        return optional("nutpie").sample(
+        return import_optional("nutpie").sample(
             model, **lengths, **options, save_warmup=False, progress_bar=False
         )
 
 
-def _nutpie(model: Any, settings: Settings) -> Any:
-    compiled = optional("nutpie").compile_pymc_model(model, var_names=[TERM])
+def _compile_and_sample(model: Any, settings: SamplerSettings) -> Any:
+    compiled = import_optional("nutpie").compile_pymc_model(model, var_names=[TERM])
     lengths = settings.draws, settings.tune, settings.target_accept
-    return by_nutpie(compiled, *lengths, chains=settings.chains, seed=settings.seed)
+    return sample_by_nutpie(compiled, *lengths, chains=settings.chains, seed=settings.seed)
 
 
-def _pymc(model: Any, settings: Settings) -> Any:
-    return optional("pymc").sample(
+def _sample_by_pymc(model: Any, settings: SamplerSettings) -> Any:
+    return import_optional("pymc").sample(
         model=model,
         draws=settings.draws,
         tune=settings.tune,

@@ -1,4 +1,6 @@
-"""Reference posteriors by the No-U-Turn sampler, certified and cached: of regressions, and of networks as functions."""
+"""Reference posteriors by the No-U-Turn sampler, certified and cached: of regressions, and of
+networks as functions.
+"""
 
 import hashlib
 import json
@@ -17,11 +19,11 @@ from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
 from bdl.models.networks import LinearModel
 from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem
-from bdl.references.base import Made, Reference, Truth, obtain
-from bdl.references.certificate import Certificate, Judged, certify, check_length
-from bdl.references.chains import ChainSettings, run, slope, starts
+from bdl.references.base import JudgedDraws, Reference, Truth, load_or_sample
+from bdl.references.certificate import Certificate, DrawQuality, certify, check_length
+from bdl.references.chains import ChainSettings, build_log_posterior, find_starts, sample_chains
 from bdl.references.function_certificate import FunctionCertificate, certify_functions
-from bdl.references.mcmc import Regression, Settings, sample
+from bdl.references.mcmc import Regression, SamplerSettings, sample_regression
 
 _FORMAT, _NETWORK_FORMAT = 1, 1
 """Part of every key, of regressions and of networks; a change of what is sampled, judged or
@@ -29,7 +31,7 @@ written raises it.
 """
 
 
-def _digest(head: str, arrays: Iterable[NDArray[np.float64]], settings: object) -> str:
+def _hash_inputs(head: str, arrays: Iterable[NDArray[np.float64]], settings: object) -> str:
     content = hashlib.sha256(head.encode())
     for values in arrays:
         content.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
@@ -42,21 +44,21 @@ class LinearRecipe:
     """What is sampled, and how."""
 
     regression: Regression
-    settings: Settings
+    settings: SamplerSettings
 
-    certificate: ClassVar[type[Judged]] = Certificate
+    certificate: ClassVar[type[DrawQuality]] = Certificate
 
     @cached_property
     def key(self) -> str:
         """SHA-256 (hex) over data, likelihood, prior and sampler settings."""
         x, y, alpha = self.regression.x, self.regression.y, self.regression.prior_precision
-        return _digest(
+        return _hash_inputs(
             f"{_FORMAT}{x.shape}{self.regression.noise_precision!r}",
             (x, y, alpha),
             asdict(self.settings),
         )
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         rows, dim = self.regression.x.shape
         precisions = sorted(set(self.regression.prior_precision.tolist()))
         return {
@@ -68,15 +70,17 @@ class LinearRecipe:
             "settings": asdict(self.settings),
         }
 
-    def make(self) -> Made:
+    def sample(self) -> JudgedDraws:
         """Sample and certify; raise `InputError` if a rule is broken."""
-        draws = sample(self.regression, self.settings)
-        return Made(draws.theta, certify(draws).admit())
+        draws = sample_regression(self.regression, self.settings)
+        return JudgedDraws(draws.theta, certify(draws).admit())
 
 
 @dataclass(frozen=True)
-class NutsReference(Reference, Settings):
-    """The posterior of a linear model with Gaussian or Bernoulli targets, from draws that passed every rule."""
+class NutsReference(Reference, SamplerSettings):
+    """The posterior of a linear model with Gaussian or Bernoulli targets, from draws that passed
+    every rule.
+    """
 
     def check(self, problem: Problem) -> None:
         check_length(self.chains, self.draws)
@@ -96,7 +100,7 @@ class NutsReference(Reference, Settings):
             problem.prior_precision(hyper).expand(problem.dim).numpy(),
             None if noise is None else float(noise),
         )
-        return LinearRecipe(regression, Settings(*astuple(self)))
+        return LinearRecipe(regression, SamplerSettings(*astuple(self)))
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Take the draws from the cache, or sample, certify and keep them.
@@ -104,9 +108,9 @@ class NutsReference(Reference, Settings):
         `InputError` if a rule is broken, the cache is corrupt, or the extra ``mcmc`` is not
         installed.
         """
-        found = obtain(self.recipe(problem, x, y, hyper))
-        found.certificate.admit()
-        chains = torch.from_numpy(found.theta)
+        judged = load_or_sample(self.recipe(problem, x, y, hyper))
+        judged.certificate.admit()
+        chains = torch.from_numpy(judged.theta)
         pooled = chains.flatten(0, 1)
         return Truth(
             pooled.mean(0), torch.cov(pooled.T).reshape(problem.dim, problem.dim), {}, chains
@@ -128,17 +132,17 @@ class NetworkRecipe:
     hyper: Hyper
     settings: ChainSettings
 
-    certificate: ClassVar[type[Judged]] = FunctionCertificate
+    certificate: ClassVar[type[DrawQuality]] = FunctionCertificate
 
     @cached_property
     def key(self) -> str:
         """SHA-256 (hex) over data, model, likelihood, prior, hyper-parameters and settings."""
-        parts = self.problem.model, self.problem.likelihood, self.problem.prior
+        components = self.problem.model, self.problem.likelihood, self.problem.prior
         data = (values.numpy() for values in (self.x, self.y, self.test_x, self.test_y))
-        head = f"{_NETWORK_FORMAT}{parts}{self.x.shape}{self.test_x.shape}"
-        return _digest(head, data, [asdict(self.settings), self._hyper])
+        head = f"{_NETWORK_FORMAT}{components}{self.x.shape}{self.test_x.shape}"
+        return _hash_inputs(head, data, [asdict(self.settings), self._hyper])
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return {
             "model": str(self.problem.model),
             "likelihood": str(self.problem.likelihood),
@@ -148,14 +152,14 @@ class NetworkRecipe:
             "settings": asdict(self.settings),
         }
 
-    def make(self) -> Made:
+    def sample(self) -> JudgedDraws:
         """Sample and judge; what breaks a rule is kept, and says so."""
-        density = slope(self.problem, self.x, self.y, self.hyper)
-        chains = run(
-            density, starts(self.problem, self.hyper, density, self.settings), self.settings
+        density = build_log_posterior(self.problem, self.x, self.y, self.hyper)
+        chains = sample_chains(
+            density, find_starts(self.problem, self.hyper, density, self.settings), self.settings
         )
         certificate = certify_functions(self.problem, chains, self.test_x, self.test_y, self.hyper)
-        return Made(chains.theta[:, self.settings.places], certificate)
+        return JudgedDraws(chains.theta[:, self.settings.stored_draws], certificate)
 
     @property
     def _hyper(self) -> Mapping[str, float]:
@@ -164,7 +168,8 @@ class NetworkRecipe:
 
 @dataclass(frozen=True)
 class NetworkMcmc(Reference, ChainSettings):
-    """The posterior of a network, or of any model whose prior has a precision, known as a function.
+    """The posterior of a network, or of any model whose prior has a precision, known as a
+    function.
 
     Parameters
     ----------
@@ -180,7 +185,8 @@ class NetworkMcmc(Reference, ChainSettings):
         check_length(self.chains, self.draws)
         if not isinstance(problem.prior, PrecisionPrior) or problem.buffers():
             raise InputError(
-                "network-mcmc samples models with a gaussian prior and without running statistics: give one"
+                "network-mcmc samples models with a gaussian prior and without running "
+                "statistics: give one"
             )
 
     def recipe(
@@ -205,12 +211,12 @@ class NetworkMcmc(Reference, ChainSettings):
         `InputError` if a rule is broken and the reference is not to be used uncertified, the cache
         is corrupt, or the extra ``mcmc`` is not installed.
         """
-        found = obtain(self.recipe(problem, x, y, hyper, *judged))
+        judged_draws = load_or_sample(self.recipe(problem, x, y, hyper, *judged))
         if not self.uncertified:
-            found.certificate.admit()
-        chains = torch.from_numpy(found.theta)
+            judged_draws.certificate.admit()
+        chains = torch.from_numpy(judged_draws.theta)
         nothing = torch.zeros(0, dtype=torch.float64)
         return Truth(
             *(nothing, nothing.reshape(0, 0), {}, chains),
-            chains_agree=found.certificate.supports_errors,
+            chains_agree=judged_draws.certificate.supports_errors,
         )

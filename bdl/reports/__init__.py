@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bdl.metrics import MetricInfo, info
+from bdl.metrics import MetricInfo, get_metric_info
 from bdl.references.certificate import CERTIFIED
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.replicates import (
@@ -185,7 +185,11 @@ def compare_with_papers(
             key = (dataset, entry, metric, statistic)
             paper = printed.get(key)
             split = paper.split if paper else lone_splits.get((dataset, metric))
-            usual = statistic == "median" and split is None and info(metric).direction != "ratio"
+            usual = (
+                statistic == "median"
+                and split is None
+                and get_metric_info(metric).direction != "ratio"
+            )
             if statistic == "mean" or paper is not None or usual:
                 split_trials = trials if split is None else trials[trials["split"] == split]
                 cell_rows = CellRows(split_trials, other_seeds)
@@ -231,7 +235,7 @@ def _table_entry(
     protocol: bool,
 ) -> TableEntry:
     metric, statistic = key[2:]
-    metric_info, trials = info(metric), rows.trials
+    metric_info, trials = get_metric_info(metric), rows.trials
     without_parameters = trials[KEPT_DETAIL].notna() & (
         metric_info.kind in ("posterior", "distance")
     )

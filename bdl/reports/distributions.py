@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.reports import drawing
 from bdl.reports.layout import metric_heading, metric_with_unit, repeats_text
 from bdl.reports.papers import paper_values
@@ -52,7 +52,9 @@ def gather_boxes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Box]:
     if benchmark.axes or not benchmark.preparation.repeats:
         return []
     boxes, groups = [], group_by_cell(rows, ())
-    for metric in (name for name in benchmark.metrics if info(name).kind == "predictive"):
+    for metric in (
+        name for name in benchmark.metrics if get_metric_info(name).kind == "predictive"
+    ):
         for dataset, entry in benchmark.pairs:
             trials = groups.get((dataset, entry), rows[:0])
             values = finite_scores(trials, metric)

@@ -7,7 +7,7 @@ from statistics import median_high
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.reports.layout import format_number
 
 # Matplotlib is imported on use: it is slow to load, and most commands draw nothing.
@@ -320,4 +320,4 @@ def label_log_axis(axis: Any, span: float) -> None:
 
 def outlier_factor(metric: str) -> float:
     """Return the factor beyond which a value of a metric is an outlier."""
-    return LOG_FROM if info(metric).kind == "predictive" else OUTLIER_FACTOR
+    return LOG_FROM if get_metric_info(metric).kind == "predictive" else OUTLIER_FACTOR

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry
 from bdl.reports.layout import Section, estimate_text, metric_heading
 from bdl.reports.papers import load_paper
@@ -48,7 +48,7 @@ def elsewhere_sections(benchmark: "Benchmark", cells: Sequence[TableEntry]) -> l
                 (dataset, row["method"], *as_printed(row), f"{row['paper']} {row['table']}")
                 for row in printed_rows
             ]
-        if lines and info(metric).direction != "ratio":
+        if lines and get_metric_info(metric).direction != "ratio":
             title = f"{benchmark.name}: {metric_heading(metric)}"
             title += ", ours and printed elsewhere, without verdicts"
             arranged.append(Section.of(title, columns, lines))

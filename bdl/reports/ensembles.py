@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from bdl.metrics.likelihoods import FIRST
+from bdl.metrics.likelihoods import FIRST_MEMBERS
 from bdl.reports.layout import Section, format_number, metric_with_unit
 from bdl.reports.statistics import format_setting, group_by_split
 
@@ -68,7 +68,9 @@ def _equivalent_lines(
         if entry == ensemble or reference is None or metric not in entry_rows:
             continue
         # Scores of the first member, of the first two, and so on; the metric is that of all.
-        prefixes = [name for name in map(str, reference) if name.startswith(f"{metric}_{FIRST}_")]
+        prefixes = [
+            name for name in map(str, reference) if name.startswith(f"{metric}_{FIRST_MEMBERS}_")
+        ]
         prefixes.sort(key=lambda name: int(name.rpartition("_")[2]))
         scores = reference[[*prefixes, metric]].assign(_entry=entry_rows[metric]).dropna()
         if prefixes and len(scores):

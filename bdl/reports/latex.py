@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry
 from bdl.reports.layout import (
     estimate_text,
@@ -78,7 +78,7 @@ def select_best(cells: Sequence[TableEntry]) -> list[TableEntry]:
     magnitude would reach everything. Means of entries with failed fits are left out, and nothing
     is best under a metric without a better and a worse.
     """
-    direction = info(cells[0].metric).direction
+    direction = get_metric_info(cells[0].metric).direction
     means = [(cell.ours, cell) for cell in cells if cell.ours is not None and not cell.n_failed]
     if direction == "none" or not means:
         return []
@@ -152,7 +152,7 @@ def _table(
 def _explanation(cells: Sequence[TableEntry]) -> str:
     """Explain in a caption how to read numbers, bold type and signs."""
     text = r". Mean $\pm$ standard error"
-    if info(cells[0].metric).direction != "none":
+    if get_metric_info(cells[0].metric).direction != "none":
         text += r"; the best is bold, with all that lie inside its 95\,\% interval"
     text += "."
     if any(cell.paper is not None for cell in cells):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from bdl.metrics import RELATIVE, info, settings
+from bdl.metrics import RELATIVE_MARGIN, get_metric_info, split_settings
 from bdl.reports import TableEntry
 from bdl.reports.papers import Printed
 from bdl.reports.statistics import format_setting, group_by
@@ -90,17 +90,17 @@ class Section(NamedTuple):
 
 def metric_name(label: str) -> str:
     """Write a metric with the settings of its label."""
-    return " ".join([info(label).label, *settings(label)])
+    return " ".join([get_metric_info(label).label, *split_settings(label)])
 
 
 def metric_with_unit(label: str) -> str:
     """Write a metric as `metric_name` does, with its unit."""
-    return f"{metric_name(label)} ({info(label).unit})"
+    return f"{metric_name(label)} ({get_metric_info(label).unit})"
 
 
 def metric_heading(label: str) -> str:
     """Write a metric as `metric_with_unit` does, with its direction if it has one."""
-    return metric_with_unit(label) + DIRECTION_TEXTS[info(label).direction]
+    return metric_with_unit(label) + DIRECTION_TEXTS[get_metric_info(label).direction]
 
 
 def training_metric(label: str, labels: Iterable[str]) -> str | None:
@@ -127,9 +127,9 @@ def margin_text(cells: Sequence[TableEntry]) -> str:
     """
     if not any(cell.z is not None for cell in cells):
         return ""
-    margin = info(cells[0].metric).margin
+    margin = get_metric_info(cells[0].metric).margin
     if margin is None:
-        return f"; the margin is {RELATIVE:.0%} of the print"
+        return f"; the margin is {RELATIVE_MARGIN:.0%} of the print"
     return f"; the margin is {margin:g}"
 
 

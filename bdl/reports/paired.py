@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.reports.layout import Section, format_number, metric_heading, metric_name
 from bdl.reports.statistics import Array, format_setting, group_by, group_by_split, mean_se
 from bdl.reports.verdicts import MIN_SPLITS, interval_half_width
@@ -62,7 +62,7 @@ class PairedDifference(NamedTuple):
             return "undecided"
         if self.low <= 0 <= self.high:
             return "undecided"
-        if (self.high < 0) == (info(self.metric).direction == "lower"):
+        if (self.high < 0) == (get_metric_info(self.metric).direction == "lower"):
             return "undecided" if self.failed else "better"
         return "undecided" if self.baseline_failed else "worse"
 
@@ -90,7 +90,7 @@ def paired_differences(
     metrics = [
         name
         for name in benchmark.metrics
-        if info(name).kind == "predictive" and info(name).direction != "none"
+        if get_metric_info(name).kind == "predictive" and get_metric_info(name).direction != "none"
     ]
     datasets = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
     cells = [
@@ -261,7 +261,7 @@ class ScoreChange(NamedTuple):
             return "same"
         if not self.difference.n:
             return "no pair"
-        if info(self.difference.metric).direction != "none":
+        if get_metric_info(self.difference.metric).direction != "none":
             return self.difference.verdict
         low, high = self.difference.low, self.difference.high
         return "undecided" if low is None or high is None or low <= 0 <= high else "differs"
@@ -304,7 +304,7 @@ def compare_scores(
     """
     changes = []
     for metric in metrics:
-        if info(metric).direction == "ratio":
+        if get_metric_info(metric).direction == "ratio":
             continue
         for cell, first_rows, second_rows in _matched_cells(first, second, axes):
             unpaired = cell._replace(metric=metric)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from bdl.references.certificate import Judged, told
+from bdl.references.certificate import DrawQuality, describe_broken_rules
 from bdl.reports.layout import Section
 
 
 def reference_sections(
-    benchmark: str, published: Iterable[tuple[str, int, Judged]]
+    benchmark: str, published: Iterable[tuple[str, int, DrawQuality]]
 ) -> list[Section]:
     """Lay out a line for each sampled reference, by its data set, split and certificate."""
     lines = []
@@ -20,7 +20,9 @@ def reference_sections(
                 f"{certificate.origin.sampler}, {certificate.chains} x {certificate.draws}",
                 f"{worst['r_hat']:.4f}",
                 f"{min(worst['bulk_ess'], worst['tail_ess']):.0f}",
-                told(failure.rule.number for failure in certificate.failures()),
+                describe_broken_rules(
+                    failure.rule.number for failure in certificate.broken_rules()
+                ),
                 f"{certificate.origin.seconds:.0f}",
             )
         )

@@ -7,7 +7,7 @@ from itertools import pairwise
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry, drawing
 from bdl.reports.layout import (
     format_number,
@@ -196,7 +196,11 @@ def paired_figure(
                 panel.text(1.01, row, f"n = {difference.n}", transform=across, **small)
     subtitle = f"mean difference from {benchmark.baseline} over {repeats_text(benchmark)}"
     drawing.write_title(figure, benchmark.title, metric_heading(metric), subtitle)
-    left, right = ("better", "worse") if info(metric).direction == "lower" else ("worse", "better")
+    left, right = (
+        ("better", "worse")
+        if get_metric_info(metric).direction == "lower"
+        else ("worse", "better")
+    )
     labels = {
         left: f"left: {left} than {benchmark.baseline}",
         "undecided": "undecided: 95 % interval holds 0, a fit failed, or n < 3",

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bdl.errors import InputError
-from bdl.metrics import info
+from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry, drawing
 from bdl.reports.layout import Section, metric_heading, metric_with_unit
 from bdl.reports.statistics import panel_heading, point_text
@@ -60,7 +60,7 @@ def rank_entries(cells: Sequence[TableEntry], metric: str) -> Ranks | None:
     table = _means_table(cells, metric)
     if table.shape[1] < MIN_ENTRIES or len(table) < 2:
         return None
-    ranked = table.rank(axis=1, ascending=info(metric).direction == "lower")
+    ranked = table.rank(axis=1, ascending=get_metric_info(metric).direction == "lower")
     means = ranked.mean().sort_values(kind="stable")
     p = float(friedmanchisquare(*ranked.to_numpy().T).pvalue)
     pairs = _scikit_posthocs().posthoc_nemenyi_friedman(ranked).to_dict()
@@ -161,12 +161,14 @@ def cost_drawings(benchmark: "Benchmark", cells: Sequence[TableEntry]) -> drawin
     There is a figure for each distance, and for a benchmark with a baseline one for the first
     score of predictions; none without a duration.
     """
-    times = [name for name in benchmark.metrics if info(name).kind == "time"]
+    times = [name for name in benchmark.metrics if get_metric_info(name).kind == "time"]
     if not times:
         return {}
-    metrics = [name for name in benchmark.metrics if info(name).kind == "distance"]
+    metrics = [name for name in benchmark.metrics if get_metric_info(name).kind == "distance"]
     if benchmark.baseline:
-        metrics += [name for name in benchmark.metrics if info(name).kind == "predictive"][:1]
+        metrics += [
+            name for name in benchmark.metrics if get_metric_info(name).kind == "predictive"
+        ][:1]
     searched = any(entry and entry.search for entry in benchmark.entries.values())
     search = ", its search included" if searched else ""
     subtitle = f"against the seconds of a fit{search}; mean ± SE"
@@ -186,7 +188,7 @@ def distance_drawings(benchmark: "Benchmark", cells: Sequence[TableEntry]) -> dr
     The figure shows whether entries that predict well are near the true posterior.
     """
     scores, distances = (
-        [name for name in benchmark.metrics if info(name).kind == kind]
+        [name for name in benchmark.metrics if get_metric_info(name).kind == kind]
         for kind in ("predictive", "distance")
     )
     if not (scores and distances):
@@ -196,7 +198,7 @@ def distance_drawings(benchmark: "Benchmark", cells: Sequence[TableEntry]) -> dr
     if not costs:
         return {}
     subtitle = f"against {metric_with_unit(distance)}; mean ± SE"
-    label = info(distance).label
+    label = get_metric_info(distance).label
     return {f"{score}-distance": partial(cost_figure, benchmark, score, costs, label, subtitle)}
 
 
@@ -264,7 +266,7 @@ def cost_figure(
 def _draw_costs(
     panel: "Axes", costs: Sequence[ScoreCost], styles: drawing.Styles, metric: str
 ) -> None:
-    log = info(metric).kind == "distance"
+    log = get_metric_info(metric).kind == "distance"
     cost_bars: list[float] = []
     score_bars: list[float] = []
     for score_cost in costs:

@@ -25,8 +25,8 @@ from bdl.posteriors import FAMILIES, kl_divergence
 from bdl.posteriors.base import GaussianPosterior as GaussianFamily
 from bdl.posteriors.base import Posterior
 from bdl.references import REFERENCES
-from bdl.references.chains import slope
-from bdl.references.function_certificate import grid
+from bdl.references.chains import build_log_posterior
+from bdl.references.function_certificate import lay_grid
 from bdl.training.direct import TrainingData
 from bdl.training.schedule import RATES
 from goldens import methods, problems
@@ -329,8 +329,10 @@ def _truth(own: Any, fit: Settings, two: bool) -> Found:
     given = {name: problems.hyper_of(name) for name in problem.hyper}
     hyper = data.hyper(given, problem)
     if own.of_functions:
-        value, gradient = slope(problem, data.x, data.y, hyper)(problems.wave(problem.dim).numpy())
-        return {"value": [value], "gradient": gradient, "grid": grid(data.x)}
+        value, gradient = build_log_posterior(problem, data.x, data.y, hyper)(
+            problems.wave(problem.dim).numpy()
+        )
+        return {"value": [value], "gradient": gradient, "grid": lay_grid(data.x)}
     if recipe := own.recipe(problem, data.x, data.y, hyper):
         regression = recipe.regression
         noise = [] if regression.noise_precision is None else [regression.noise_precision]

@@ -10,7 +10,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws, summarise, tensors_of
+from bdl.metrics.predictions import Draws, as_tensors, summarise
 from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood, Likelihood
 from bdl.models.networks import LinearModel, Mlp
@@ -125,7 +125,7 @@ def _evaluation(
     tested, trained = _examples(_TESTED, classes, 0.0), _examples(_TRAINED, classes, 6.0)
     f = problems.wave(_SAMPLES, _TESTED, outputs, phase=7.0)
     made = summarise(
-        problem, f if classes else f + tested.y.unsqueeze(-1), tested.y, tensors_of(_HYPER)
+        problem, f if classes else f + tested.y.unsqueeze(-1), tested.y, as_tensors(_HYPER)
     )
     return Evaluation(
         *(posterior, problem, _HYPER, lambda: tested, lambda: trained, _SAMPLES, key),

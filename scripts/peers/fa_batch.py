@@ -10,7 +10,7 @@ from torch import Tensor
 from bdl.data.streams import FACTORS, LENGTH, Stream
 from bdl.methods.base import StreamMethod
 from bdl.methods.batch_fa import BatchFa
-from bdl.metrics.distances import relative
+from bdl.metrics.distances import relative_distance
 from bdl.posteriors import FactorAnalysis
 from peers.fa_streams import ESTIMATORS, HANDED, start
 from peers.machine import alone, peak_memory
@@ -70,7 +70,7 @@ def point(method: str, stream: Stream) -> BatchPoint:
     idle = peak_memory()
     estimate, seconds = run(stream)
     peak = peak_memory()
-    distance = relative(estimate.covariance().double(), truth)
+    distance = relative_distance(estimate.covariance().double(), truth)
     return BatchPoint(stream.dim, stream.length, method, seconds, idle, peak, float(distance))
 
 

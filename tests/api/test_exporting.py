@@ -12,7 +12,7 @@ import torch
 import bdl
 from bdl.errors import InputError
 from bdl.models.problem import Batch
-from bdl.references.base import Made
+from bdl.references.base import JudgedDraws
 from bdl.references.certificate import Certificate
 
 SPEC = """
@@ -121,7 +121,8 @@ def test_a_sampled_reference_brings_its_certificate(exact, tmp_path, monkeypatch
         "bdl.plan.reference_posteriors.find_recipe", lambda cell, split: "what is sampled"
     )
     monkeypatch.setattr(
-        "bdl.references.base.obtain", lambda recipe: Made(np.zeros((4, 100, 1)), certificate)
+        "bdl.references.base.load_or_sample",
+        lambda recipe: JudgedDraws(np.zeros((4, 100, 1)), certificate),
     )
     bdl.export(exact, tmp_path, what="reference", draws=10)
     told = json.loads((tmp_path / "quality/diabetes-exact-0-reference.json").read_text("utf-8"))

@@ -6,7 +6,7 @@ import torch
 from bdl.errors import InputError
 from bdl.execution.groups import FinalFit, FinalGroup
 from bdl.methods.online_em import OnlineEm
-from bdl.metrics.distances import relative, wasserstein2
+from bdl.metrics.distances import relative_distance, wasserstein2
 from bdl.plan import Task, fit_hash
 from bdl.plan.planning import check_task, group_tasks, plan_tasks
 from bdl.plan.workload import count_stage_updates, estimate_batch_work
@@ -65,7 +65,7 @@ def test_is_the_estimator_fed_with_the_stream(tmp_path):
                     for fa in (estimator.posterior(state), truth)
                 )
                 for name, distance in (
-                    ("rel_cov_dist", relative(q[1], p[1])),
+                    ("rel_cov_dist", relative_distance(q[1], p[1])),
                     ("scaled_w2", wasserstein2(q, p) / len(q[0])),
                 ):
                     found = (

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import summarise, tensors_of
+from bdl.metrics.predictions import as_tensors, summarise
 from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood, Likelihood
 from bdl.models.networks import LinearModel
@@ -45,7 +45,7 @@ def predicted(
 ) -> Evaluation:
     """Evaluate given outputs (S, n, d_out) at targets (n,)."""
     problem = Problem(LinearModel(), likelihood, 1, f.shape[-1])
-    predictions = summarise(problem, f, y, tensors_of(hyper or {}))
+    predictions = summarise(problem, f, y, as_tensors(hyper or {}))
     return fit(
         problem=problem, predicted=predictions, test=lambda: examples(torch.zeros(len(y), 1), y)
     )

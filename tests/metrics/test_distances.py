@@ -13,7 +13,7 @@ from bdl.metrics.distances import (
     forward_kl,
     monte_carlo_se,
     noise_floor,
-    relative,
+    relative_distance,
     sym_kl,
     wasserstein2,
 )
@@ -51,8 +51,8 @@ def exact_w2(cov: Tensor, other: Tensor) -> float:
 
 def test_relative_distances():
     """That of covariances counts both triangles."""
-    assert relative(tensor(3, 0), tensor(3, 4)).item() == pytest.approx(0.8, rel=1e-15)
-    found = relative(tensor([3, 1], [1, 4]), tensor([3, 0], [0, 4]))
+    assert relative_distance(tensor(3, 0), tensor(3, 4)).item() == pytest.approx(0.8, rel=1e-15)
+    found = relative_distance(tensor([3, 1], [1, 4]), tensor([3, 0], [0, 4]))
     assert found.item() == pytest.approx(math.sqrt(2) / 5, rel=1e-15)
 
 
@@ -110,9 +110,9 @@ def test_single_precision_input_is_measured_in_double_precision():
     for matrix in (cov, moderate):
         matrix[0, 1] *= 1 + 1e-6
     for distance in (
-        relative(cov, cov),
+        relative_distance(cov, cov),
         wasserstein2((mean, cov), (mean, cov)),
-        relative(mean, mean),
+        relative_distance(mean, mean),
     ):
         assert distance.dtype == torch.float64
         assert distance.item() < 1e-8
@@ -151,7 +151,7 @@ def test_the_floor_is_the_distance_of_the_truth_to_a_sample():
         1 + scale * normal(0, 100, 4, 500, 5),
     )
     for distance in (
-        lambda ours, reference: relative(ours[1], reference[1]),
+        lambda ours, reference: relative_distance(ours[1], reference[1]),
         wasserstein2,
     ):
         pooled = [chains.flatten(0, 1) for chains in samples]
@@ -180,9 +180,12 @@ INDEFINITE = tensor([1, 2], [2, 1])
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: relative(ONE, 0 * ONE), "reference is zero"),
-        (lambda: relative(ONE * math.nan, ONE), "the mean has values that are not finite"),
-        (lambda: relative(EYE, SKEW), "reference covariance is not symmetric"),
+        (lambda: relative_distance(ONE, 0 * ONE), "reference is zero"),
+        (
+            lambda: relative_distance(ONE * math.nan, ONE),
+            "the mean has values that are not finite",
+        ),
+        (lambda: relative_distance(EYE, SKEW), "reference covariance is not symmetric"),
         (
             lambda: wasserstein2((ONE, EYE), (ONE, EYE * math.inf)),
             "reference covariance has values",
@@ -190,7 +193,7 @@ INDEFINITE = tensor([1, 2], [2, 1])
         (lambda: wasserstein2((ONE, -EYE), (ONE, EYE)), "the covariance has the eigenvalue -1"),
         (lambda: forward_kl((ONE, INDEFINITE), (ONE, EYE)), "not positive definite"),
         (
-            lambda: relative(torch.ones(5), torch.ones(1)),
+            lambda: relative_distance(torch.ones(5), torch.ones(1)),
             r"the mean has shape \(5,\), and that of the reference \(1,\)",
         ),
     ],

@@ -20,7 +20,7 @@ from bdl.metrics.elbo import (
     probability_of_one,
 )
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws, sampled, tensors_of
+from bdl.metrics.predictions import Draws, as_tensors, draw_samples
 from bdl.metrics.weights import Ess, KHat, LogEvidence, NegLogJoint
 from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 from bdl.models.modules import Module
@@ -61,7 +61,7 @@ def exact(
     problem: Problem = REGRESSION, x: Tensor = X, y: Tensor = (Y - ORIGIN) / UNIT
 ) -> FullGaussian:
     """Return the posterior of linear regression, of standardised targets."""
-    hyper = tensors_of({"prior_precision": ALPHA, "noise_precision": BETA * UNIT**2})
+    hyper = as_tensors({"prior_precision": ALPHA, "noise_precision": BETA * UNIT**2})
     return Conjugate().fit(problem, x, y, hyper)
 
 
@@ -287,7 +287,7 @@ def test_k_is_that_of_the_posteriors_density(many):
     arviz = pytest.importorskip("arviz_stats.base").array_stats
     exact, evaluated = many
     q = DiagonalGaussian(exact.loc, exact.precision_diagonal().reciprocal())
-    theta = torch.cat(list(sampled(q, Draws(500, KEY, step=4))))
+    theta = torch.cat(list(draw_samples(q, Draws(500, KEY, step=4))))
     _, expected = arviz.psislw((q.log_prob(theta) - exact.log_prob(theta)).numpy())
     assert KHat(samples=500)(evaluated(q)) == pytest.approx(float(expected), abs=1e-6)
 

@@ -23,7 +23,7 @@ from bdl.metrics.functions import (
     FunctionW2,
 )
 from bdl.metrics.parameters import RelMeanDist
-from bdl.metrics.predictions import tensors_of
+from bdl.metrics.predictions import as_tensors
 from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
@@ -36,7 +36,7 @@ ROWS, SAMPLES = 4, 2**15
 TEST = examples(normal(2, ROWS, 2), normal(3, ROWS))
 PROBLEM = Problem(LinearModel(), GaussianLikelihood(), 2)
 HYPER = {"prior_precision": 1.0, "noise_precision": 2.0}
-EXACT = Conjugate().fit(PROBLEM, normal(0, 30, 2), normal(1, 30), tensors_of(HYPER))
+EXACT = Conjugate().fit(PROBLEM, normal(0, 30, 2), normal(1, 30), as_tensors(HYPER))
 TRUTH = Truth(EXACT.mean(), EXACT.covariance(), {})
 DESIGN = torch.cat([TEST.x, torch.ones(ROWS, 1, dtype=torch.float64)], 1)
 MEAN_FIELD = DiagonalGaussian(

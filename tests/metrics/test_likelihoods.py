@@ -105,7 +105,7 @@ N, S = 41, 6  # an odd number of rows: halves of 20 and 21
 
 def halves(halvings: int):
     """Return the rows that choose and those that are scored, both ways, of rows in ascending order of their targets."""
-    for first, second in CalibratedNll(halvings)._halves(N):
+    for first, second in CalibratedNll(halvings)._draw_halves(N):
         assert sorted([*first.tolist(), *second.tolist()]) == list(range(N))
         yield first.numpy(), second.numpy()
         yield second.numpy(), first.numpy()

@@ -13,7 +13,7 @@ from bdl.errors import InputError
 from bdl.methods.conjugate import Conjugate
 from bdl.metrics import METRICS, distances
 from bdl.metrics.parameters import RelCovDist, RelMeanDist, ScaledW2, SymKl, TruthRank
-from bdl.metrics.predictions import tensors_of
+from bdl.metrics.predictions import as_tensors
 from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
 from bdl.models.networks import LinearModel, Mlp
 from bdl.models.problem import Problem
@@ -25,8 +25,8 @@ from .fits import examples, fit, normal, tensor
 
 DIM = 4
 SCORES = {
-    RelMeanDist(): lambda ours, reference: distances.relative(ours[0], reference[0]),
-    RelCovDist(): lambda ours, reference: distances.relative(ours[1], reference[1]),
+    RelMeanDist(): lambda ours, reference: distances.relative_distance(ours[0], reference[0]),
+    RelCovDist(): lambda ours, reference: distances.relative_distance(ours[1], reference[1]),
     ScaledW2(): lambda ours, reference: distances.wasserstein2(ours, reference) / len(ours[0]),
     SymKl(): distances.sym_kl,
 }
@@ -106,7 +106,7 @@ DRAWS = 300
 def exact():
     """Fit data sets drawn from the prior, and give what their scores are functions of."""
     data, found = PriorDraws(draws=DRAWS, rows=20, inputs=2)(), []
-    hyper = tensors_of({"prior_precision": 1.0, "noise_precision": 1.0})
+    hyper = as_tensors({"prior_precision": 1.0, "noise_precision": 1.0})
     for index, theta in enumerate(data.generating):
         training, test = (
             [torch.from_numpy(values[rows]) for values in (data.x, data.y)]

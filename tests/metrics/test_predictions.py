@@ -15,11 +15,11 @@ from bdl.metrics.likelihoods import Nmll
 from bdl.metrics.predictions import (
     Draws,
     Predictions,
-    outputs,
+    as_tensors,
+    draw_samples,
+    evaluate_outputs,
     predict,
-    sampled,
     summarise,
-    tensors_of,
 )
 from bdl.metrics.regression import Rmse
 from bdl.metrics.targets import Examples
@@ -34,7 +34,7 @@ from bdl.rng import random_normals
 from .fits import KEY, examples, fit, normal
 
 S, N = 7, 23
-HYPER = tensors_of({"prior_precision": 1.0, "noise_precision": 0.5, "learning_rate": 0.1})
+HYPER = as_tensors({"prior_precision": 1.0, "noise_precision": 0.5, "learning_rate": 0.1})
 PROBLEMS = {
     "gaussian": Problem(Mlp((8,)), GaussianLikelihood(), 3),
     "bernoulli": Problem(Mlp((8,)), Bernoulli(), 3),
@@ -199,8 +199,8 @@ def test_linearised_predictions_are_made_of_jacobians(problem):
     )
     q = as_type(q, torch.float32)
     (theta,), (pieces,) = (
-        sampled(q, Draws(S, KEY)),
-        outputs(problem, q, examples(x, x[:, 0]), {}, Draws(S, KEY)),
+        draw_samples(q, Draws(S, KEY)),
+        evaluate_outputs(problem, q, examples(x, x[:, 0]), {}, Draws(S, KEY)),
     )
     q, theta = as_type((q, theta), torch.float64)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bdl.errors import InputError
-from bdl.metrics import METRICS, MetricInfo, info
+from bdl.metrics import METRICS, MetricInfo, get_metric_info
 from bdl.registry import Label
 
 from .fits import fit
@@ -26,14 +26,14 @@ def test_every_metric_follows_the_contract(name):
     ],
 )
 def test_labels_are_resolved_by_the_longest_name(label, name):
-    assert info(label) is METRICS.get(name).info
+    assert get_metric_info(label) is METRICS.get(name).info
 
 
 def test_a_name_within_a_name_does_not_count(monkeypatch):
     """With `error` and `error_rate` registered the label error_rate_5 is of the second."""
     monkeypatch.setitem(METRICS.targets, "error_rate", METRICS.targets["accuracy"])
-    assert info("error_rate_5") is info("accuracy")
-    assert info("error_5") is info("error")
+    assert get_metric_info("error_rate_5") is get_metric_info("accuracy")
+    assert get_metric_info("error_5") is get_metric_info("error")
 
 
 def test_metrics_of_a_file_are_known_by_their_label(tmp_path):
@@ -45,13 +45,13 @@ def test_metrics_of_a_file_are_known_by_their_label(tmp_path):
     )
     place = f"{file}:Misses"
     for label in (place, Label("misses_100", place, {"limit": 100})):
-        assert info(label).label == "Misses"
+        assert get_metric_info(label).label == "Misses"
 
 
 @pytest.mark.parametrize("label", ["rmsee", "ece20", "_nll", ""])
 def test_unknown_labels_are_refused(label):
     with pytest.raises(InputError, match=f"unknown metric '{label}'"):
-        info(label)
+        get_metric_info(label)
 
 
 def test_runtime_is_not_computed():

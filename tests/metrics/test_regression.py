@@ -15,7 +15,7 @@ from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.likelihoods import Nmll
 from bdl.metrics.regression import Rmse, Spread
-from bdl.metrics.targets import Mixture, crps
+from bdl.metrics.targets import EqualMixture, crps
 from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
@@ -142,7 +142,7 @@ def test_components_are_those_of_the_predictions():
     torch.testing.assert_close(
         evaluation.components.mean.mean(1), evaluation.predictions.mean, rtol=1e-13, atol=0
     )
-    densities = Mixture.of(evaluation.components).log_prob(rows.y)
+    densities = EqualMixture.of(evaluation.components).log_prob(rows.y)
     torch.testing.assert_close(
         densities, evaluation.predictions.log_likelihood, rtol=1e-12, atol=0
     )

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score, roc_auc_score
 
 from bdl.errors import InputError
-from bdl.metrics.classification import counts, groups
+from bdl.metrics.classification import compute_count_law, number_tied_groups
 from bdl.metrics.selective import (
     F1,
     Accuracy,
@@ -17,7 +17,7 @@ from bdl.metrics.selective import (
     Disagreement,
     Precision,
     Recall,
-    uncertainties,
+    measure_uncertainty,
 )
 
 from .fits import binary, labelled, normal, tensor
@@ -57,11 +57,11 @@ def test_uncertainties_by_hand():
     evaluation = labelled(
         tensor([[0.1, 0.9], [0.3, 0.7]], [[0.5, 0.5], [0.3, 0.7]]), torch.tensor([1, 0])
     )
-    assert uncertainties(evaluation, "disagreement").tolist() == pytest.approx(
+    assert measure_uncertainty(evaluation, "disagreement").tolist() == pytest.approx(
         [2 * 0.04, 0], abs=1e-15
     )
     entropy = -(0.3 * np.log(0.3) + 0.7 * np.log(0.7))
-    assert uncertainties(evaluation, "entropy").tolist() == pytest.approx([entropy, entropy])
+    assert measure_uncertainty(evaluation, "entropy").tolist() == pytest.approx([entropy, entropy])
     assert Disagreement()(evaluation) == pytest.approx(0.04)
 
 
@@ -119,10 +119,10 @@ def test_the_area_under_risk_by_coverage_is_averaged_over_all_orders_of_tied_row
 
 def test_rows_that_differ_by_rounding_are_tied():
     """Neither the entropy of a certain row, nor a disagreement that cancels, puts rows into an order."""
-    assert groups(tensor(0, 0, 0.3, 0.3 + 1e-16, 0.4)).tolist() == [0, 0, 1, 1, 2]
+    assert number_tied_groups(tensor(0, 0, 0.3, 0.3 + 1e-16, 0.4)).tolist() == [0, 0, 1, 1, 2]
     same = tensor([0.1, 0.9], [0.3, 0.7], [1 / 3, 2 / 3]).repeat(97, 1, 1)
     evaluation = labelled(same, torch.tensor([1, 0, 1]))
-    assert uncertainties(evaluation, "disagreement").tolist() == [0, 0, 0]
+    assert measure_uncertainty(evaluation, "disagreement").tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_rows_that_differ_by_rounding_are_tied():
 )
 def test_the_number_of_marked_rows_that_are_drawn(tied, marked, drawn):
     """Its mean and its variance by the textbook; what is left out does not show."""
-    found, law = counts(tied, marked, drawn)
+    found, law = compute_count_law(tied, marked, drawn)
     share = marked / max(tied, 1)
     assert law.sum() == pytest.approx(1, rel=1e-14)
     assert law @ found == pytest.approx(drawn * share, rel=1e-12)

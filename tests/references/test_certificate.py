@@ -12,11 +12,11 @@ from bdl.references.certificate import (
     NO_ERRORS,
     RULES,
     Certificate,
-    batch_errors,
     certify,
-    monte_carlo_errors,
+    estimate_batch_errors,
+    estimate_moment_errors,
 )
-from bdl.references.mcmc import Draws, Origin
+from bdl.references.mcmc import ChainDraws, Origin
 
 pytest.importorskip("arviz_stats")
 CHAINS, LENGTH = 4, 2000
@@ -31,23 +31,23 @@ def autoregressive(phi: float, dim: int, seed: int = 0, length: int = LENGTH) ->
     return theta
 
 
-def draws(theta: np.ndarray) -> Draws:
+def draws(theta: np.ndarray) -> ChainDraws:
     """Chains with the statistics of a sampler that did nothing wrong."""
     shape = theta.shape[:2]
     energy, origin = (
         np.random.default_rng(99).standard_normal(shape),
         Origin("none", 1, 0, {"numpy": "2"}, 0.5),
     )
-    return Draws(theta, np.zeros(shape, bool), energy, np.full(shape, 3), origin)
+    return ChainDraws(theta, np.zeros(shape, bool), energy, np.full(shape, 3), origin)
 
 
 @pytest.fixture
-def good() -> Draws:
+def good() -> ChainDraws:
     return draws(autoregressive(0.0, 3))
 
 
 def broken(certificate: Certificate) -> set[tuple[int, int]]:
-    return {(failure.rule.number, failure.position) for failure in certificate.failures()}
+    return {(failure.rule.number, failure.position) for failure in certificate.broken_rules()}
 
 
 def test_independent_draws_are_admitted_and_read_again(good):
@@ -103,24 +103,24 @@ def test_e_fmi_matches_its_definition(good):
     np.testing.assert_allclose(certify(good).e_fmi, expected, rtol=1e-2)
 
 
-def shifted(given: Draws) -> None:
+def shifted(given: ChainDraws) -> None:
     given.theta[2, :, 1] += 0.5
 
 
-def slow(given: Draws) -> None:
+def slow(given: ChainDraws) -> None:
     given.theta[..., 2] = autoregressive(0.95, 1)[..., 0]
 
 
-def sticking_tails(given: Draws) -> None:
+def sticking_tails(given: ChainDraws) -> None:
     """Let the scale change slowly, which leaves the mean alone."""
     given.theta[..., 1] *= np.exp(2 * autoregressive(0.98, 1, seed=5)[..., 0])
 
 
-def diverging(given: Draws) -> None:
+def diverging(given: ChainDraws) -> None:
     given.diverging[3, [5, 9]] = True
 
 
-def slow_energy(given: Draws) -> None:
+def slow_energy(given: ChainDraws) -> None:
     given.energy[1] = autoregressive(0.95, 1)[0, :, 0]
 
 
@@ -176,7 +176,7 @@ def test_monte_carlo_errors_of_autoregressive_chains():
     mixing = np.tril(np.random.default_rng(3).standard_normal((dim, dim)) / np.sqrt(dim)) + np.eye(
         dim
     )
-    errors = monte_carlo_errors(7 + autoregressive(phi, dim) @ mixing.T)
+    errors = estimate_moment_errors(7 + autoregressive(phi, dim) @ mixing.T)
     truth = mixing @ mixing.T
     variance = truth.diagonal()
     slow, slow_squares = ((1 + p) / (1 - p) for p in (phi, phi**2))
@@ -202,17 +202,17 @@ def test_errors_of_chains_that_outlast_their_batches_are_those_of_effective_size
     within_batch = slow - 2 * phi * (1 - phi**b) / (1 - phi) ** 2 / b
     expected, too_small = np.sqrt([slow / n, within_batch / n])
     assert too_small < 0.57 * expected
-    assert batch_errors(theta).mean.mean() == pytest.approx(too_small, rel=0.1)
-    errors = monte_carlo_errors(theta)
+    assert estimate_batch_errors(theta).mean.mean() == pytest.approx(too_small, rel=0.1)
+    errors = estimate_moment_errors(theta)
     assert errors.mean.mean() == pytest.approx(expected, rel=0.2)
-    assert errors.sd.mean() > 1.1 * batch_errors(theta).sd.mean()
-    assert (errors.mean >= batch_errors(theta).mean).all()
+    assert errors.sd.mean() > 1.1 * estimate_batch_errors(theta).sd.mean()
+    assert (errors.mean >= estimate_batch_errors(theta).mean).all()
 
 
 def test_errors_of_white_noise_are_the_same_either_way(good):
     """1 / sqrt(n) of means, 1 / sqrt(2 n) of deviations: batches are known to 7 %, effective sizes to less."""
     n = CHAINS * LENGTH
-    batches, errors = batch_errors(good.theta), monte_carlo_errors(good.theta)
+    batches, errors = estimate_batch_errors(good.theta), estimate_moment_errors(good.theta)
     for one, other, expected in (
         (batches.mean, errors.mean, 1 / np.sqrt(n)),
         (batches.sd, errors.sd, 1 / np.sqrt(2 * n)),
@@ -236,7 +236,7 @@ def test_errors_are_stated_only_where_chains_agree_and_are_long_enough(good, spo
 
 
 def test_certificate_holds_the_errors(good):
-    certificate, errors = certify(good), monte_carlo_errors(good.theta)
+    certificate, errors = certify(good), estimate_moment_errors(good.theta)
     assert certificate.mean_error == tuple(errors.mean)
     assert certificate.sd_error == tuple(errors.sd)
     for i, row in enumerate(certificate.covariance_error):

@@ -12,7 +12,7 @@ from torch.distributions import Normal
 
 from bdl.data import load_dataset
 from bdl.errors import InputError
-from bdl.metrics.predictions import tensors_of
+from bdl.metrics.predictions import as_tensors
 from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 from bdl.models.mode import laplace
 from bdl.models.networks import LinearModel, Mlp
@@ -21,7 +21,7 @@ from bdl.models.problem import Problem
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import compute_truth
 from bdl.references import REFERENCES, exact
-from bdl.references.exact import BayesianRidgeReference, GridReference, moments
+from bdl.references.exact import BayesianRidgeReference, GridReference, integrate_moments
 from bdl.spec import load_benchmark
 
 LOGISTIC = Problem(LinearModel(bias=False), Bernoulli(), 2)
@@ -49,7 +49,7 @@ def test_moments_of_two_dependent_coordinates():
         g = z @ inverse.T
         return (shapes * g - g.exp()).sum(-1)
 
-    mean, covariance = moments(log_density, 2)
+    mean, covariance = integrate_moments(log_density, 2)
     expected = mixing @ torch.diag(torch.from_numpy(polygamma(1, shapes.numpy()))) @ mixing.T
     torch.testing.assert_close(mean, mixing @ torch.digamma(shapes), rtol=0, atol=1e-10)
     torch.testing.assert_close(covariance, expected, rtol=0, atol=1e-10)
@@ -61,13 +61,15 @@ def test_a_grid_in_the_wrong_place_is_widened_and_a_second_mode_counts(centres, 
     laws = [
         Normal(torch.tensor(centre).double(), torch.tensor(1.0).double()) for centre in centres
     ]
-    found = moments(lambda z: torch.logaddexp(*(law.log_prob(z.squeeze(-1)) for law in laws)), 1)
+    found = integrate_moments(
+        lambda z: torch.logaddexp(*(law.log_prob(z.squeeze(-1)) for law in laws)), 1
+    )
     assert [*map(float, found)] == pytest.approx([mean, variance], abs=1e-11)
 
 
 def test_a_grid_of_one_parameter_against_adaptive_quadrature():
     problem, x, alpha = Problem(LinearModel(bias=False), Bernoulli(), 1), FEW_X[:, :1], 0.01
-    truth = GridReference().fit(problem, x, FEW_Y, tensors_of({"prior_precision": alpha}))
+    truth = GridReference().fit(problem, x, FEW_Y, as_tensors({"prior_precision": alpha}))
 
     def integral(power, centre=0.0):
         def integrand(t):
@@ -88,7 +90,7 @@ def test_a_grid_for_a_strongly_skewed_posterior():
 
     By sums along the axes of the parameters.
     """
-    truth = GridReference().fit(LOGISTIC, FEW_X, FEW_Y, tensors_of({"prior_precision": 0.01}))
+    truth = GridReference().fit(LOGISTIC, FEW_X, FEW_Y, as_tensors({"prior_precision": 0.01}))
     mode, _ = laplace(truth.log_density, torch.zeros(2, dtype=torch.float64))
     assert float((truth.mean[0] - mode[0]) / truth.covariance[0, 0].sqrt()) > 0.8
     axis = np.linspace(-50, 110, 801)
@@ -107,13 +109,13 @@ def test_a_grid_for_a_strongly_skewed_posterior():
 def test_a_grid_has_as_many_points_as_its_limit_and_no_more(monkeypatch):
     ends = torch.tensor([[1.0, 1.5], [0.5, 1.0]])
     monkeypatch.setattr(exact, "MOST_POINTS", 24)
-    points = exact._grid(ends, 0.5)
+    points = exact._lay_grid(ends, 0.5)
     assert points.shape == (6, 4, 2)
     assert points[0, 0].tolist() == [-1.0, -0.5]
     assert points[-1, -1].tolist() == [1.5, 1.0]
     monkeypatch.setattr(exact, "MOST_POINTS", 23)
     with pytest.raises(InputError, match="for 23 points: raise prior_precision"):
-        exact._grid(ends, 0.5)
+        exact._lay_grid(ends, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_a_grid_has_as_many_points_as_its_limit_and_no_more(monkeypatch):
 )
 def test_densities_that_no_grid_can_sum_are_refused(density, message):
     with pytest.raises(InputError, match=message):
-        moments(lambda z: density(z.squeeze(-1)), 1)
+        integrate_moments(lambda z: density(z.squeeze(-1)), 1)
 
 
 RIDGE = Problem(LinearModel(), GaussianLikelihood(), 3)

@@ -6,7 +6,7 @@ import torch
 
 from bdl.errors import InputError
 from bdl.methods.exact_gaussian import ExactGaussian
-from bdl.metrics.predictions import tensors_of
+from bdl.metrics.predictions import as_tensors
 from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
 from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
@@ -27,7 +27,7 @@ Y = torch.from_numpy(
     (RNG.random(ROWS) < 1 / (1 + np.exp(-X.numpy() @ [1, -2, 0.5]))).astype(float)
 )
 PROBLEM = Problem(LinearModel(), Bernoulli(), DIM, prior=GaussianPrior(1e-5))
-HYPER = tensors_of({"prior_precision": 0.1})
+HYPER = as_tensors({"prior_precision": 0.1})
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_a_known_optimum():
     """With Gaussian targets it is the posterior, and the negative ELBO is minus the log-evidence."""
     problem, hyper = (
         Problem(LinearModel(), GaussianLikelihood(), DIM),
-        HYPER | tensors_of({"noise_precision": 2.0}),
+        HYPER | as_tensors({"noise_precision": 2.0}),
     )
     y = X @ torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64) + 0.3
     found, known = (
@@ -132,7 +132,7 @@ def test_the_same_fit_is_made_once(monkeypatch):
     assert torch.equal(first, again)
     for given in (
         (PROBLEM, X, 1 - Y, HYPER),
-        (PROBLEM, X, Y, tensors_of({"prior_precision": 0.2})),
+        (PROBLEM, X, Y, as_tensors({"prior_precision": 0.2})),
         (Problem(LinearModel(), Bernoulli(), DIM), X, Y, HYPER),
     ):
         assert not torch.equal(ExactGaussianReference().fit(*given).mean, first)

@@ -20,10 +20,26 @@ from bdl.models.problem import Problem
 from bdl.plan import reference_posteriors
 from bdl.plan.planning import plan_tasks
 from bdl.references import nuts
-from bdl.references.base import Made, files, obtain, read, state, write
-from bdl.references.certificate import certify, monte_carlo_errors
+from bdl.references.base import (
+    JudgedDraws,
+    check_files,
+    load_draws,
+    load_or_sample,
+    locate_files,
+    sample_and_store,
+)
+from bdl.references.certificate import certify, estimate_moment_errors
 from bdl.references.exact import GridReference
-from bdl.references.mcmc import TERM, Draws, Origin, Regression, Settings, build, from_tree, sample
+from bdl.references.mcmc import (
+    TERM,
+    ChainDraws,
+    Origin,
+    Regression,
+    SamplerSettings,
+    build_model,
+    convert_tree,
+    sample_regression,
+)
 from bdl.references.nuts import LinearRecipe, NutsReference
 from bdl.spec import load_benchmark
 
@@ -58,7 +74,7 @@ def test_the_model_is_the_stated_one(kind, dim):
     """At the last point logits reach hundreds."""
     pytest.importorskip("bambi")
     given = regression(kind, dim=dim)
-    model = build(given)
+    model = build_model(given)
     assert [variable.name for variable in model.free_RVs] == [TERM]
     shape = model.initial_point()[TERM].shape
     log_density, gradient = (
@@ -73,9 +89,9 @@ def test_the_model_is_the_stated_one(kind, dim):
     np.testing.assert_allclose([gradient(at) for at in named], slopes, rtol=1e-9, atol=1e-9)
 
 
-def assert_moments(drawn: Draws, mean: np.ndarray, covariance: np.ndarray) -> None:
+def assert_moments(drawn: ChainDraws, mean: np.ndarray, covariance: np.ndarray) -> None:
     """At most 9 z-scores, t with 99 degrees of freedom or more: one beyond 4.5 has a probability of 2e-4."""
-    pooled, errors = drawn.theta.reshape(-1, len(mean)), monte_carlo_errors(drawn.theta)
+    pooled, errors = drawn.theta.reshape(-1, len(mean)), estimate_moment_errors(drawn.theta)
     lower = np.tril_indices(len(mean))
     assert abs((pooled.mean(0) - mean) / errors.mean).max() < 4.5
     assert abs(((np.cov(pooled.T) - covariance) / errors.covariance)[lower]).max() < 4.5
@@ -94,7 +110,7 @@ def test_gaussian_posterior_is_the_conjugate_one_and_nothing_forks(sampler, monk
     monkeypatch.setattr(os, "fork", fork)
     given = regression("gaussian")
     covariance = np.linalg.inv(ALPHA * np.eye(3) + BETA * given.x.T @ given.x)
-    drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
+    drawn = sample_regression(given, SamplerSettings(draws=2000, tune=500, sampler=sampler))
     origin = certify(drawn).admit().origin
     assert drawn.theta.shape == (4, 2000, 3)
     assert origin.sampler == sampler
@@ -112,7 +128,7 @@ def test_logistic_posterior_is_that_of_a_grid():
         pytest.importorskip(package)
     given = regression("logistic", 300, 2)
     given = Regression(given.x, given.y, np.full(2, 0.01))
-    drawn = sample(given, Settings(draws=4000, tune=1000, sampler="nutpie"))
+    drawn = sample_regression(given, SamplerSettings(draws=4000, tune=1000, sampler="nutpie"))
     certify(drawn).admit()
     problem, hyper = (
         Problem(LinearModel(bias=False), Bernoulli(), 2),
@@ -139,9 +155,9 @@ def test_samplers_agree_on_breast_cancer():
         np.tril_indices(10),
     )
     for sampler in ("nutpie", "pymc"):
-        drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
+        drawn = sample_regression(given, SamplerSettings(draws=2000, tune=500, sampler=sampler))
         certify(drawn).admit()
-        pooled, errors = drawn.theta.reshape(-1, 10), monte_carlo_errors(drawn.theta)
+        pooled, errors = drawn.theta.reshape(-1, 10), estimate_moment_errors(drawn.theta)
         assert (errors.mean < 0.03 * pooled.std(0)).all(), "else to agree would mean little"
         moments = np.concatenate([pooled.mean(0), np.cov(pooled.T)[lower]])
         found.append((moments, np.concatenate([errors.mean, errors.covariance[lower]])))
@@ -152,7 +168,9 @@ def test_samplers_agree_on_breast_cancer():
 def draw_few(seed: int) -> np.ndarray:
     """Run in a spawned worker, which imports this module and with it torch."""
     assert torch.get_num_threads() > 0
-    return sample(regression("logistic"), Settings(draws=100, tune=100, chains=2, seed=seed)).theta
+    return sample_regression(
+        regression("logistic"), SamplerSettings(draws=100, tune=100, chains=2, seed=seed)
+    ).theta
 
 
 @pytest.mark.slow  # a process that samples
@@ -184,7 +202,7 @@ def test_a_data_tree_is_read(dim):
         "posterior": xarray.Dataset({TERM: (axes + ("dim",) * len(dim), theta)}),
         "sample_stats": xarray.Dataset(statistics),
     }
-    drawn = from_tree(xarray.DataTree.from_dict(given), TERM, Origin("none", 1, 0, {}, 0.0))
+    drawn = convert_tree(xarray.DataTree.from_dict(given), TERM, Origin("none", 1, 0, {}, 0.0))
     np.testing.assert_array_equal(drawn.theta, np.moveaxis(theta, 0, 1).reshape(2, 5, -1))
     np.testing.assert_array_equal(drawn.energy, energy.T)
     np.testing.assert_array_equal(drawn.steps, steps.T)
@@ -200,7 +218,7 @@ def test_precisions_that_are_not_positive_are_refused(prior, noise):
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "bambi", None)
     with pytest.raises(InputError, match=r"needs bambi .* pip install 'bdl-bench\[mcmc\]'"):
-        build(regression("logistic"))
+        build_model(regression("logistic"))
 
 
 X = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -220,12 +238,12 @@ def test_a_recipe_holds_what_the_problem_says():
     np.testing.assert_array_equal(found.regression.y, LABELS.numpy())
     np.testing.assert_array_equal(found.regression.prior_precision, [0.5, 0.5, 0.5, 1e-5])
     assert found.regression.noise_precision == 2
-    assert found.settings == Settings(draws=200, seed=3)
+    assert found.settings == SamplerSettings(draws=200, seed=3)
 
 
 def test_the_truth_has_the_moments_of_all_chains(monkeypatch):
     theta = np.random.default_rng(0).standard_normal((4, 9, 3)) + np.arange(4)[:, None, None]
-    monkeypatch.setattr(nuts, "obtain", lambda recipe: Made(theta, Mock()))
+    monkeypatch.setattr(nuts, "load_or_sample", lambda recipe: JudgedDraws(theta, Mock()))
     truth = NutsReference().fit(Problem(LinearModel(bias=False), Bernoulli(), 3), X, LABELS, HYPER)
     np.testing.assert_allclose(truth.mean, theta.reshape(-1, 3).mean(0), rtol=1e-12)
     np.testing.assert_allclose(truth.covariance, np.cov(theta.reshape(-1, 3).T), rtol=1e-12)
@@ -240,16 +258,16 @@ def recipe(**changes) -> LinearRecipe:
         "noise_precision": None,
     }
     given |= changes
-    settings = given.pop("settings", Settings(draws=1000))
+    settings = given.pop("settings", SamplerSettings(draws=1000))
     return LinearRecipe(Regression(**given), settings)
 
 
-def draws(seed: int, apart: float = 0.0) -> Draws:
+def draws(seed: int, apart: float = 0.0) -> ChainDraws:
     """Independent draws, which pass every rule unless chains lie apart."""
     rng = np.random.default_rng(seed)
     theta = rng.standard_normal((4, 1000, 2)) + apart * np.arange(4)[:, None, None]
     none = np.zeros((4, 1000), dtype=bool)
-    return Draws(
+    return ChainDraws(
         theta,
         none,
         rng.standard_normal((4, 1000)),
@@ -265,7 +283,9 @@ def calls(tmp_path, monkeypatch):
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
     made = []
     monkeypatch.setattr(
-        nuts, "sample", lambda regression, settings: made.append(regression) or draws(len(made))
+        nuts,
+        "sample_regression",
+        lambda regression, settings: made.append(regression) or draws(len(made)),
     )
     return made
 
@@ -273,7 +293,7 @@ def calls(tmp_path, monkeypatch):
 def test_kept_draws_are_found_by_later_versions():
     """A new key would sample all references again."""
     one = LinearRecipe(
-        Regression(np.eye(2), np.array([0.0, 1.0]), np.ones(2), 0.5), Settings(draws=1000)
+        Regression(np.eye(2), np.array([0.0, 1.0]), np.ones(2), 0.5), SamplerSettings(draws=1000)
     )
     assert one.key == "6e925be2b7e100a8350140818786da8ceb9ce02d7bb1944f5fde18414f5a73d1"
 
@@ -285,8 +305,8 @@ def test_kept_draws_are_found_by_later_versions():
         {"y": 1 - LABELS.numpy()},
         {"prior_precision": np.array([1.0, 2.0])},
         {"noise_precision": 1.0},
-        {"settings": Settings(draws=1001)},
-        {"settings": Settings(draws=1000, sampler="pymc")},
+        {"settings": SamplerSettings(draws=1001)},
+        {"settings": SamplerSettings(draws=1000, sampler="pymc")},
     ],
 )
 def test_whatever_is_sampled_takes_part_in_the_key(changes):
@@ -297,20 +317,22 @@ def test_arrays_of_other_shapes_have_other_keys():
     """Their bytes are the same."""
     wide = Regression(np.ones((2, 3)), np.array([0.0, 1.0]), np.ones(3))
     tall = Regression(np.ones((3, 2)), np.array([0.0, 1.0, 1.0]), np.ones(2))
-    assert LinearRecipe(wide, Settings()).key != LinearRecipe(tall, Settings()).key
+    assert LinearRecipe(wide, SamplerSettings()).key != LinearRecipe(tall, SamplerSettings()).key
 
 
 def test_draws_are_sampled_once(calls):
-    assert state(recipe()) == "missing"
-    first, second = obtain(recipe()), obtain(recipe())
+    assert check_files(recipe()) == "missing"
+    first, second = load_or_sample(recipe()), load_or_sample(recipe())
     assert len(calls) == 1
-    assert state(recipe()) == "ready"
+    assert check_files(recipe()) == "ready"
     np.testing.assert_array_equal(first.theta, draws(1).theta)
     np.testing.assert_array_equal(second.theta, first.theta)
     assert second.certificate.origin == first.certificate.origin
-    write(recipe())
-    np.testing.assert_array_equal(read(recipe()).theta, draws(2).theta)
-    assert not [path for path in files(recipe())[0].parent.iterdir() if path.name.startswith(".")]
+    sample_and_store(recipe())
+    np.testing.assert_array_equal(load_draws(recipe()).theta, draws(2).theta)
+    assert not [
+        path for path in locate_files(recipe())[0].parent.iterdir() if path.name.startswith(".")
+    ]
 
 
 def praised(text: bytes) -> bytes:
@@ -333,30 +355,32 @@ def praised(text: bytes) -> bytes:
     ],
 )
 def test_changed_files_are_refused(calls, which, change):
-    obtain(recipe())
-    path = files(recipe())[which]
+    load_or_sample(recipe())
+    path = locate_files(recipe())[which]
     path.write_bytes(change(path.read_bytes()))
     os.utime(path, ns=(1, 1))  # a change within the resolution of the counters is seen as well
     with pytest.raises(
         InputError, match=r"corrupt reference .*; delete it, and it is sampled again"
     ) as caught:
-        obtain(recipe())
+        load_or_sample(recipe())
     assert "\n" not in str(caught.value)
-    assert state(recipe()) == "corrupt"
+    assert check_files(recipe()) == "corrupt"
     assert len(calls) == 1
 
 
 def test_a_refused_reference_is_not_kept(calls, monkeypatch):
-    monkeypatch.setattr(nuts, "sample", lambda regression, settings: draws(0, apart=1.0))
+    monkeypatch.setattr(
+        nuts, "sample_regression", lambda regression, settings: draws(0, apart=1.0)
+    )
     with pytest.raises(
         InputError, match=r"reference refused: rule 1 \(r_hat < 1.01\) fails at coordinate 0"
     ):
-        obtain(recipe())
-    assert state(recipe()) == "missing"
+        load_or_sample(recipe())
+    assert check_files(recipe()) == "missing"
 
 
 def test_a_folder_that_cannot_be_written_is_named(calls, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "file"))
     with pytest.raises(InputError, match="set BDL_DATA_DIR to a folder"):
-        write(recipe())
+        sample_and_store(recipe())

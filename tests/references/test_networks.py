@@ -11,18 +11,28 @@ import torch
 from bdl.errors import InputError
 from bdl.execution.fit_records import posterior_details
 from bdl.methods.guest import Train
-from bdl.metrics.predictions import tensors_of
+from bdl.metrics.predictions import as_tensors
 from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
 from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
 from bdl.posteriors.predictive import query_predictive
 from bdl.references import chains
-from bdl.references.base import files, obtain
-from bdl.references.chains import ChainSettings, run, slope, slope_with_precisions, starts
-from bdl.references.function_certificate import agreement, certify_functions, functions
-from bdl.references.mcmc import Draws, Origin
-from bdl.references.network_nuts import LAWS, NetworkNuts, SampledNetworks
+from bdl.references.base import load_or_sample, locate_files
+from bdl.references.chains import (
+    ChainSettings,
+    build_log_posterior,
+    build_log_posterior_with_precisions,
+    find_starts,
+    sample_chains,
+)
+from bdl.references.function_certificate import (
+    certify_functions,
+    compare_groups,
+    evaluate_functions,
+)
+from bdl.references.mcmc import ChainDraws, Origin
+from bdl.references.network_nuts import PRECISION_LAWS, NetworkNuts, SampledNetworks
 from bdl.references.nuts import NetworkMcmc
 
 for package in ("nutpie", "numba", "arviz_stats"):
@@ -33,7 +43,7 @@ X = torch.from_numpy(RNG.normal(size=(15, 1)))
 Y = torch.tanh(2 * X[:, 0]) + 0.3 * torch.from_numpy(RNG.normal(size=15))
 AT = torch.linspace(-2, 2, 7, dtype=torch.float64).unsqueeze(1)
 TARGETS = torch.tanh(2 * AT[:, 0])
-HYPER = tensors_of({"prior_precision": 1.0, "noise_precision": 10.0})
+HYPER = as_tensors({"prior_precision": 1.0, "noise_precision": 10.0})
 NETWORK = Problem(Mlp((3,)), GaussianLikelihood(), 1)
 MODELS = [Mlp((4,), "relu"), Mlp((4,), "tanh"), Mlp((4, 3), "relu"), LinearModel()]
 """The first two have compiled densities."""
@@ -48,7 +58,7 @@ def test_value_and_gradient_are_those_of_the_problem(model, likelihood):
         torch.from_numpy(RNG.normal(size=(12, 3))),
     )
     given = x, (x[:, 0] > 0).double()
-    slope = chains.slope(problem, *given, HYPER)
+    slope = chains.build_log_posterior(problem, *given, HYPER)
     points = torch.from_numpy(RNG.normal(size=(3, problem.dim))) * torch.tensor(
         [[0.1], [1.0], [9.0]]
     )
@@ -67,7 +77,7 @@ def test_value_and_gradient_are_those_of_the_problem(model, likelihood):
 @pytest.mark.parametrize("model", MODELS[:2])
 def test_density_of_precisions_is_that_of_automatic_differentiation(model):
     problem = Problem(model, GaussianLikelihood(), 1)
-    given = slope_with_precisions(problem, X, Y, *LAWS.values())
+    given = build_log_posterior_with_precisions(problem, X, Y, *PRECISION_LAWS.values())
     phi, other = RNG.normal(size=(2, problem.dim + 2))
 
     def exact(at: torch.Tensor) -> torch.Tensor:
@@ -75,7 +85,7 @@ def test_density_of_precisions_is_that_of_automatic_differentiation(model):
         f = problem.model(theta, X, 1).squeeze(-1)
         targets = torch.distributions.Normal(f, beta.rsqrt()).log_prob(Y).sum()
         weights = torch.distributions.Normal(0.0, alpha.rsqrt()).log_prob(theta).sum()
-        centres, widths = torch.tensor(list(LAWS.values()), dtype=torch.float64).T
+        centres, widths = torch.tensor(list(PRECISION_LAWS.values()), dtype=torch.float64).T
         return (
             targets
             + weights
@@ -94,14 +104,16 @@ def test_density_of_precisions_is_that_of_automatic_differentiation(model):
 def test_where_a_precision_overflows_the_density_is_zero(log):
     phi = np.zeros(NETWORK.dim + 2)
     phi[-1] = log
-    value, gradient = slope_with_precisions(NETWORK, X, Y, *LAWS.values())(phi)
+    value, gradient = build_log_posterior_with_precisions(NETWORK, X, Y, *PRECISION_LAWS.values())(
+        phi
+    )
     assert value == -np.inf
     assert not gradient.any()
 
 
 def test_loops_are_taken_where_they_can_be(monkeypatch):
     monkeypatch.setattr(chains, "log_joint", None)
-    assert np.isfinite(slope(NETWORK, X, Y, HYPER)(np.ones(NETWORK.dim))[0])
+    assert np.isfinite(build_log_posterior(NETWORK, X, Y, HYPER)(np.ones(NETWORK.dim))[0])
 
 
 def test_a_trajectory_that_comes_to_where_the_density_is_zero_diverges():
@@ -109,14 +121,19 @@ def test_a_trajectory_that_comes_to_where_the_density_is_zero_diverges():
         inside = np.abs(at).max() < 1.5
         return (-0.5 * at @ at, -at) if inside else (-np.inf, np.zeros_like(at))
 
-    found = run(density, [np.full(2, 0.3)] * 4, ChainSettings(draws=200, tune=200, chains=4))
+    found = sample_chains(
+        density, [np.full(2, 0.3)] * 4, ChainSettings(draws=200, tune=200, chains=4)
+    )
     assert np.abs(found.theta).max() < 1.5
     assert found.diverging.any()
 
 
-def sampled(problem: Problem, hyper=HYPER, tune=300, **settings) -> Draws:
-    given, density = ChainSettings(tune=tune, chains=4, **settings), slope(problem, X, Y, hyper)
-    return run(density, starts(problem, hyper, density, given), given)
+def sampled(problem: Problem, hyper=HYPER, tune=300, **settings) -> ChainDraws:
+    given, density = (
+        ChainSettings(tune=tune, chains=4, **settings),
+        build_log_posterior(problem, X, Y, hyper),
+    )
+    return sample_chains(density, find_starts(problem, hyper, density, given), given)
 
 
 @pytest.mark.slow  # 12,000 draws of a chain with small steps
@@ -149,8 +166,8 @@ def test_a_network_of_one_unit_has_the_moments_of_quadrature():
     problem = Problem(Mlp((1,), "tanh"), GaussianLikelihood(), 1)
     chains = sampled(problem, draws=3000, target_accept=0.98)
     certificate = certify_functions(problem, chains, AT, TARGETS, HYPER)
-    assert certificate.failures() == []
-    f = functions(problem, chains.theta, AT)[..., 0]
+    assert certificate.broken_rules() == []
+    f = evaluate_functions(problem, chains.theta, AT)[..., 0]
     errors = np.array(certificate.mean_error[: len(AT)]), np.array(certificate.sd_error[: len(AT)])
     np.testing.assert_array_less(np.abs(f.mean((0, 1)) - expected), 5 * errors[0] * sd)
     np.testing.assert_array_less(np.abs(f.std((0, 1)) - sd), 5 * errors[1] * sd)
@@ -161,20 +178,20 @@ LEFT, RIGHT = np.array([-1.0, 0.1, 1.0, 0.1]), np.array([1.0, 0.1, 1.0, 0.1])
 """A unit that bends at the left point or at the right one."""
 
 
-def drawn(*centres: np.ndarray) -> Draws:
+def drawn(*centres: np.ndarray) -> ChainDraws:
     """Chains of independent draws about centres, that did nothing wrong."""
     rng, shape = np.random.default_rng(1), (4, 500)
     theta = np.stack(centres)[:, None] + 0.05 * rng.normal(size=(*shape, BENT.dim))
     none = np.zeros(shape, bool)
-    return Draws(
+    return ChainDraws(
         theta, none, rng.normal(size=shape), none.astype(int), Origin("none", 1, 0, {}, 0.0)
     )
 
 
-def broken(given: Draws, problem: Problem = BENT, hyper=HYPER) -> set[str]:
+def broken(given: ChainDraws, problem: Problem = BENT, hyper=HYPER) -> set[str]:
     return {
         failure.rule.statistic
-        for failure in certify_functions(problem, given, AT, TARGETS, hyper).failures()
+        for failure in certify_functions(problem, given, AT, TARGETS, hyper).broken_rules()
     }
 
 
@@ -203,8 +220,8 @@ def test_chains_that_stay_in_one_mode_break_a_rule():
     """A unit bends at the left point or at the right one, and never goes from the one to the other."""
     x, y = torch.tensor([[-1.0], [0.0], [1.0]]).double(), torch.tensor([1.0, 0.0, 1.0]).double()
     hyper = HYPER | {"noise_precision": torch.tensor(400.0).double()}
-    given = run(
-        slope(BENT, x, y, hyper),
+    given = sample_chains(
+        build_log_posterior(BENT, x, y, hyper),
         [LEFT, LEFT, RIGHT, RIGHT],
         ChainSettings(draws=600, tune=300, chains=4),
     )
@@ -213,7 +230,7 @@ def test_chains_that_stay_in_one_mode_break_a_rule():
 
 def test_groups_that_differ_in_mean_or_in_spread_alone_disagree():
     one, other = np.random.default_rng(3).normal(size=(2, 2, 500, 3))
-    found = agreement(one, other * [1, 2, 1] + [1, 0, 0])
+    found = compare_groups(one, other * [1, 2, 1] + [1, 0, 0])
     assert (found > 5).tolist() == [True, True, False]
 
 
@@ -235,9 +252,9 @@ def test_what_breaks_a_rule_is_kept_and_named_but_no_truth(tmp_path, monkeypatch
     ):
         reference.fit(*given, AT, TARGETS)
     recipe = reference.recipe(*given, AT, TARGETS)
-    info = json.loads(files(recipe)[1].read_text())
+    info = json.loads(locate_files(recipe)[1].read_text())
     assert info["rules"][0] == "1. r_hat < 1.01, every input"
-    assert "NOT CERTIFIED, breaks rule 1" in obtain(recipe).certificate.summary()
+    assert "NOT CERTIFIED, breaks rule 1" in load_or_sample(recipe).certificate.summary()
     again = replace(reference, uncertified=True)
     assert again.recipe(*given, AT, TARGETS).key == recipe.key
     truth = again.fit(*given, AT, TARGETS)
@@ -302,7 +319,7 @@ def posterior_of_log_noise(y: np.ndarray) -> tuple[float, float]:
     """Sum over log beta, log alpha and the output c, whose prior is that of b + v tanh(a) by Monte Carlo."""
     a, v, b = np.random.default_rng(1).normal(size=(3, 4000))
     logs, alphas = np.linspace(-1, 4, 201), np.linspace(math.log(3) - 3, math.log(3) + 3, 25)
-    (m_alpha, s_alpha), (m_beta, s_beta) = LAWS.values()
+    (m_alpha, s_alpha), (m_beta, s_beta) = PRECISION_LAWS.values()
     total = np.zeros(len(logs))
     for log_alpha in alphas:
         scale = math.exp(-log_alpha / 2)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bdl.metrics import METRICS, RELATIVE, MetricInfo, info
+from bdl.metrics import METRICS, RELATIVE_MARGIN, MetricInfo, get_metric_info
 from bdl.reports.papers import PaperValue, Printed
 from bdl.reports.verdicts import (
     AGAINST_US,
@@ -66,7 +66,7 @@ def number(text):
 def test_examples_of_the_page(metric, own, paper, expected, _):
     value, error, count = number(own)
     ours = Estimate(float(value), float(error) if error else None, count)
-    assert judge(ours, printed(*number(paper)), info(metric)).verdict == expected
+    assert judge(ours, printed(*number(paper)), get_metric_info(metric)).verdict == expected
 
 
 def test_every_kind_of_verdict_has_an_example():
@@ -90,9 +90,11 @@ def test_margins_are_those_of_the_page():
         for name in re.findall(r"`(\w+)`", cell[2])
     }
     assert listed == {
-        name: info(name).margin for name in METRICS.names() if info(name).margin is not None
+        name: get_metric_info(name).margin
+        for name in METRICS.names()
+        if get_metric_info(name).margin is not None
     }
-    assert rows("Margins")[-1][0] == f"{RELATIVE:.0%}"
+    assert rows("Margins")[-1][0] == f"{RELATIVE_MARGIN:.0%}"
 
 
 def test_each_pair_of_numbers_has_exactly_one_place():

@@ -10,7 +10,7 @@ from torch import Tensor
 from bdl.data import Dataset
 from bdl.methods.conjugate import Conjugate
 from bdl.metrics import predictions as streaming
-from bdl.metrics.predictions import Draws, Predictions, tensors_of
+from bdl.metrics.predictions import Draws, Predictions, as_tensors
 from bdl.metrics.predictions import predict as predict_one
 from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Categorical, GaussianLikelihood
@@ -67,7 +67,7 @@ def alone(problem: Problem, data: Dataset, posterior: DiagonalGaussian, i: int) 
     unit, origin = float(scaling.y_scale[0]), float(scaling.y_mean[0])
     rows = Examples(x, torch.from_numpy(data.y[ROWS]), unit, origin)
     key = trial_keys([IDENTITIES[i]], "predict")[0]
-    return predict_one(problem, posterior, rows, tensors_of(SETTINGS[i]), {}, Draws(S, key))
+    return predict_one(problem, posterior, rows, as_tensors(SETTINGS[i]), {}, Draws(S, key))
 
 
 def close(found: Predictions, expected: Predictions, tolerance: float) -> None:
