@@ -241,7 +241,7 @@ def ui(
     tracking: Tracking = "",
 ) -> None:
     """Open the MLflow UI on this machine."""
-    from bdl.publishing.mlflow_names import open_ui
+    from bdl.publishing.mlflow_ui import open_ui
     from bdl.publishing.published_files import ARTIFACTS, tracking_uri
     from bdl.publishing.tracking import upgrade_database
 

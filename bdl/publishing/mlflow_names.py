@@ -1,25 +1,16 @@
-"""What MLflow is told of a cell, and shows on this machine: names, numbers, and what a person sees first."""
+"""Names, numbers and descriptions of a run in MLflow."""
 
 import json
-import os
 import re
-import signal
-import socket
-import sqlite3
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from math import isfinite, sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bdl.errors import InputError
 from bdl.plan import Task
-from bdl.publishing.tracking import PRIVATE, address_of, database
 from bdl.reports.layout import format_number, metric_heading
 from bdl.spec.fields import sha256
 from bdl.spec.labels import DatasetName
@@ -38,9 +29,10 @@ _DIGITS = 8
 Measurement = tuple[str, float, int]
 """Name, value, step."""
 
-_VIEW = "scores"
+SCORES_VIEW = "scores"
 """Key of the view with the means of all scores."""
-_VIEWS = "mlflow.sharedViewState."
+VIEW_TAG_PREFIX = "mlflow.sharedViewState."
+"""Beginning of the tags of an experiment that hold its views."""
 _NOTE = "mlflow.note.content"
 
 
@@ -131,25 +123,13 @@ def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Ben
     tags = {
         _NOTE: f"{benchmark.title}\n\nA run is a method on a data set, with means over the splits; below it is a run "
         "for each split. The view **Scores** (Views, above the table) has a column for each score.",
-        f"{_VIEWS}{_VIEW}": json.dumps(view | {"state": json.dumps({"selectedColumns": columns})}),
+        f"{VIEW_TAG_PREFIX}{SCORES_VIEW}": json.dumps(
+            view | {"state": json.dumps({"selectedColumns": columns})}
+        ),
     }
     for name, text in tags.items():
         if recorded.tags.get(name) != text:
             client.set_experiment_tag(experiment, name, text)
-
-
-def views(database: Path, address: str) -> list[str]:
-    """Write the addresses of the views of a database's experiments, each behind its name."""
-    query = (
-        "SELECT name, experiment_id FROM experiments JOIN experiment_tags USING (experiment_id) "
-        "WHERE key = ? AND lifecycle_stage = 'active' ORDER BY name"
-    )
-    with closing(sqlite3.connect(database)) as db:
-        rows = db.execute(query, (f"{_VIEWS}{_VIEW}",)).fetchall()
-    return [
-        f"{name}: {address}/#/experiments/{number}/runs?viewStateShareKey={_VIEW}"
-        for name, number in rows
-    ]
 
 
 def describe_run(cell: Task, measured: Sequence[Measurement], fits: int, remark: str) -> str:
@@ -177,67 +157,3 @@ def mlflow_dataset(dataset: DatasetName) -> Any:
     source = MetaDataset(CodeDatasetSource({"dataset": dataset.name, **settings}), str(dataset))  # type: ignore[abstract]
     entity: Any = Dataset.from_dictionary(source.to_dict())
     return DatasetInput(entity, [InputTag("mlflow.data.context", "training")])
-
-
-_HOST = "127.0.0.1"
-_LEAN = {"MLFLOW_LOGGING_LEVEL": "WARNING", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""The interface alone: MLflow would start nine more processes for jobs that nobody submits."""
-
-
-def open_ui(tracking_uri: str, port: int) -> None:
-    """Serve MLflow's web interface of a database on 127.0.0.1 until interrupted with Ctrl-C.
-
-    `InputError` if there is no such database, the port cannot be used, or the server stops by
-    itself.
-    """
-    path = database(tracking_uri)
-    if path is None:
-        raise InputError(f"{tracking_uri} is a server already; open this address in a browser")
-    if not path.is_file():
-        raise InputError(
-            f"no MLflow database {path}; mirror a run to it first, with: bdl-bench log NAME"
-        )
-    try:
-        socket.create_server((_HOST, port)).close()
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"cannot use port {port} ({reason}); choose another with --port"
-        ) from None
-    address = f"http://{_HOST}:{port}"
-    print(f"MLflow UI at {address} (Ctrl-C ends it)", *views(path, address), sep="\n", flush=True)
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "ui",
-        "--host",
-        _HOST,
-        "--port",
-        f"{port}",
-        "--workers",
-        "1",
-    ]
-    command += ["--uvicorn-opts", "--log-level warning", "--backend-store-uri"]
-    with address_of(tracking_uri) as uri:
-        if code := run_server([*command, uri], os.environ | PRIVATE | _LEAN):
-            raise InputError(
-                f"the MLflow UI stopped with exit code {code}; its message stands above"
-            )
-
-
-def run_server(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a server until it ends or this process is interrupted or terminated, either of which ends it as well.
-
-    Its exit code is returned; 0 where it was ended from here.
-    """
-    with subprocess.Popen(command, env=environment) as server:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            return server.wait()
-        except KeyboardInterrupt:
-            # A terminal interrupts the server too; a signal to this process alone does not.
-            server.terminate()
-            return 0
-        finally:
-            signal.signal(signal.SIGTERM, before)

@@ -24,9 +24,8 @@ from bdl.publishing.mlflow_names import (
     check_mlflow_names,
     measurements,
     mlflow_name,
-    open_ui,
-    views,
 )
+from bdl.publishing.mlflow_ui import open_ui, views
 from bdl.publishing.tracking import connection, database, upgrade_database
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
@@ -598,7 +597,7 @@ def test_ui_serves_the_runs_until_interrupted(store, send, uri):
     port = free_port()
     # ignored under nohup
     heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
-    script = f"{heard}\nfrom bdl.publishing.mlflow_names import open_ui\nopen_ui({uri!r}, {port})"
+    script = f"{heard}\nfrom bdl.publishing.mlflow_ui import open_ui\nopen_ui({uri!r}, {port})"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ui:
         try:
             assert (
@@ -623,7 +622,7 @@ def test_a_server_ends_with_the_command(tmp_path):
     place = tmp_path / "pid"
     server = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     script = (
-        "import os, sys; from bdl.publishing.mlflow_names import run_server; "
+        "import os, sys; from bdl.publishing.mlflow_ui import run_server; "
         f"sys.exit(run_server([sys.executable, '-c', {server!r}], os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as command:
