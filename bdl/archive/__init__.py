@@ -17,12 +17,12 @@ from torch import Tensor
 from bdl.archive.frames import (
     STORE,
     TRIALS,
-    Frames,
-    cell_keys,
-    final_frame,
-    frame,
-    points_frame,
-    read_frames,
+    PublishedRows,
+    list_cell_keys,
+    read_rows,
+    tabulate_curve_points,
+    tabulate_final_rows,
+    tabulate_rows,
 )
 from bdl.archive.posteriors import POSTERIORS
 from bdl.errors import InputError, parse_json
@@ -36,17 +36,17 @@ from bdl.spec.sections import Note
 from bdl.store import STAGES, Row, artefacts
 from bdl.store.store import Store
 
-HASHES = ("fit_hashes", "score_hashes")
+HASH_FIELDS = ("fit_hashes", "score_hashes")
 """Identities of the published fits and scores of each cell, in the provenance."""
 
-SHOWN = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
+FIELDS_WITHOUT_EFFECT = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
 """Fields that decide no number: tables show what the file says now."""
 
-LEGACY = "Legacy code: made by an earlier version; today's code has not been seen to give the same numbers."
+LEGACY_NOTE = "Legacy code: made by an earlier version; today's code has not been seen to give the same numbers."
 """Note of published cells without an identity."""
 
 
-class Failure(NamedTuple):
+class FailedFits(NamedTuple):
     """Fits of one stage of one cell that failed for one reason, or of which a score could not be computed."""
 
     cell: str
@@ -128,10 +128,10 @@ class ResultsFolder:
 
         What is asked for if the rows do not say.
         """
-        recorded = _as_shown(self.spec, self.request) if self.spec else self.request
+        recorded = _with_current_texts(self.spec, self.request) if self.spec else self.request
         if self.published:
             with suppress(InputError):  # a damaged provenance, without which the rows are shown
-                recorded = _with_legacy(recorded, self.provenance.get("fit_hashes", {}))
+                recorded = _with_legacy_notes(recorded, self.provenance.get("fit_hashes", {}))
         if self.request.is_narrowed and not recorded.is_narrowed:  # to a part of the whole
             return replace(recorded, datasets=self.request.datasets, entries=self.request.entries)
         return recorded
@@ -145,7 +145,7 @@ class ResultsFolder:
         try:
             content = parse_json(path.read_text("utf-8"))
             if not isinstance(content, dict) or not all(
-                isinstance(content.get(name, {}), dict) for name in HASHES
+                isinstance(content.get(name, {}), dict) for name in HASH_FIELDS
             ):
                 raise ValueError("it does not say what rows were made with")
         except (OSError, ValueError) as error:
@@ -155,7 +155,9 @@ class ResultsFolder:
     @cached_property
     def cells(self) -> list[Task]:
         """Cells that have final rows in the store, with the splits that have them."""
-        cells = stored_cells(self.recorded_request.benchmark, self.store) if self.store else []
+        cells = (
+            list_stored_cells(self.recorded_request.benchmark, self.store) if self.store else []
+        )
         datasets, entries = self._chosen
         selected = [cell for cell in cells if not datasets or str(cell.dataset) in datasets]
         return [cell for cell in selected if not entries or cell.entry in entries]
@@ -164,7 +166,7 @@ class ResultsFolder:
     def finals(self) -> pd.DataFrame:
         """Final rows."""
         if not self.published:
-            return final_frame(self.cells, self._rows_of)
+            return tabulate_final_rows(self.cells, self._rows_of)
         rows = self._frames.rows
         return self._select_part(rows[rows.stage == "final"])
 
@@ -174,7 +176,7 @@ class ResultsFolder:
         return (
             self._select_part(self._frames.points)
             if self.published
-            else points_frame(self.cells, self._rows_of)
+            else tabulate_curve_points(self.cells, self._rows_of)
         )
 
     def rows(self, *details: str) -> pd.DataFrame:
@@ -182,10 +184,12 @@ class ResultsFolder:
         if self.published:
             return self._select_part(self._frames.rows)
         return self._select_part(
-            frame(list_tasks(self.recorded_request.benchmark), self._rows_of, STAGES, details)
+            tabulate_rows(
+                list_tasks(self.recorded_request.benchmark), self._rows_of, STAGES, details
+            )
         )
 
-    def failures(self) -> list[Failure]:
+    def failures(self) -> list[FailedFits]:
         """Return what failed, folds of the search as well, in the order of the cells."""
         cells = list_tasks(self.recorded_request.benchmark)
         if self.published:
@@ -193,11 +197,11 @@ class ResultsFolder:
             rows = rows[(rows.status != "ok") | rows.reason.notna()]
         else:
             rows = self._select_part(
-                frame(cells, self._rows_of, STAGES, ["traceback"], problems=True)
+                tabulate_rows(cells, self._rows_of, STAGES, ["traceback"], problems=True)
             )
         labels = {cell.key: cell.label for cell in cells}
         columns = rows.reindex(columns=["stage", "split", "reason", "traceback"])
-        columns["cell"] = [labels.get(key, "/".join(key[:2])) for key in cell_keys(rows)]
+        columns["cell"] = [labels.get(key, "/".join(key[:2])) for key in list_cell_keys(rows)]
         columns["reason"] = columns.reason.fillna("no reason was kept")
         failures = []
         for (cell, stage, reason), cell_failures in columns.groupby(
@@ -205,7 +209,7 @@ class ResultsFolder:
         ):
             trace = next((text for text in cell_failures.traceback if isinstance(text, str)), "")
             failures.append(
-                Failure(
+                FailedFits(
                     str(cell),
                     str(stage),
                     tuple(sorted({*cell_failures.split})),
@@ -225,7 +229,9 @@ class ResultsFolder:
         rows = self.rows("origin")
         columns = ["stage", "split", "seconds", "width", "updates", "device", "compiled", "origin"]
         fits = list(
-            zip(cell_keys(rows), rows.reindex(columns=columns).to_dict("records"), strict=True)
+            zip(
+                list_cell_keys(rows), rows.reindex(columns=columns).to_dict("records"), strict=True
+            )
         )
         imported = {(key, row["split"]) for key, row in fits if isinstance(row["origin"], dict)}
         for key, row in fits:
@@ -270,12 +276,12 @@ class ResultsFolder:
         return *artefacts.read_posterior(self.store.posteriors, row.artefact), row
 
     @cached_property
-    def _frames(self) -> Frames:
+    def _frames(self) -> PublishedRows:
         checksums = {}
         if not self._stored:  # which writes the rows anew, and may have been stopped in between
             with suppress(InputError):  # a damaged provenance, without which the rows are shown
                 checksums = self.provenance.get("checksums", {})
-        return read_frames(self.folder, checksums)
+        return read_rows(self.folder, checksums)
 
     def _select_part(self, table: pd.DataFrame) -> pd.DataFrame:
         for column, names in zip(("dataset", "entry"), self._chosen, strict=True):
@@ -289,25 +295,25 @@ class ResultsFolder:
         return self.store
 
 
-def stored_cells(benchmark: Benchmark, store: Store) -> list[Task]:
+def list_stored_cells(benchmark: Benchmark, store: Store) -> list[Task]:
     """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
     stored = ((cell, store.splits(cell.key)) for cell in list_tasks(benchmark))
     return [cell.with_splits(splits) for cell, splits in stored if splits]
 
 
-def _as_shown(recorded: Request, request: Request) -> Request:
-    current = {name: getattr(request.benchmark, name) for name in SHOWN}
+def _with_current_texts(recorded: Request, request: Request) -> Request:
+    current = {name: getattr(request.benchmark, name) for name in FIELDS_WITHOUT_EFFECT}
     benchmark = recorded.benchmark.model_copy(
         update=current
     ).select()  # which leaves out a baseline that it lacks
     return replace(recorded, benchmark=benchmark, source=request.source)
 
 
-def _with_legacy(recorded: Request, hashes: Mapping[str, str | None]) -> Request:
+def _with_legacy_notes(recorded: Request, hashes: Mapping[str, str | None]) -> Request:
     """Add a note to the published cells without an identity: today's code has not been seen to give their numbers."""
     cells = [cell for cell in list_tasks(recorded.benchmark) if hashes.get(cell.label, "") is None]
     pairs = dict.fromkeys((str(cell.dataset), cell.entry) for cell in cells)
-    notes = tuple(Note(dataset=dataset, entry=entry, text=LEGACY) for dataset, entry in pairs)
+    notes = tuple(Note(dataset=dataset, entry=entry, text=LEGACY_NOTE) for dataset, entry in pairs)
     return replace(
         recorded,
         benchmark=recorded.benchmark.model_copy(

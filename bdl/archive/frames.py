@@ -32,7 +32,7 @@ STORE = "store.sqlite"
 _VARIANTS = "variants"
 
 
-def folder(results: Path, variant: Request) -> Path:
+def locate_folder(results: Path, variant: Request) -> Path:
     """Return the folder of a variant, of a replicate or of the protocol, under its profile."""
     base = results / variant.benchmark.name
     base = base if variant.benchmark.profile == "paper" else base / variant.benchmark.profile
@@ -43,13 +43,13 @@ def folder(results: Path, variant: Request) -> Path:
     return base / _VARIANTS / variant.folder_name if variant.folder_name else base
 
 
-def siblings(folder: Path) -> list[Path]:
+def list_sibling_folders(folder: Path) -> list[Path]:
     """List the other folders of the same benchmark and profile: that of the protocol, and those of its variants."""
     base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
     return [path for path in (base, *sorted((base / _VARIANTS).glob("*/"))) if path != folder]
 
 
-def replicate_folders(folder: Path) -> list[Path]:
+def list_replicate_folders(folder: Path) -> list[Path]:
     """List the folders of the replicates of a protocol, by its folder or that of a part of it."""
     base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
     return sorted(path.parent for path in base.glob(f"seed-*/{TRIALS}"))
@@ -61,7 +61,7 @@ def open_for_writing(results: Path, variant: Request) -> Iterator[Store]:
 
     `InputError` if the folder is not writable, or another run is under way.
     """
-    path = folder(results, variant) / STORE
+    path = locate_folder(results, variant) / STORE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path.with_suffix(".lock"))
@@ -83,11 +83,11 @@ def open_for_writing(results: Path, variant: Request) -> Iterator[Store]:
 
 @contextmanager
 def open_readonly(results: Path, variant: Request) -> Iterator[Store]:
-    """Open the store to look at what it has; an `empty_store` one if there is none."""
-    path = folder(results, variant) / STORE
+    """Open the store to look at what it has; an empty one (`make_empty_store`) if there is none."""
+    path = locate_folder(results, variant) / STORE
     with (
         with_rerun_hint(variant, results),
-        Store(path) if path.exists() else empty_store() as store,
+        Store(path) if path.exists() else make_empty_store() as store,
     ):
         yield store
 
@@ -103,7 +103,7 @@ def replace_atomically(path: Path) -> Iterator[Path]:
         new.unlink(missing_ok=True)
 
 
-def empty_store() -> Store:
+def make_empty_store() -> Store:
     """Make a store in memory, which leaves nothing behind."""
     return Store(Path(":memory:"))
 
@@ -129,10 +129,10 @@ def back_up_and_clear(store: Store, cells: Sequence[CellKey]) -> Path | None:
 TRIALS, POINTS = "trials.parquet", "points.parquet"
 
 COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
-_MADE = "made"
-_PUBLISHED_ELSEWHERE = {"traceback", "origin", "files"}
+REQUEST_ATTRIBUTE = "made"
+_UNPUBLISHED_DETAILS = {"traceback", "origin", "files"}
 """Details of a row that are published elsewhere: with failures, and in the provenance."""
-_AS_LISTS = 100_000
+_MAX_LIST_ROWS = 100_000
 """Rows from which on columns become arrays: lists take several times their memory."""
 _MAX_VALUES = 40_000_000
 """Of a table of published rows; a few hundred MB in memory."""
@@ -141,7 +141,7 @@ _MAX_TEXT_BYTES = 200 * 10**6
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
 
-class Frames(NamedTuple):
+class PublishedRows(NamedTuple):
     """Published rows."""
 
     rows: pd.DataFrame
@@ -154,7 +154,7 @@ class Frames(NamedTuple):
     """
 
 
-def frame(
+def tabulate_rows(
     cells: Sequence[Task],
     store: Store,
     stages: Sequence[Stage],
@@ -167,12 +167,12 @@ def frame(
     The order is that of cells, then stages. `details` names further ones, such as ``traceback``,
     which is not published. With `problems`, only rows with a reason are read.
     """
-    separate_columns = _PUBLISHED_ELSEWHERE.difference(details)
+    separate_columns = _UNPUBLISHED_DETAILS.difference(details)
     tables = (
         {
             **{
                 name: [text] * len(columns["split"])
-                for name, text in {**_cell_columns(cell), "stage": stage}.items()
+                for name, text in {**_key_columns(cell), "stage": stage}.items()
             },
             **{name: values for name, values in columns.items() if name not in separate_columns},
         }
@@ -180,14 +180,16 @@ def frame(
         for stage in stages
         for columns in store.columns(stage, cell.key, problems=problems)
     )
-    return _table(tables, [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]])
+    return _join_columns(tables, [*COLUMNS[:2], *_list_task_axes(cells), *COLUMNS[2:]])
 
 
-def _cell_columns(cell: Task) -> dict[str, str]:
+def _key_columns(cell: Task) -> dict[str, str]:
     return {**dict(zip(COLUMNS[:2], cell.key, strict=False)), **cell.point.texts}
 
 
-def _table(column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]) -> pd.DataFrame:
+def _join_columns(
+    column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]
+) -> pd.DataFrame:
     """Put parts, a list a column, below each other, with NaN for a column that one lacks.
 
     These columns without any.
@@ -203,7 +205,7 @@ def _table(column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str
         for name, values in lists.items():
             values += table.get(name) or [nan] * size
         count += size
-        if count >= _AS_LISTS:
+        if count >= _MAX_LIST_ROWS:
             blocks.append(pd.DataFrame(lists))
             lists, count = {}, 0
     if count or not blocks:
@@ -211,27 +213,27 @@ def _table(column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str
     return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True).infer_objects()
 
 
-def final_frame(cells: Sequence[Task], store: Store) -> pd.DataFrame:
+def tabulate_final_rows(cells: Sequence[Task], store: Store) -> pd.DataFrame:
     """Return the final rows of the cells as a table, with a column for each metric of the benchmark."""
-    table = frame(cells, store, ["final"])
+    table = tabulate_rows(cells, store, ["final"])
     metrics = cells[0].benchmark.metrics if cells else ()
     return table.reindex(
         columns=[*table.columns, *(str(name) for name in metrics if name not in table.columns)]
     )
 
 
-def points_frame(cells: Sequence[Task], store: Store) -> pd.DataFrame:
+def tabulate_curve_points(cells: Sequence[Task], store: Store) -> pd.DataFrame:
     """Return the scores at recorded counts as a table, one row a score."""
     records: list[dict[str, Any]] = [
-        {**_cell_columns(cell), "split": split, **reading._asdict()}
+        {**_key_columns(cell), "split": split, **reading._asdict()}
         for cell in cells
         for split, reading in store.readings(cell.key)
     ]
-    columns = [*POINT_COLUMNS[:2], *_axes(cells), *POINT_COLUMNS[2:]]
+    columns = [*POINT_COLUMNS[:2], *_list_task_axes(cells), *POINT_COLUMNS[2:]]
     return pd.DataFrame(records, columns=columns)
 
 
-def write_frames(
+def write_rows(
     cells: Sequence[Task], store: Store, folder: Path, request_text: str | None = None
 ) -> list[Path]:
     """Write every row of the cells to ``trials.parquet``, folds of the search as well, and the points beside it.
@@ -239,9 +241,12 @@ def write_frames(
     What they were made with is in the metadata of ``trials.parquet``, so that one is never without
     the other.
     """
-    tables = {TRIALS: frame(cells, store, STAGES), POINTS: points_frame(cells, store)}
+    tables = {
+        TRIALS: tabulate_rows(cells, store, STAGES),
+        POINTS: tabulate_curve_points(cells, store),
+    }
     if request_text is not None:
-        tables[TRIALS].attrs[_MADE] = request_text
+        tables[TRIALS].attrs[REQUEST_ATTRIBUTE] = request_text
     paths = []
     for name, table in tables.items():
         path = folder / name
@@ -259,39 +264,39 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
         table.to_parquet(new, compression="zstd", index=False, write_page_checksum=True)
 
 
-def row_checksums(folder: Path) -> dict[str, str]:
+def compute_row_checksums(folder: Path) -> dict[str, str]:
     """Return the SHA-256 (hex) of each file of published rows in a folder, by its name."""
     paths = [folder / name for name in (TRIALS, POINTS)]
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in paths if path.exists()}
 
 
-def read_frames(folder: Path, checksums: Mapping[str, str] | None = None) -> Frames:
+def read_rows(folder: Path, checksums: Mapping[str, str] | None = None) -> PublishedRows:
     """Read published rows; `InputError` if a file is damaged.
 
-    `checksums` are those of `row_checksums` when the files were published. Pages of a file have
+    `checksums` are those of `compute_row_checksums` when the files were published. Pages of a file have
     checksums of their own, which do not cover what describes the pages.
     """
     for name, recorded in (checksums or {}).items():
-        if row_checksums(folder).get(name) != recorded:
+        if compute_row_checksums(folder).get(name) != recorded:
             raise InputError(
                 f"{folder / name} is damaged or of another run: its SHA-256 is not the one in "
                 "provenance.json; fetch the folder again, or remove it and run again"
             )
-    rows = _read(folder / TRIALS, COLUMNS)
+    rows = _read_table(folder / TRIALS, COLUMNS)
     points = pd.DataFrame(columns=POINT_COLUMNS)
     if (folder / POINTS).exists():
-        points = _read(folder / POINTS, POINT_COLUMNS)
-    return Frames(rows, points, rows.attrs.pop(_MADE, None))
+        points = _read_table(folder / POINTS, POINT_COLUMNS)
+    return PublishedRows(rows, points, rows.attrs.pop(REQUEST_ATTRIBUTE, None))
 
 
-def axes_of(rows: pd.DataFrame) -> list[str]:
+def list_axes(rows: pd.DataFrame) -> list[str]:
     """Return the paths of the axes of a sweep: the columns between the entry and the stage."""
     return [str(name) for name in rows.columns[2 : rows.columns.get_loc("stage")]]
 
 
-def cell_keys(rows: pd.DataFrame) -> list[CellKey]:
+def list_cell_keys(rows: pd.DataFrame) -> list[CellKey]:
     """Return the key of each row's cell."""
-    axes = axes_of(rows)
+    axes = list_axes(rows)
 
     @cache
     def point(*texts: str) -> str:
@@ -309,7 +314,7 @@ def cell_keys(rows: pd.DataFrame) -> list[CellKey]:
         ) from None
 
 
-def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+def _read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     try:
         with ParquetFile(path) as file:
             size = file.metadata.num_rows * file.metadata.num_columns
@@ -357,5 +362,5 @@ def _check_text_size(path: Path) -> None:
         )
 
 
-def _axes(cells: Sequence[Task]) -> list[str]:
+def _list_task_axes(cells: Sequence[Task]) -> list[str]:
     return list(cells[0].point.texts) if cells else []

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from bdl.archive import SHOWN, ResultsFolder, stored_cells
+from bdl.archive import FIELDS_WITHOUT_EFFECT, ResultsFolder, list_stored_cells
 from bdl.archive.frames import (
     STORE,
     TRIALS,
-    cell_keys,
-    folder,
-    replicate_folders,
-    siblings,
+    list_cell_keys,
+    list_replicate_folders,
+    list_sibling_folders,
+    locate_folder,
 )
 from bdl.errors import InputError
 from bdl.execution.estimate import MeasuredFit
@@ -35,15 +35,15 @@ from bdl.store import CellKey
 
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
-_BELOW = ("", "*/", "variants/*/", "*/variants/*/")
+_FOLDER_PATTERNS = ("", "*/", "variants/*/", "*/variants/*/")
 """Where a benchmark's folder has results: the protocol, its profiles and replicates, and the
 variants of each.
 """
 
-_LONG = 100
+_MAX_VALUE_CHARACTERS = 100
 """Characters of a value that are written out."""
 
-_NAMED = 4
+_MAX_NAMED_CELLS = 4
 """Cells that are listed by name, rather than counted."""
 
 
@@ -80,11 +80,11 @@ class LoadedResults(NamedTuple):
         `now` is the benchmark as its file is, under the same overrides. Rows of earlier versions,
         which are not `known` to be all, may be published in part.
         """
-        changed = departures(request, now)
-        remarks = [_profile(request)] if request.benchmark.profile != "paper" else []
+        changed = list_departures(request, now)
+        remarks = [_describe_profile(request)] if request.benchmark.profile != "paper" else []
         remarks += [
-            *(_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
-            *(f"{name} is an entry of its own" for name in _added_entries(request)),
+            *(_list_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
+            *(f"{name} is an entry of its own" for name in _list_added_entries(request)),
             *changed,
         ]
         remark = f"Not the protocol: {'; '.join(remarks)}." if remarks else ""
@@ -140,7 +140,10 @@ def open_results(request: Request, results: Path, *, prefer_store: bool = False)
     Splits are not selected from the whole: means and standard errors of some of them are those of
     another run.
     """
-    part_folder, full_folder = folder(results, request), folder(results, request.full_request)
+    part_folder, full_folder = (
+        locate_folder(results, request),
+        locate_folder(results, request.full_request),
+    )
     for path in (
         (part_folder, full_folder)
         if request.is_narrowed and not request.splits
@@ -152,7 +155,7 @@ def open_results(request: Request, results: Path, *, prefer_store: bool = False)
         opened.close()
     start = request.format_command("run", results)
     raise InputError(
-        f"no results in {part_folder}; start with: {start}{_other_runs(part_folder, request.source, results)}"
+        f"no results in {part_folder}; start with: {start}{_suggest_sibling(part_folder, request.source, results)}"
     )
 
 
@@ -163,19 +166,21 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
     seed. Cells of another spec are left out, and so is a folder that cannot be read.
     """
     tables = [rows[:0].assign(seed=pd.Series(dtype=int))]
-    for path in replicate_folders(folder):
+    for path in list_replicate_folders(folder):
         with suppress(InputError), ResultsFolder(path) as opened:
             recorded = opened.spec
             if recorded is None or recorded.benchmark.profile != benchmark.profile:
                 continue
-            same_cells = set(cell_keys(rows)) & _cells_of_same_spec(recorded.benchmark, benchmark)
+            same_cells = set(list_cell_keys(rows)) & _list_cells_of_same_spec(
+                recorded.benchmark, benchmark
+            )
             finals = opened.finals
-            finals = finals[[key in same_cells for key in cell_keys(finals)]]
+            finals = finals[[key in same_cells for key in list_cell_keys(finals)]]
             tables.append(finals.assign(seed=recorded.benchmark.seed))
     return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
 
 
-def _cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[CellKey]:
+def _list_cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[CellKey]:
     """Return the cells whose fits and scores have the same spec in both, but for the seed."""
     recorded_cells = {
         (str(dataset), entry, point.text) for dataset, entry, point in recorded.cells
@@ -194,17 +199,17 @@ def _cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[CellKey]
     return same_cells
 
 
-def timings(request: Request, results: Path) -> list[MeasuredFit]:
+def load_timings(request: Request, results: Path) -> list[MeasuredFit]:
     """Return what earlier fits of a benchmark took, whatever profile, part or overrides they had.
 
     Those of the folder of what is asked for are told apart from others. What cannot be read is
     left out.
     """
-    requested_folder, base = folder(results, request), results / request.benchmark.name
+    requested_folder, base = locate_folder(results, request), results / request.benchmark.name
     fits: list[MeasuredFit] = []
     folders = {
         path.parent
-        for below in _BELOW
+        for below in _FOLDER_PATTERNS
         for name in (STORE, TRIALS)
         for path in base.glob(below + name)
     }
@@ -219,12 +224,14 @@ def timings(request: Request, results: Path) -> list[MeasuredFit]:
 
 def check_overwrite(request: Request, cells: Sequence[Task], results: Path) -> None:
     """Refuse a run after which published rows would be lost that no store holds, or would be those of another spec."""
-    path, name = folder(results, request), request.benchmark.name
+    path, name = locate_folder(results, request), request.benchmark.name
     with ResultsFolder(path, request) as opened:
         if not opened.published:
             return
-        unstored = set(zip(cell_keys(opened.finals), opened.finals.split.astype(int), strict=True))
-        stored = stored_cells(request.benchmark, opened.store) if opened.store else []
+        unstored = set(
+            zip(list_cell_keys(opened.finals), opened.finals.split.astype(int), strict=True)
+        )
+        stored = list_stored_cells(request.benchmark, opened.store) if opened.store else []
         unstored -= {(cell.key, split) for cell in stored for split in cell.splits}
         has_spec = opened.spec is not None or name not in dict(list_benchmarks())
         recorded_request = (
@@ -251,46 +258,50 @@ def check_overwrite(request: Request, cells: Sequence[Task], results: Path) -> N
         )
 
 
-def _other_runs(folder: Path, source: str, results: Path) -> str:
-    for path in siblings(folder):
+def _suggest_sibling(folder: Path, source: str, results: Path) -> str:
+    for path in list_sibling_folders(folder):
         with ResultsFolder(path) as opened:
             if opened.published and opened.spec:
                 return f" (there is: {replace(opened.spec, source=source).format_command('table', results)})"
     return ""
 
 
-def departures(recorded_request: Request, current_benchmark: Benchmark) -> list[str]:
+def list_departures(recorded_request: Request, current_benchmark: Benchmark) -> list[str]:
     """List the overrides, and the fields that the file has changed since.
 
     An entry that an override adds is not among them: those of the protocol are as they were.
     """
-    additions = {f"entries.{name}" for name in _added_entries(recorded_request)}
+    additions = {f"entries.{name}" for name in _list_added_entries(recorded_request)}
     texts: list[str] = []
     for path, value in recorded_request.changes.items():
-        if path not in additions and _concerns(path, recorded_request):
-            texts.append(f"{path}={brief(value)}")
+        if path not in additions and _is_of_request(path, recorded_request):
+            texts.append(f"{path}={abbreviate_value(value)}")
     both = (
         current_benchmark.select(),
         recorded_request.benchmark.select(),
     )  # without entries that a profile runs on no data set
-    since = {path: old for path, (_, old) in find_differences(*both).items() if path not in SHOWN}
+    since = {
+        path: old
+        for path, (_, old) in find_differences(*both).items()
+        if path not in FIELDS_WITHOUT_EFFECT
+    }
     for path, old in since.items():
-        if _concerns(path, recorded_request):
+        if _is_of_request(path, recorded_request):
             texts.append(
                 f"{path} has come into the file since"
                 if old == MISSING_FIELD
-                else f"the file had {path}={brief(old)} then"
+                else f"the file had {path}={abbreviate_value(old)} then"
             )
     return texts
 
 
-def _added_entries(recorded_request: Request) -> list[str]:
+def _list_added_entries(recorded_request: Request) -> list[str]:
     """List the entries that overrides add to those of the file: each is one changed field."""
     paths = [path.split(".") for path in recorded_request.changes]
     return [path[1] for path in paths if len(path) == 2 and path[0] == "entries"]
 
 
-def _concerns(path: str, recorded_request: Request) -> bool:
+def _is_of_request(path: str, recorded_request: Request) -> bool:
     """Return whether a field is one of the part that was run, rather than of an entry or a data set that was not."""
     field, _, rest = path.partition(".")
     selected = {"entries": recorded_request.entries, "by_dataset": recorded_request.datasets}.get(
@@ -299,7 +310,7 @@ def _concerns(path: str, recorded_request: Request) -> bool:
     return not selected or rest.partition(".")[0] in selected
 
 
-def _profile(recorded_request: Request) -> str:
+def _describe_profile(recorded_request: Request) -> str:
     """Name a profile, and the fields that it changes with their values there, one time for all entries."""
     name = recorded_request.benchmark.profile
     file = load_benchmark(recorded_request.source or recorded_request.benchmark.name, name)
@@ -307,16 +318,18 @@ def _profile(recorded_request: Request) -> str:
     for path, (profile_value, _) in find_differences(
         file, load_benchmark(recorded_request.source or recorded_request.benchmark.name)
     ).items():
-        if path not in (*SHOWN, "profile") and _concerns(path, recorded_request):
+        if path not in (*FIELDS_WITHOUT_EFFECT, "profile") and _is_of_request(
+            path, recorded_request
+        ):
             inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
-            values.setdefault(inner, {})[brief(profile_value)] = None
+            values.setdefault(inner, {})[abbreviate_value(profile_value)] = None
     changed = ", ".join(
         f"{inner} {' or '.join(profile_value)}" for inner, profile_value in values.items()
     )
     return f"profile {name} ({changed})" if changed else f"profile {name}"
 
 
-def brief(value: object) -> str:
+def abbreviate_value(value: object) -> str:
     """Write a value for people; components of a list by their labels or names."""
     text = to_inline_yaml(value)
     if isinstance(value, list):
@@ -325,10 +338,10 @@ def brief(value: object) -> str:
             for item in value
         ]
         text = f"[{', '.join(map(to_inline_yaml, names))}]"
-    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}..."
 
 
-def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
+def _list_gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     """Describe which cells and splits there are, if some are missing."""
     columns = ["dataset", "entry", *benchmark.axes]
     have = {key: set(cell_rows.split) for key, cell_rows in rows.groupby(columns, sort=False)}
@@ -340,7 +353,7 @@ def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     named = [cell.label for cell in present.values()]
     gaps = []
     if len(present) < len(expected):
-        names = f" ({', '.join(named)})" if len(named) <= _NAMED else ""
+        names = f" ({', '.join(named)})" if len(named) <= _MAX_NAMED_CELLS else ""
         gaps.append(f"{len(named)} of {len(expected)} cells{names}")
     if any(set(cell.splits) - have[key] for key, cell in present.items()):
         first, *further = ({*have[key]} for key in present)

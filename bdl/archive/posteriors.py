@@ -21,22 +21,22 @@ from bdl.store.artefacts import DamagedPosterior
 from bdl.store.store import Store
 
 POSTERIORS = "posteriors.zip"
-LIMIT = 10 * 10**6
+MAX_BYTES = 10 * 10**6
 """Bytes of the file; larger ones are not written."""
 
-_TIMES = 2
+_MAX_COMPRESSION = 2
 """How much larger the artefacts may be, that are read to see whether they fit: half of them may
 be zeros.
 """
 _INDEX = "index.json"
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+_MEMBER_TIME = (1980, 1, 1, 0, 0, 0)
 """Time of all members: equal posteriors give equal bytes."""
 
-Contents = Mapping[str, Mapping[int, bytes]]
+PosteriorFiles = Mapping[str, Mapping[int, bytes]]
 """Artefacts by the label of the cell and the split."""
 
 
-def stored_posteriors(cells: Sequence[Task], store: Store) -> Contents:
+def load_stored_posteriors(cells: Sequence[Task], store: Store) -> PosteriorFiles:
     """Read the artefacts of the final fits of cells; nothing if they are far too large to travel.
 
     `Damaged` if one of them is missing or not what was written; all of these are noticed by the
@@ -49,7 +49,7 @@ def stored_posteriors(cells: Sequence[Task], store: Store) -> Contents:
     distinct = {name for by_split in digests.values() for name in by_split.values()}
     if (
         sum(artefacts.measure_posterior_file(store.posteriors, name) for name in distinct)
-        > _TIMES * LIMIT
+        > _MAX_COMPRESSION * MAX_BYTES
     ):
         return {}
     read, damaged = dict[str, bytes](), list[DamagedPosterior]()
@@ -67,7 +67,7 @@ def stored_posteriors(cells: Sequence[Task], store: Store) -> Contents:
     }
 
 
-def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
+def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] | None:
     """Write what travels, all or nothing.
 
     A family that is not of this package's does not travel: reading it would run code that came
@@ -79,11 +79,14 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
         label: {
             split: content
             for split, content in splits.items()
-            if _ours(artefacts.read_family(content))
+            if _is_shipped_family(artefacts.read_family(content))
         }
         for label, splits in contents.items()
     }
-    if any(contents_to_write.values()) and len(packed := _packed(contents_to_write)) <= LIMIT:
+    if (
+        any(contents_to_write.values())
+        and len(packed := _pack_archive(contents_to_write)) <= MAX_BYTES
+    ):
         with replace_atomically(path) as new:
             new.write_bytes(packed)
         return {"sha256": sha256(packed).hexdigest()}
@@ -91,7 +94,7 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
     return None
 
 
-def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
+def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> PosteriorFiles:
     """Read what travels with published rows; nothing where no file does.
 
     `InputError` if it is another one.
@@ -99,7 +102,7 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
     path = folder / POSTERIORS
     if not (provenance.get("posteriors") and path.is_file()):
         return {}
-    if not is_published(folder, provenance):
+    if not is_archive_whole(folder, provenance):
         refusal = (
             f"{path} is damaged or of other rows: its SHA-256 is not the one in provenance.json"
         )
@@ -113,21 +116,21 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
         }
     except (BadZipFile, LookupError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is damaged ({error!r}): remove it") from None
-    if foreign := sorted(family for family in families if not _ours(family)):
+    if foreign := sorted(family for family in families if not _is_shipped_family(family)):
         raise InputError(
             f"{path} has posteriors of a family that is not of this package, {foreign[0]}: remove it"
         )
     return contents
 
 
-def _read_archive(path: Path) -> Contents:
+def _read_archive(path: Path) -> PosteriorFiles:
     """Read the posteriors of each cell and split.
 
     Equal posteriors are one file of the archive.
     """
     with ZipFile(path) as file:
         unpacked = sum(entry.file_size for entry in file.infolist())
-        if unpacked > 2 * _TIMES * LIMIT:  # artefacts have headers as well
+        if unpacked > 2 * _MAX_COMPRESSION * MAX_BYTES:  # artefacts have headers as well
             raise InputError(f"{path} unpacks to {unpacked / 1e6:,.0f} MB: remove it")
         index: dict[str, dict[str, str]] = parse_json(file.read(_INDEX))
         contents: dict[str, dict[int, bytes]] = {}
@@ -141,7 +144,7 @@ def _read_archive(path: Path) -> Contents:
     return contents
 
 
-def is_published(folder: Path, provenance: Mapping[str, Any]) -> bool:
+def is_archive_whole(folder: Path, provenance: Mapping[str, Any]) -> bool:
     """Return whether the file that the provenance names is there and whole.
 
     Whether there is none if it names none.
@@ -153,7 +156,7 @@ def is_published(folder: Path, provenance: Mapping[str, Any]) -> bool:
         return recorded is None and "posteriors" in provenance
 
 
-def _packed(contents: Contents) -> bytes:
+def _pack_archive(contents: PosteriorFiles) -> bytes:
     index, named = dict[str, dict[int, str]](), dict[str, bytes]()
     for label, by_split in contents.items():
         index[label] = {
@@ -164,10 +167,10 @@ def _packed(contents: Contents) -> bytes:
     buffer = BytesIO()
     with ZipFile(buffer, "w") as file:
         for name, content in {_INDEX: json.dumps(index, indent=1).encode(), **named}.items():
-            file.writestr(ZipInfo(name, _LONG_AGO), content, ZIP_DEFLATED, compresslevel=9)
+            file.writestr(ZipInfo(name, _MEMBER_TIME), content, ZIP_DEFLATED, compresslevel=9)
     return buffer.getvalue()
 
 
-def _ours(family: str) -> bool:
+def _is_shipped_family(family: str) -> bool:
     """Return whether a family is registered, or a class of this package."""
     return ":" not in family or re.fullmatch(r"bdl(\.\w+)+:\w+", family) is not None

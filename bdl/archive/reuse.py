@@ -13,7 +13,7 @@ import pandas as pd
 
 from bdl.archive import ResultsFolder
 from bdl.archive.frames import COLUMNS
-from bdl.archive.posteriors import Contents, read_posteriors
+from bdl.archive.posteriors import PosteriorFiles, read_posteriors
 from bdl.errors import InputError
 from bdl.execution.scoring import fit_metrics, score_hashes
 from bdl.plan import Task, is_fit_hash, joint_hash, score_hash
@@ -32,9 +32,9 @@ from bdl.store import (
 )
 from bdl.store.store import Store
 
-ORIGIN = ("written", "git_commit", "python", "packages", "machine")
+ORIGIN_FIELDS = ("written", "git_commit", "python", "packages", "machine")
 """What is kept of the provenance of imported fits: where they were made, and with what."""
-_DETAILS = {
+_DETAIL_TYPES = {
     "width": int,
     "device": str,
     "compiled": bool,
@@ -88,7 +88,7 @@ class PublishedFits:
 
     def __init__(self, folder: Path) -> None:
         self._known: dict[str, Any] = {}
-        self._posteriors: Contents = {}
+        self._posteriors: PosteriorFiles = {}
         with ResultsFolder(folder) as opened:
             if opened.published:
                 self._rows, self._points, self._known = (
@@ -107,7 +107,7 @@ class PublishedFits:
         """Return the splits of a cell with a fit of any identity: one that could be that of today."""
         if self._recorded_hash("fit_hashes", cell) is None:
             return set()
-        cell_rows = _of(cell, self._rows)
+        cell_rows = _select_task_rows(cell, self._rows)
         return set(cell_rows.split[cell_rows.stage == "final"])
 
     def splits(self, cell: Task) -> set[int]:
@@ -117,7 +117,7 @@ class PublishedFits:
             return set()
         if not (travels or self._scored_as(cell, fit_metrics(cell))):
             return set()
-        cell_rows = _of(cell, self._rows)
+        cell_rows = _select_task_rows(cell, self._rows)
         complete = (
             cell_rows.status == "failed"
         ) | cell_rows.reason.isna()  # of which all scores were computed
@@ -127,7 +127,7 @@ class PublishedFits:
             ]
         )
         if build_evaluation_schedule(cell) is not None:
-            good &= set(_of(cell, self._points).split) | set(
+            good &= set(_select_task_rows(cell, self._points).split) | set(
                 cell_rows.split[cell_rows.status == "failed"]
             )
         return good
@@ -135,10 +135,13 @@ class PublishedFits:
     def outcomes(self, cell: Task, split: int) -> list[FitResult]:
         """Return such a fit with its search."""
         cell_rows, points = (
-            _of(cell, table[table.split == split]) for table in (self._rows, self._points)
+            _select_task_rows(cell, table[table.split == split])
+            for table in (self._rows, self._points)
         )
-        origin, current = _origin(self._known, cell, split), self._current(cell)
-        rows = [_row(cell, values, origin, current) for values in cell_rows.to_dict("records")]
+        origin, current = _find_origin(self._known, cell, split), self._current(cell)
+        rows = [
+            _restore_row(cell, values, origin, current) for values in cell_rows.to_dict("records")
+        ]
         readings = tuple(
             CurvePoint(*values)
             for values in points[list(CurvePoint._fields)].itertuples(index=False)
@@ -167,10 +170,10 @@ class PublishedFits:
         )
 
 
-Source = StoredFits | PublishedFits
+FitSource = StoredFits | PublishedFits
 
 
-def published_fits(folder: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
+def read_published_fits(folder: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
     """Read what is published in a folder (`InputError` if that cannot be), and in others as far as it can be read."""
     sources = [PublishedFits(folder)]
     for path in siblings:
@@ -179,7 +182,7 @@ def published_fits(folder: Path, siblings: Iterable[Path]) -> list[PublishedFits
     return sources
 
 
-def stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
+def iterate_stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
     """Yield the fits of the stores in folders, as far as they can be read."""
     for path in folders:
         with suppress(InputError), ResultsFolder(path) as opened:
@@ -187,7 +190,7 @@ def stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
                 yield StoredFits(opened.store)
 
 
-def copy_fits(cells: Sequence[Task], store: Store, sources: Iterable[Source]) -> int:
+def copy_fits(cells: Sequence[Task], store: Store, sources: Iterable[FitSource]) -> int:
     """Copy fits of the plan, which the store has claimed, from sources.
 
     Return how many final ones.
@@ -196,7 +199,7 @@ def copy_fits(cells: Sequence[Task], store: Store, sources: Iterable[Source]) ->
     is, and made here.
     """
     count = 0
-    for source, cell, splits in _missing_splits(cells, store, sources):
+    for source, cell, splits in _iterate_missing_splits(cells, store, sources):
         for split in sorted(splits):
             results: list[FitResult] = []
             with suppress(InputError):
@@ -206,19 +209,19 @@ def copy_fits(cells: Sequence[Task], store: Store, sources: Iterable[Source]) ->
     return count
 
 
-def reusable(
-    cells: Sequence[Task], store: Store, sources: Iterable[Source]
+def list_reusable_splits(
+    cells: Sequence[Task], store: Store, sources: Iterable[FitSource]
 ) -> dict[CellKey, set[int]]:
     """Return the splits of each cell that `copy_fits` would copy."""
     splits_by_cell: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
-    for _, cell, splits in _missing_splits(cells, store, sources):
+    for _, cell, splits in _iterate_missing_splits(cells, store, sources):
         splits_by_cell[cell.key] |= splits
     return splits_by_cell
 
 
-def _missing_splits(
-    cells: Sequence[Task], store: Store, sources: Iterable[Source]
-) -> Iterator[tuple[Source, Task, set[int]]]:
+def _iterate_missing_splits(
+    cells: Sequence[Task], store: Store, sources: Iterable[FitSource]
+) -> Iterator[tuple[FitSource, Task, set[int]]]:
     """Yield the splits of the plan that each source has of each cell, and of which the store holds nothing."""
     for source in sources:
         for cell in cells:
@@ -234,7 +237,7 @@ def _missing_splits(
                 )
 
 
-def _origin(provenance: dict[str, Any], cell: Task, split: int) -> dict[str, Any]:
+def _find_origin(provenance: dict[str, Any], cell: Task, split: int) -> dict[str, Any]:
     """Return where a fit was made, and with what: where it was imported from, or otherwise where it is published."""
     earlier = (
         run
@@ -242,15 +245,15 @@ def _origin(provenance: dict[str, Any], cell: Task, split: int) -> dict[str, Any
         if split in run["cells"].get(cell.label, ())
     )
     origin = next(earlier, provenance)
-    return {name: origin[name] for name in ORIGIN if name in origin}
+    return {name: origin[name] for name in ORIGIN_FIELDS if name in origin}
 
 
-def _of(cell: Task, table: pd.DataFrame) -> pd.DataFrame:
+def _select_task_rows(cell: Task, table: pd.DataFrame) -> pd.DataFrame:
     keys = {"dataset": str(cell.dataset), "entry": cell.entry, **cell.point.texts}
     return table[(table.reindex(columns=list(keys)) == pd.Series(keys)).all(axis=1)]
 
 
-def _row(
+def _restore_row(
     cell: Task, values: dict[Hashable, Any], origin: dict[str, Any], current: set[str]
 ) -> Row:
     """Return a published row as the store has it, without the columns of which it has no value.
@@ -265,7 +268,7 @@ def _row(
         if name.startswith(HYPER_PREFIX)
     }
     details: dict[str, Any] = {
-        name: kind(present[name]) for name, kind in _DETAILS.items() if name in present
+        name: kind(present[name]) for name, kind in _DETAIL_TYPES.items() if name in present
     }
     metrics: dict[str, float | None]
     if present["stage"] == "search":
@@ -275,7 +278,7 @@ def _row(
         not_scores = {
             *COLUMNS,
             *cell.point.texts,
-            *_DETAILS,
+            *_DETAIL_TYPES,
             *(HYPER_PREFIX + name for name in hyper),
         }
         recorded_details = {

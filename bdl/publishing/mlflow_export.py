@@ -15,14 +15,14 @@ from bdl.publishing.mlflow_names import (
     Measurement,
     describe_experiment,
     describe_run,
-    measurements,
-    mlflow_dataset,
-    mlflow_name,
-    split_measurements,
+    list_measurements,
+    list_split_measurements,
+    make_mlflow_dataset,
+    to_mlflow_name,
 )
 from bdl.publishing.tracking import (
-    completed_runs,
-    connection,
+    connect,
+    find_completed_runs,
     upgrade_database,
     with_tracking_hint,
 )
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-_KIND = {"mlflow.experimentKind": "custom_model_development"}
+_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 """Opens the experiment in the interface's view for trained models, not in that for language
 models.
 """
 
-_CONTENT = "bdl.content"
+_CONTENT_TAG = "bdl.content"
 """Tag with the digest of a run that is complete."""
 
-_PARENT = "mlflow.parentRunId"
+_PARENT_TAG = "mlflow.parentRunId"
 """Tag of a run with that which it is shown below."""
 
-_LONGEST = 5000
+_MAX_CHARACTERS = 5000
 """Characters of a tag or a parameter that MLflow takes."""
 
 
-class _Split(NamedTuple):
+class _SplitRecord(NamedTuple):
     """What a run of one split says, below that of its cell."""
 
     number: int
@@ -60,7 +60,7 @@ class _Split(NamedTuple):
     measured: list[Measurement]
 
 
-class _Content(NamedTuple):
+class _RunRecord(NamedTuple):
     """What a run says; `identity` is on it from the start, the rest follows."""
 
     identity: dict[str, str]
@@ -71,7 +71,7 @@ class _Content(NamedTuple):
     tags: Mapping[str, str]
     artifacts: Sequence[Path]
     dataset: DatasetName
-    splits: Sequence[_Split]
+    splits: Sequence[_SplitRecord]
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ def export_run(
     fingerprint stays, as history. A run is FINISHED only when complete and when a fit of it
     succeeded. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
-    contents = [_content(benchmark, store, cell, tags, artifacts) for cell in cells]
+    contents = [_describe_cell(benchmark, store, cell, tags, artifacts) for cell in cells]
     for path in artifacts:
         if not path.is_file():
             raise InputError(
@@ -137,23 +137,26 @@ def export_run(
     upgrade_database(tracking_uri, artifact_root)
     suffixes = [suffix for suffix in (benchmark.profile, variant) if suffix not in ("paper", "")]
     name = f"{benchmark.name} ({', '.join(suffixes)})" if suffixes else benchmark.name
-    if exported := completed_runs(
-        tracking_uri, name, _CONTENT, [(content.digest, content.status) for content in contents]
+    if exported := find_completed_runs(
+        tracking_uri,
+        name,
+        _CONTENT_TAG,
+        [(content.digest, content.status) for content in contents],
     ):
         return exported
-    with connection(tracking_uri) as client, with_tracking_hint(tracking_uri):
-        experiment = _experiment(client, name, artifact_root)
+    with connect(tracking_uri) as client, with_tracking_hint(tracking_uri):
+        experiment = _get_or_create_experiment(client, name, artifact_root)
         describe_experiment(client, experiment, benchmark)
-        return [_replace(client, experiment, content) for content in contents]
+        return [_replace_run(client, experiment, content) for content in contents]
 
 
-def _content(
+def _describe_cell(
     benchmark: "Benchmark",
     store: Store,
     cell: Task,
     tags: Mapping[str, str],
     artifacts: Sequence[Path],
-) -> _Content:
+) -> _RunRecord:
     fit_hash = store.fit_hash(cell.key)
     if fit_hash is None:
         raise InputError(f"{store.path} has no rows of {cell.label}; run the benchmark first")
@@ -163,11 +166,11 @@ def _content(
     tags_of_cell = {
         "bdl.failures": "; ".join(
             f"{count} x {reason}" for reason, count in reasons.most_common()
-        )[:_LONGEST]
+        )[:_MAX_CHARACTERS]
     }
-    measured = measurements(rows, benchmark.metrics, store.readings(cell.key))
+    measured = list_measurements(rows, benchmark.metrics, store.readings(cell.key))
     description = describe_run(cell, measured, len(rows), tags.get("bdl.protocol", ""))
-    return _Content(
+    return _RunRecord(
         identity={
             "bdl.dataset": str(cell.dataset),
             "bdl.entry": cell.entry,
@@ -175,31 +178,31 @@ def _content(
             "bdl.fit_hash": fit_hash,
         },
         failed=reasons.total() == len(rows) > 0,
-        params=parameters(cell),
+        params=list_parameters(cell),
         measured=measured,
         tags={
             **tags,
             **(tags_of_cell if reasons else {}),
-            "mlflow.note.content": description[:_LONGEST],
+            "mlflow.note.content": description[:_MAX_CHARACTERS],
         },
         artifacts=artifacts,
         dataset=cell.dataset,
         splits=[
-            _Split(
+            _SplitRecord(
                 row.split,
                 row.status == "failed",
                 {
-                    mlflow_name(f"hyper.{name}"): f"{value:.6g}"
+                    to_mlflow_name(f"hyper.{name}"): f"{value:.6g}"
                     for name, value in row.hyper.items()
                 },
-                split_measurements(row, benchmark.metrics),
+                list_split_measurements(row, benchmark.metrics),
             )
             for row in rows
         ],
     )
 
 
-def parameters(cell: Task) -> dict[str, str]:
+def list_parameters(cell: Task) -> dict[str, str]:
     """List what a cell was run with: its entry with every default, dotted, and what the cells share."""
     benchmark, dataset = cell.benchmark, cell.dataset
     settings = {
@@ -217,10 +220,10 @@ def parameters(cell: Task) -> dict[str, str]:
         name: value if isinstance(value, str) else json.dumps(value)
         for name, value in iterate_leaves(settings)
     }
-    return {mlflow_name(name): text[:_LONGEST] for name, text in texts.items()}
+    return {to_mlflow_name(name): text[:_MAX_CHARACTERS] for name, text in texts.items()}
 
 
-def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
+def _get_or_create_experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         folder = (artifact_root / name).resolve()
@@ -231,7 +234,7 @@ def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
                 f"cannot make {folder}: {error.strerror}; choose another --results"
             ) from None
         identifier: str = client.create_experiment(
-            name, artifact_location=folder.as_uri(), tags=_KIND
+            name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
         )
         return identifier
     if experiment.lifecycle_stage != "active":
@@ -242,7 +245,7 @@ def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
     return str(experiment.experiment_id)
 
 
-def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
+def _replace_run(client: "MlflowClient", experiment: str, content: _RunRecord) -> str:
     """Write a run, then delete the runs that it replaces.
 
     One that says the same and is complete stays instead.
@@ -253,38 +256,40 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     replaced = [run for run in candidates if content.identity.items() <= run.data.tags.items()]
     digest = content.digest
     for run in replaced:
-        if (run.data.tags.get(_CONTENT), run.info.status) == (digest, content.status):
+        if (run.data.tags.get(_CONTENT_TAG), run.info.status) == (digest, content.status):
             return str(run.info.run_id)
     run_id: str = client.create_run(
         experiment, tags=content.identity, run_name=content.name
     ).info.run_id
     try:
-        _log(client, run_id, content, content.tags)
-        client.log_inputs(run_id, [mlflow_dataset(content.dataset)])
+        _log_record(client, run_id, content, content.tags)
+        client.log_inputs(run_id, [make_mlflow_dataset(content.dataset)])
         for path in content.artifacts:
             client.log_artifact(run_id, str(path))
         for split in content.splits:
-            tags = {_PARENT: run_id, "bdl.split": f"{split.number}"}
+            tags = {_PARENT_TAG: run_id, "bdl.split": f"{split.number}"}
             below = client.create_run(
                 experiment, tags=tags, run_name=f"{content.name}/{split.number}"
             ).info.run_id
-            _log(client, below, split, {})
+            _log_record(client, below, split, {})
             client.set_terminated(below, "FAILED" if split.failed else "FINISHED")
-        client.set_tag(run_id, _CONTENT, digest)
+        client.set_tag(run_id, _CONTENT_TAG, digest)
         client.set_terminated(run_id, content.status)
     except BaseException:
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")
         raise
     for run in replaced:
-        for child in client.search_runs([experiment], f"tags.`{_PARENT}` = '{run.info.run_id}'"):
+        for child in client.search_runs(
+            [experiment], f"tags.`{_PARENT_TAG}` = '{run.info.run_id}'"
+        ):
             client.delete_run(child.info.run_id)
         client.delete_run(run.info.run_id)
     return run_id
 
 
-def _log(
-    client: "MlflowClient", run_id: str, said: _Content | _Split, tags: Mapping[str, str]
+def _log_record(
+    client: "MlflowClient", run_id: str, said: _RunRecord | _SplitRecord, tags: Mapping[str, str]
 ) -> None:
     """Log what a run says, in as few calls as MLflow allows."""
     from mlflow.entities import Metric, Param, RunTag

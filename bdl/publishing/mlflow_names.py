@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-_LONGEST = 200
+_MAX_CHARACTERS = 200
 """Characters, which leaves room for what goes before and after."""
-_DIGITS = 8
+_DIGEST_DIGITS = 8
 """Of the digest that tells apart names which would otherwise read the same."""
 
 Measurement = tuple[str, float, int]
@@ -33,10 +33,10 @@ SCORES_VIEW = "scores"
 """Key of the view with the means of all scores."""
 VIEW_TAG_PREFIX = "mlflow.sharedViewState."
 """Beginning of the tags of an experiment that hold its views."""
-_NOTE = "mlflow.note.content"
+_NOTE_TAG = "mlflow.note.content"
 
 
-def mlflow_name(name: str) -> str:
+def to_mlflow_name(name: str) -> str:
     """Return the name that a metric or parameter has in MLflow: its own where MLflow takes it, else one like it.
 
     Two names are never the same there. A ``/`` between two parts stays.
@@ -47,23 +47,23 @@ def mlflow_name(name: str) -> str:
         for segment in segments
         if segment
     )
-    if plain == name and len(name) <= _LONGEST:
+    if plain == name and len(name) <= _MAX_CHARACTERS:
         return name
-    return f"{plain[: _LONGEST - _DIGITS - 1]}-{sha256(name)[:_DIGITS]}"
+    return f"{plain[: _MAX_CHARACTERS - _DIGEST_DIGITS - 1]}-{sha256(name)[:_DIGEST_DIGITS]}"
 
 
 def check_mlflow_names(metrics: Sequence[str]) -> None:
     """Refuse, before anything is run, metrics that are called as a statistic of another is in MLflow, or as a count."""
-    statistics = [mlflow_name(name) + end for name in metrics for end in ("", "_median", "_se")]
+    statistics = [to_mlflow_name(name) + end for name in metrics for end in ("", "_median", "_se")]
     numbers = Counter(["trials", "trials_failed", *statistics])
     for name in metrics:
-        if numbers[mlflow_name(name)] > 1:
+        if numbers[to_mlflow_name(name)] > 1:
             raise InputError(
                 f"metrics: in MLflow '{name}' is the name of another number; give it another label, or --tracking none"
             )
 
 
-def measurements(
+def list_measurements(
     rows: Sequence[Row], metrics: Sequence[str], readings: Sequence[tuple[int, CurvePoint]] = ()
 ) -> list[Measurement]:
     """List every number of a cell, none of which is NaN or infinite, as name, value and step.
@@ -74,9 +74,11 @@ def measurements(
     splits; ``trials``; ``trials_failed``, which failed or lack a finite value. MLflow compares by
     what comes first.
     """
-    scores = [{name: value for name, value, _ in split_measurements(row, metrics)} for row in rows]
+    scores = [
+        {name: value for name, value, _ in list_split_measurements(row, metrics)} for row in rows
+    ]
     numbers: list[Measurement] = []
-    for name in map(mlflow_name, metrics):
+    for name in map(to_mlflow_name, metrics):
         values = [of[name] for of in scores if name in of]
         if values:
             numbers += [
@@ -94,7 +96,7 @@ def measurements(
     for _, reading in readings:
         if isfinite(reading.value):
             series.setdefault(
-                (f"{mlflow_name(reading.metric)}_by_{reading.axis}", reading.at), []
+                (f"{to_mlflow_name(reading.metric)}_by_{reading.axis}", reading.at), []
             ).append(reading.value)
     return [
         *numbers,
@@ -102,9 +104,11 @@ def measurements(
     ]
 
 
-def split_measurements(row: Row, metrics: Sequence[str]) -> list[Measurement]:
+def list_split_measurements(row: Row, metrics: Sequence[str]) -> list[Measurement]:
     """List the finite scores of one final fit, under the metrics' own names; none if it failed."""
-    values = [(mlflow_name(name), row.metrics.get(name)) for name in metrics if row.status == "ok"]
+    values = [
+        (to_mlflow_name(name), row.metrics.get(name)) for name in metrics if row.status == "ok"
+    ]
     return [(name, value, 0) for name, value in values if value is not None and isfinite(value)]
 
 
@@ -113,7 +117,7 @@ def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Ben
     recorded = client.get_experiment(experiment)
     columns = [
         "attributes.`Dataset`",
-        *(f"metrics.`{mlflow_name(name)}`" for name in benchmark.metrics),
+        *(f"metrics.`{to_mlflow_name(name)}`" for name in benchmark.metrics),
     ]
     view = {
         "name": "Scores",
@@ -121,7 +125,7 @@ def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Ben
         "updatedAt": recorded.creation_time,
     }
     tags = {
-        _NOTE: f"{benchmark.title}\n\nA run is a method on a data set, with means over the splits; below it is a run "
+        _NOTE_TAG: f"{benchmark.title}\n\nA run is a method on a data set, with means over the splits; below it is a run "
         "for each split. The view **Scores** (Views, above the table) has a column for each score.",
         f"{VIEW_TAG_PREFIX}{SCORES_VIEW}": json.dumps(
             view | {"state": json.dumps({"selectedColumns": columns})}
@@ -139,14 +143,14 @@ def describe_run(cell: Task, measured: Sequence[Measurement], fits: int, remark:
         f"**{cell.entry}** on **{cell.dataset}**{f' at {cell.point.text}' if cell.point else ''}, {fits} splits"
     ]
     for metric in cell.benchmark.metrics:
-        name = mlflow_name(metric)
+        name = to_mlflow_name(metric)
         if name in values:
             error = f" ± {values[f'{name}_se']:.2g}" if f"{name}_se" in values else ""
             lines.append(f"- {metric_heading(metric)}: {format_number(values[name])}{error}")
     return "\n".join([*lines, *(["", remark] if remark not in ("", "Yes.") else [])])
 
 
-def mlflow_dataset(dataset: DatasetName) -> Any:
+def make_mlflow_dataset(dataset: DatasetName) -> Any:
     """Return a data set as MLflow takes it as a run's input: its name and settings, whose digest it has."""
     from mlflow.data.code_dataset_source import CodeDatasetSource
     from mlflow.data.meta_dataset import MetaDataset

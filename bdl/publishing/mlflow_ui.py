@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bdl.errors import InputError
 from bdl.publishing.mlflow_names import SCORES_VIEW, VIEW_TAG_PREFIX
-from bdl.publishing.tracking import PRIVATE, address_of, database
+from bdl.publishing.tracking import TELEMETRY_OFF, link_address, parse_database_path
 
 _HOST = "127.0.0.1"
 _WITHOUT_JOBS = {"MLFLOW_LOGGING_LEVEL": "WARNING", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -25,7 +25,7 @@ def open_ui(tracking_uri: str, port: int) -> None:
     `InputError` if there is no such database, the port cannot be used, or the server stops by
     itself.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is None:
         raise InputError(f"{tracking_uri} is a server already; open this address in a browser")
     if not path.is_file():
@@ -40,7 +40,12 @@ def open_ui(tracking_uri: str, port: int) -> None:
             f"cannot use port {port} ({reason}); choose another with --port"
         ) from None
     address = f"http://{_HOST}:{port}"
-    print(f"MLflow UI at {address} (Ctrl-C ends it)", *views(path, address), sep="\n", flush=True)
+    print(
+        f"MLflow UI at {address} (Ctrl-C ends it)",
+        *list_view_addresses(path, address),
+        sep="\n",
+        flush=True,
+    )
     command = [
         sys.executable,
         "-m",
@@ -54,8 +59,8 @@ def open_ui(tracking_uri: str, port: int) -> None:
         "1",
     ]
     command += ["--uvicorn-opts", "--log-level warning", "--backend-store-uri"]
-    with address_of(tracking_uri) as uri:
-        if code := run_server([*command, uri], os.environ | PRIVATE | _WITHOUT_JOBS):
+    with link_address(tracking_uri) as uri:
+        if code := run_server([*command, uri], os.environ | TELEMETRY_OFF | _WITHOUT_JOBS):
             raise InputError(
                 f"the MLflow UI stopped with exit code {code}; its message stands above"
             )
@@ -78,7 +83,7 @@ def run_server(command: Sequence[str], environment: Mapping[str, str]) -> int:
             signal.signal(signal.SIGTERM, before)
 
 
-def views(database: Path, address: str) -> list[str]:
+def list_view_addresses(database: Path, address: str) -> list[str]:
     """Write the addresses of the views of a database's experiments, each behind its name."""
     query = (
         "SELECT name, experiment_id FROM experiments JOIN experiment_tags USING (experiment_id) "

@@ -24,36 +24,36 @@ from bdl.reports.statistics import Array
 from bdl.store import artefacts
 from bdl.store.store import Store
 
-POINTS = 401
+GRID_POINTS = 401
 """Inputs at which a function is evaluated."""
-WIDER = 0.5
+GRID_MARGIN = 0.5
 """How far they reach beyond the training rows to either side, in ranges of those; further if test
 rows do.
 """
-TRUTH = "truth"
-STEP = 2
+TRUTH_ENTRY = "truth"
+DRAW_STEP = 2
 """First counter word of the draws; those of scores have others."""
 
-MOST = 1_000_000
+MAX_PARAMETERS = 1_000_000
 """Parameters of a model whose predictions are made again, which takes as long as its scores do."""
 
 
-def pictures(cells: Sequence[Task], store: Store) -> dict[str, Any]:
+def gather_pictures(cells: Sequence[Task], store: Store) -> dict[str, Any]:
     """Gather the fields of `bdl.reports.figures.FigureData` that come from posteriors.
 
     They are of data sets all of whose posteriors are stored.
     """
-    complete = cells_with_all_splits(cells, store)
+    complete = list_complete_cells(cells, store)
     gather = {
-        "posteriors": posteriors,
-        "credible_bands": credible_bands,
-        "label_predictions": labelled_predictions,
-        "weights": layer_weights,
+        "posteriors": pair_posteriors,
+        "credible_bands": evaluate_credible_bands,
+        "label_predictions": predict_labels,
+        "weights": gather_layer_weights,
     }
     return {name: gather_picture(complete, store) for name, gather_picture in gather.items()}
 
 
-def cells_with_all_splits(cells: Sequence[Task], store: Store) -> list[Task]:
+def list_complete_cells(cells: Sequence[Task], store: Store) -> list[Task]:
     """Leave out data sets with fits that were imported without their posteriors."""
     incomplete = {
         cell.dataset
@@ -65,13 +65,13 @@ def cells_with_all_splits(cells: Sequence[Task], store: Store) -> list[Task]:
     return [cell for cell in cells if cell.dataset not in incomplete]
 
 
-def _first(cell: Task, store: Store) -> tuple[int, str] | None:
+def _find_first_artefact(cell: Task, store: Store) -> tuple[int, str] | None:
     return next(
         ((split, artefact) for split, _, artefact in store.artefacts(cell.key) if artefact), None
     )
 
 
-def _evaluations(cell: Task, store: Store) -> Iterator[tuple[int, Evaluation]]:
+def _iterate_evaluations(cell: Task, store: Store) -> Iterator[tuple[int, Evaluation]]:
     for row in store.rows("final", cell.key):
         if row.artefact:
             posterior, buffers = artefacts.read_posterior(store.posteriors, row.artefact)
@@ -83,11 +83,11 @@ def _evaluations(cell: Task, store: Store) -> Iterator[tuple[int, Evaluation]]:
             )
 
 
-def posteriors(cells: Sequence[Task], store: Store) -> list[Gaussians]:
+def pair_posteriors(cells: Sequence[Task], store: Store) -> list[Gaussians]:
     """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
     pairs = []
     for cell in (cell for cell in cells if cell.benchmark.measures_distances):
-        stored_fit = _first(cell, store)
+        stored_fit = _find_first_artefact(cell, store)
         reference = (
             compute_truth(cell, stored_fit[0])
             if stored_fit and not knows_functions_only(cell)
@@ -99,7 +99,7 @@ def posteriors(cells: Sequence[Task], store: Store) -> list[Gaussians]:
                 moment.double().numpy() for moment in (posterior.mean(), posterior.covariance())
             ]
             true_moments = reference.mean.numpy(), reference.covariance.numpy()
-            density = _on_arrays(reference.log_density)
+            density = _wrap_for_arrays(reference.log_density)
             pair = Gaussians(
                 str(cell.dataset),
                 cell.entry,
@@ -117,7 +117,7 @@ def posteriors(cells: Sequence[Task], store: Store) -> list[Gaussians]:
     return pairs
 
 
-def layer_weights(cells: Sequence[Task], store: Store) -> list[LayerWeights]:
+def gather_layer_weights(cells: Sequence[Task], store: Store) -> list[LayerWeights]:
     """Gather the weights that a benchmark's first `weights_below` counts, of each cell's first successful split."""
     weights = []
     for cell in cells:
@@ -129,7 +129,7 @@ def layer_weights(cells: Sequence[Task], store: Store) -> list[LayerWeights]:
             ),
             None,
         )
-        stored_fit = _first(cell, store)
+        stored_fit = _find_first_artefact(cell, store)
         if counted and stored_fit:
             posterior, _ = artefacts.read_posterior(store.posteriors, stored_fit[1])
             values = posterior.mean()[cell.problem.layout.layers == counted.layer]
@@ -137,33 +137,37 @@ def layer_weights(cells: Sequence[Task], store: Store) -> list[LayerWeights]:
     return weights
 
 
-def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
+def _wrap_for_arrays(
+    log_density: Callable[[Tensor], Tensor] | None,
+) -> Callable[[Array], Array] | None:
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
-def credible_bands(cells: Sequence[Task], store: Store) -> list[CredibleBand]:
+def evaluate_credible_bands(cells: Sequence[Task], store: Store) -> list[CredibleBand]:
     """Evaluate the stored posterior of each cell's first successful split, if its model is one function of one input.
 
     Of two classes it is the probability of the second. As many samples are drawn as the entry is
     scored with, but other ones; a posterior with fewer vectors gives each of them once. The draws
-    of a sampled reference come first, as the entry `TRUTH`.
+    of a sampled reference come first, as the entry `TRUTH_ENTRY`.
     """
     credible: list[CredibleBand] = []
     for cell in cells:
         of_one_input = (
             cell.settings.likelihood is not None and cell.data.d == cell.problem.d_out == 1
         )
-        if of_one_input and _first(cell, store):
-            split, evaluation = next(_evaluations(cell, store))
-            if (exact := _reference_draws(cell, split)) and not any(
+        if of_one_input and _find_first_artefact(cell, store):
+            split, evaluation = next(_iterate_evaluations(cell, store))
+            if (exact := _load_reference_draws(cell, split)) and not any(
                 band.dataset == str(cell.dataset) for band in credible
             ):
-                credible.append(_band(cell, split, evaluation, exact)._replace(entry=TRUTH))
-            credible.append(_band(cell, split, evaluation))
+                credible.append(
+                    _evaluate_band(cell, split, evaluation, exact)._replace(entry=TRUTH_ENTRY)
+                )
+            credible.append(_evaluate_band(cell, split, evaluation))
     return credible
 
 
-def _reference_draws(cell: Task, split: int) -> Empirical | None:
+def _load_reference_draws(cell: Task, split: int) -> Empirical | None:
     """Return the draws of a sampled reference; None if there is none, or it is not certified."""
     if find_recipe(cell, split) is None:
         return None
@@ -174,16 +178,18 @@ def _reference_draws(cell: Task, split: int) -> Empirical | None:
     return Empirical(truth.chains.flatten(0, 1)) if truth and truth.chains is not None else None
 
 
-def _band(
+def _evaluate_band(
     cell: Task, split: int, evaluation: Evaluation, posterior: Posterior | None = None
 ) -> CredibleBand:
     rows = cell.data.split(split)
     inputs, new = (cell.data.x[rows_of_part, 0] for rows_of_part in (rows.train, rows.test))
     low, high = float(inputs.min()), float(inputs.max())
-    beyond = WIDER * (high - low)
-    x = np.linspace(min([low - beyond, *new]), max([high + beyond, *new]), POINTS)
-    grid = standardise_examples(cell, split, x[:, None], np.zeros(POINTS))
-    outputs = evaluation.outputs(grid, Draws(evaluation.samples, evaluation.key, STEP), posterior)
+    beyond = GRID_MARGIN * (high - low)
+    x = np.linspace(min([low - beyond, *new]), max([high + beyond, *new]), GRID_POINTS)
+    grid = standardise_examples(cell, split, x[:, None], np.zeros(GRID_POINTS))
+    outputs = evaluation.outputs(
+        grid, Draws(evaluation.samples, evaluation.key, DRAW_STEP), posterior
+    )
     values = cell.problem.likelihood.predictive(
         outputs, tensors_of(evaluation.hyper)
     ).mean  # (S, m), in original units
@@ -203,17 +209,17 @@ def _band(
     )
 
 
-def labelled_predictions(cells: Sequence[Task], store: Store) -> list[LabelPredictions]:
+def predict_labels(cells: Sequence[Task], store: Store) -> list[LabelPredictions]:
     """Predict the test rows by the stored posterior of every split, as scores do.
 
-    This is for benchmarks with `aurc` among the metrics, and models of at most `MOST` parameters.
+    This is for benchmarks with `aurc` among the metrics, and models of at most `MAX_PARAMETERS` parameters.
     """
     scored = (
         cell for cell in cells if any(metric.name == "aurc" for metric in cell.benchmark.metrics)
     )
     predictions = []
-    for cell in (cell for cell in scored if cell.problem.dim <= MOST):
-        for _, evaluation in _evaluations(cell, store):
+    for cell in (cell for cell in scored if cell.problem.dim <= MAX_PARAMETERS):
+        for _, evaluation in _iterate_evaluations(cell, store):
             by_order = {by: risks(evaluation, by).numpy() for by in get_args(Uncertainty)}
             labels = evaluation.tested.y.long().numpy()
             predictions.append(

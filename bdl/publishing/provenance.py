@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import replace_atomically, row_checksums
+from bdl.archive.frames import compute_row_checksums, replace_atomically
 from bdl.execution.scoring import fit_metrics
 from bdl.plan import Task, joint_hash
 from bdl.plan.planning import list_tasks
@@ -37,7 +37,7 @@ _PACKAGES = (
 )
 
 
-def provenance(
+def describe_provenance(
     request: Request, cells: Sequence[Task], store: Store, wall_seconds: float
 ) -> dict[str, Any]:
     """Describe where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
@@ -52,26 +52,26 @@ def provenance(
         "profile": benchmark.profile,
         "spec_hash": benchmark.content_hash,
         "fit_hashes": {cell.label: store.fit_hash(cell.key) for cell in cells},
-        "score_hashes": {cell.label: _score_hash(cell, store) for cell in cells},
+        "score_hashes": {cell.label: _compute_score_hash(cell, store) for cell in cells},
         "seed": benchmark.seed,
         "splits": [int(split) for split in cells[0].splits],
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "command_wall_minutes": round(wall_seconds / 60, 3),
-        "work_minutes": _minutes(rows),
-        "git_commit": _git_commit() or _installed_commit(version("bdl-bench")),
+        "work_minutes": _sum_minutes(rows),
+        "git_commit": _find_git_commit() or _parse_installed_commit(version("bdl-bench")),
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
         "machine": {
-            "processor": _processor(),
+            "processor": _name_processor(),
             "cores": os.cpu_count(),
             "system": f"{platform.system()} {platform.machine()}",
             "device": cells[0].device,
             "instructions": torch.backends.cpu.get_cpu_capability(),
-            "linear_algebra": _linear_algebra(),
+            "linear_algebra": _name_linear_algebra(),
             "threads": torch.get_num_threads(),
         },
-        "compiled": {cell.label: _compiled(cell, store) for cell in cells},
-        "taken_from": _imported_from(cells, store),
+        "compiled": {cell.label: _list_compiled_stages(cell, store) for cell in cells},
+        "taken_from": _list_origins(cells, store),
         **request.dump(),
     }
 
@@ -79,13 +79,13 @@ def provenance(
 def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     """Write ``provenance.json`` with the checksums of the rows beside it, all of it or nothing."""
     path = folder / "provenance.json"
-    content = content | {"checksums": row_checksums(folder)}
+    content = content | {"checksums": compute_row_checksums(folder)}
     with replace_atomically(path) as new:
         new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return path
 
 
-def _imported_from(cells: Sequence[Task], store: Store) -> list[dict[str, Any]]:
+def _list_origins(cells: Sequence[Task], store: Store) -> list[dict[str, Any]]:
     """Return each origin of imported fits, which fits they are, and the minutes that they took there."""
     rows_by_origin: dict[str, dict[str, list[Row]]] = {}
     for cell in cells:
@@ -97,14 +97,14 @@ def _imported_from(cells: Sequence[Task], store: Store) -> list[dict[str, Any]]:
     return [
         {
             **json.loads(origin),
-            "work_minutes": _minutes(chain(*rows_by_cell.values())),
+            "work_minutes": _sum_minutes(chain(*rows_by_cell.values())),
             "cells": {label: [row.split for row in rows] for label, rows in rows_by_cell.items()},
         }
         for origin, rows_by_cell in rows_by_origin.items()
     ]
 
 
-def _compiled(cell: Task, store: Store) -> list[Stage]:
+def _list_compiled_stages(cell: Task, store: Store) -> list[Stage]:
     return [
         stage
         for stage in STAGES
@@ -112,11 +112,11 @@ def _compiled(cell: Task, store: Store) -> list[Stage]:
     ]
 
 
-def _minutes(rows: Iterable[Row]) -> float:
+def _sum_minutes(rows: Iterable[Row]) -> float:
     return round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3)
 
 
-def _score_hash(cell: Task, store: Store) -> str | None:
+def _compute_score_hash(cell: Task, store: Store) -> str | None:
     """Return the hash of the scores of a cell's fits.
 
     None if there are none, or they were not computed alike.
@@ -129,7 +129,7 @@ def _score_hash(cell: Task, store: Store) -> str | None:
     return joint_hash(codes) if codes and all(codes) else None
 
 
-def _linear_algebra() -> str:
+def _name_linear_algebra() -> str:
     """Name the library that multiplies PyTorch's matrices on the CPU."""
     lines = torch.__config__.show().splitlines()
     mkl = next((line.strip(" -") for line in lines if "Math Kernel Library" in line), None)
@@ -137,22 +137,22 @@ def _linear_algebra() -> str:
     return mkl or (match[1] if match else "unknown")
 
 
-def _git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
+def _find_git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
     """Name the commit of the package, marked if its files have changed since.
 
     None where git does not track it.
     """
     try:
-        git(
+        run_git(
             package, "ls-files", "--error-unmatch", "__init__.py"
         )  # which may be installed below another repository
-        changes = git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
-        return git(package, "rev-parse", "HEAD") + ("+changes" if changes else "")
+        changes = run_git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
+        return run_git(package, "rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def git(folder: Path, *words: str) -> str:
+def run_git(folder: Path, *words: str) -> str:
     """Ask git about the repository of a folder.
 
     Raise `OSError` or `subprocess.SubprocessError` if it does not tell.
@@ -164,7 +164,7 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def _installed_commit(version: str) -> str | None:
+def _parse_installed_commit(version: str) -> str | None:
     """Read the commit from the version that an installation has.
 
     None for a release, which the version names.
@@ -173,7 +173,7 @@ def _installed_commit(version: str) -> str | None:
     return match and match[1] + ("+changes" if match[2] else "")
 
 
-def _processor() -> str:
+def _name_processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -184,7 +184,7 @@ def _processor() -> str:
     )
 
 
-def overlaps(benchmark: Benchmark) -> dict[str, float]:
+def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
     """Return n_test / n_train of the first split of each data set whose splits share training rows.
 
     It is the largest at the points of a sweep. Replicates of one split, and single splits, are not
@@ -202,8 +202,8 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
     return {name: ratio for name, ratio in shares.items() if ratio}
 
 
-def recorded_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
-    """Return what `overlaps` does, as the provenance of published rows has it.
+def load_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
+    """Return what `compute_overlaps` does, as the provenance of published rows has it.
 
     From the data where it has not.
     """
@@ -212,7 +212,7 @@ def recorded_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
         cells = opened.provenance.get("fit_hashes", {})
     covered = {label.partition("/")[0] for label in cells}
     return (
-        overlaps(benchmark)
+        compute_overlaps(benchmark)
         if recorded is None or not {*map(str, benchmark.datasets)} <= covered
         else recorded
     )

@@ -9,10 +9,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import RenderableType
 
-from bdl.archive import ResultsFolder, stored_cells
-from bdl.archive.frames import final_frame, folder, points_frame, write_frames
+from bdl.archive import ResultsFolder, list_stored_cells
+from bdl.archive.frames import (
+    locate_folder,
+    tabulate_curve_points,
+    tabulate_final_rows,
+    write_rows,
+)
 from bdl.archive.loading import LoadedResults, load_open_results, load_results, open_results
-from bdl.archive.posteriors import is_published, stored_posteriors, write_posteriors
+from bdl.archive.posteriors import is_archive_whole, load_stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown_name_error
 from bdl.plan import Task
 from bdl.plan.reference_posteriors import (
@@ -20,8 +25,13 @@ from bdl.plan.reference_posteriors import (
     list_sampled_references,
     read_certificates,
 )
-from bdl.publishing.pictures import cells_with_all_splits, pictures
-from bdl.publishing.provenance import overlaps, provenance, recorded_overlaps, write_provenance
+from bdl.publishing.pictures import gather_pictures, list_complete_cells
+from bdl.publishing.provenance import (
+    compute_overlaps,
+    describe_provenance,
+    load_overlaps,
+    write_provenance,
+)
 from bdl.reports import TableEntry as TableCell
 from bdl.reports import compare_with_papers, refusal_notes
 from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
@@ -39,7 +49,7 @@ from bdl.spec import Benchmark, Request, find_differences
 from bdl.store.artefacts import with_rerun_hint
 from bdl.store.store import Store
 
-ARTIFACTS = "mlartifacts"
+ARTIFACT_FOLDER = "mlartifacts"
 """Folder of the files of MLflow's runs, in that of results."""
 
 
@@ -48,7 +58,7 @@ def compare_with_print(loaded: LoadedResults) -> list[TableCell]:
 
     Entries whose searches ended on a bound have a note that says so.
     """
-    present = narrowed(loaded.benchmark, loaded.rows)
+    present = narrow_benchmark(loaded.benchmark, loaded.rows)
     noted = present.model_copy(
         update={"notes": (*present.notes, *bound_notes(present, loaded.rows))}
     )
@@ -57,7 +67,7 @@ def compare_with_print(loaded: LoadedResults) -> list[TableCell]:
     )
 
 
-def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
+def narrow_benchmark(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
     """Narrow a benchmark to the data sets, the entries and the metrics that rows have.
 
     To all metrics if none has.
@@ -77,7 +87,7 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
     return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
 
 
-class Published(NamedTuple):
+class PublishedRun(NamedTuple):
     """What a run has published."""
 
     loaded: LoadedResults
@@ -87,7 +97,7 @@ class Published(NamedTuple):
     """Those for people: table and figures."""
 
 
-def publish(request: Request, store: Store, results: Path, wall_seconds: float) -> Published:
+def publish(request: Request, store: Store, results: Path, wall_seconds: float) -> PublishedRun:
     """Write rows, posteriors, provenance, table and figures.
 
     But for the rows, only if one of them has changed.
@@ -96,45 +106,49 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
     published rows: without their posteriors some figures cannot be drawn, and all that there are
     stay.
     """
-    run_folder, benchmark = folder(results, request), request.benchmark
-    cells = stored_cells(benchmark, store)
-    written = write_frames(cells, store, run_folder, json.dumps(request.dump()))
-    origin = provenance(request, cells, store, wall_seconds)
-    origin["overlap"] = overlaps(benchmark)
+    run_folder, benchmark = locate_folder(results, request), request.benchmark
+    cells = list_stored_cells(benchmark, store)
+    written = write_rows(cells, store, run_folder, json.dumps(request.dump()))
+    origin = describe_provenance(request, cells, store, wall_seconds)
+    origin["overlap"] = compute_overlaps(benchmark)
     loaded = LoadedResults.of(
-        run_folder, request, benchmark, final_frame(cells, store), points_frame(cells, store)
+        run_folder,
+        request,
+        benchmark,
+        tabulate_final_rows(cells, store),
+        tabulate_curve_points(cells, store),
     )
     table = compare_with_print(loaded)
     copy_certificates(list_sampled_references(cells), run_folder)  # the table shows it
     texts = {
-        run_folder / f"table.{end}": str(tables(loaded, format, cells=table))
+        run_folder / f"table.{end}": str(render_tables(loaded, format, cells=table))
         for end, format in (("md", "markdown"), ("json", "json"))
     }
-    digest = _digest(origin, written, texts, cells, store)
-    if _as_before(digest, run_folder):
-        return Published(loaded, table, _for_people(run_folder))
-    travelling = stored_posteriors(cells, store)
+    digest = _compute_digest(origin, written, texts, cells, store)
+    if _is_unchanged(digest, run_folder):
+        return PublishedRun(loaded, table, _list_tables_and_figures(run_folder))
+    travelling = load_stored_posteriors(cells, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     figures = draw_figures(
-        gather_figure_data(loaded, pictures(cells, store), table),
+        gather_figure_data(loaded, gather_pictures(cells, store), table),
         run_folder / "figures",
         pdf=False,
     )
-    if len(cells_with_all_splits(cells, store)) == len(cells):
+    if len(list_complete_cells(cells, store)) == len(cells):
         for path in (run_folder / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in figures and path.suffix in (".png", ".pdf"):
                 path.unlink()
-    files = _for_people(run_folder)
+    files = _list_tables_and_figures(run_folder)
     origin["posteriors"] = write_posteriors(travelling, run_folder)
     write_provenance(
         origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
         run_folder,
     )
-    return Published(loaded, table, files)
+    return PublishedRun(loaded, table, files)
 
 
-def _digest(
+def _compute_digest(
     origin: Mapping[str, Any],
     rows: Sequence[Path],
     texts: Mapping[Path, str],
@@ -157,24 +171,24 @@ def _digest(
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _as_before(digest: str, folder: Path) -> bool:
-    files = [path.name for path in _for_people(folder)]
+def _is_unchanged(digest: str, folder: Path) -> bool:
+    files = [path.name for path in _list_tables_and_figures(folder)]
     try:
         with ResultsFolder(folder) as opened:
             provenance = opened.provenance
             return provenance.get("published") == {
                 "digest": digest,
                 "files": files,
-            } and is_published(folder, provenance)
+            } and is_archive_whole(folder, provenance)
     except InputError:  # a damaged file, which is written anew
         return False
 
 
-def _for_people(folder: Path) -> list[Path]:
+def _list_tables_and_figures(folder: Path) -> list[Path]:
     return [*sorted(folder.glob("table.*")), *sorted((folder / "figures").glob("*.p[nd][gf]"))]
 
 
-def tables(
+def render_tables(
     loaded: LoadedResults,
     format: str,
     metrics: Sequence[str] = (),
@@ -208,18 +222,16 @@ def judge_run_claims(loaded: LoadedResults) -> list[ClaimVerdict]:
 
     None if that is not the protocol, or data are needed and not here.
     """
-    present = narrowed(loaded.benchmark, loaded.rows)
+    present = narrow_benchmark(loaded.benchmark, loaded.rows)
     if not (present.claims and loaded.protocol):
         return []
     try:
-        return judge_claims(
-            present, loaded.rows, recorded_overlaps(loaded.folder, loaded.benchmark)
-        )
+        return judge_claims(present, loaded.rows, load_overlaps(loaded.folder, loaded.benchmark))
     except InputError:  # rows of an earlier version, without data
         return []
 
 
-def redraw(request: Request, results: Path) -> list[Path]:
+def redraw_figures(request: Request, results: Path) -> list[Path]:
     """Draw the figures of an earlier run again, as PNG and PDF.
 
     Those of posteriors only where its store has them.
@@ -228,23 +240,24 @@ def redraw(request: Request, results: Path) -> list[Path]:
     `InputError` if no fit is finished, or as `load_results` says.
     """
     figure_data = load_figure_data(load_results(request, results), request, results)
-    return draw_figures(figure_data, folder(results, request) / "figures")
+    return draw_figures(figure_data, locate_folder(results, request) / "figures")
 
 
 def load_figure_data(loaded: LoadedResults, request: Request, results: Path) -> FigureData:
-    """Gather what the figures of an earlier run show, once it is loaded; errors as in `redraw`."""
+    """Gather what the figures of an earlier run show, once it is loaded; errors as in `redraw_figures`."""
     if loaded.rows.empty:
         raise InputError(
             f"no fit of {loaded.benchmark.name} is finished; go on with: {request.format_command('run', results)}"
         )
     with with_rerun_hint(
-        request if loaded.folder == folder(results, request) else request.full_request, results
+        request if loaded.folder == locate_folder(results, request) else request.full_request,
+        results,
     ):
-        pictures = stored_pictures(loaded, request)
+        pictures = gather_stored_pictures(loaded, request)
     return gather_figure_data(loaded, pictures)
 
 
-def stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any]:
+def gather_stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any]:
     """Gather what figures show of posteriors, if the store of the rows is there and is of them."""
     with ResultsFolder(loaded.folder, request, prefer_store=True) as opened:
         # an interrupted run may have begun it for other rows than the published ones
@@ -252,7 +265,7 @@ def stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any
             opened.recorded_request.benchmark, loaded.benchmark
         ):
             return {}
-        return pictures(opened.cells, opened.store)
+        return gather_pictures(opened.cells, opened.store)
 
 
 def gather_figure_data(
@@ -260,11 +273,11 @@ def gather_figure_data(
 ) -> FigureData:
     """Gather what figures show of what has rows.
 
-    `kept` and `cells` are as `pictures` and `compare_with_print` give them.
+    `pictures` and `cells` are as `gather_pictures` and `compare_with_print` give them.
     """
-    present = narrowed(loaded.benchmark, loaded.rows)
+    present = narrow_benchmark(loaded.benchmark, loaded.rows)
     pairs = paired_differences(
-        present, loaded.rows, recorded_overlaps(loaded.folder, present) if present.baseline else {}
+        present, loaded.rows, load_overlaps(loaded.folder, present) if present.baseline else {}
     )
     paired = (
         average_curves(present, loaded.points),
@@ -290,13 +303,13 @@ def export_to_mlflow(
     """
     from bdl.publishing.mlflow_export import export_run
 
-    request, cells = loaded.recorded_request, stored_cells(loaded.benchmark, store)
+    request, cells = loaded.recorded_request, list_stored_cells(loaded.benchmark, store)
     if not cells:
         raise InputError(
             f"no fit of {request.benchmark.name} is finished; go on with: {request.format_command('run', results)}"
         )
 
-    origin = provenance(request, cells, store, 0.0)
+    origin = describe_provenance(request, cells, store, 0.0)
     tags: Mapping[str, str] = {
         "bdl.protocol": loaded.remark or "Yes.",
         "bdl.spec_hash": origin["spec_hash"],
@@ -306,7 +319,7 @@ def export_to_mlflow(
         "bdl.processor": origin["machine"]["processor"],
         **{f"version.{name}": loaded for name, loaded in origin["packages"].items()},
     }
-    benchmark, root = request.benchmark, results / ARTIFACTS
+    benchmark, root = request.benchmark, results / ARTIFACT_FOLDER
     runs = export_run(
         benchmark,
         store,
@@ -320,12 +333,12 @@ def export_to_mlflow(
     return len(runs)
 
 
-def export_again(request: Request, uri: str, results: Path) -> int:
+def export_earlier_run(request: Request, uri: str, results: Path) -> int:
     """Mirror an earlier run to MLflow from its store, as what it was made with.
 
     Errors as in `export_to_mlflow`.
     """
-    run_folder = folder(results, request)
+    run_folder = locate_folder(results, request)
     with ResultsFolder(run_folder, request, prefer_store=True) as opened:
         if opened.store is None:
             open_results(request, results).close()  # says so if there is nothing at all
@@ -333,11 +346,15 @@ def export_again(request: Request, uri: str, results: Path) -> int:
                 f"{run_folder} has no store to export; one comes with: {request.format_command('run', results)}"
             )
         return export_to_mlflow(
-            load_open_results(opened), opened.store, uri, results, _for_people(run_folder)
+            load_open_results(opened),
+            opened.store,
+            uri,
+            results,
+            _list_tables_and_figures(run_folder),
         )
 
 
-def tracking_uri(uri: str, results: Path) -> str | None:
+def resolve_tracking_uri(uri: str, results: Path) -> str | None:
     """Return the tracking URI: as given, None for ``none``, by default a database in the results folder."""
     if uri == "none":
         return None

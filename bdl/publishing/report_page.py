@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from bdl.archive import Failure, ResultsFolder
-from bdl.archive.frames import folder
+from bdl.archive import FailedFits, ResultsFolder
+from bdl.archive.frames import locate_folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import info
@@ -35,7 +35,7 @@ from bdl.spec import Benchmark, Request
 from bdl.spec.request import format_ranges
 from bdl.store import HYPER_PREFIX
 
-HIDDEN = (
+HIDDEN_FIELDS = (
     "spec",
     "fit_hashes",
     "score_hashes",
@@ -47,14 +47,14 @@ HIDDEN = (
 )
 """Parts of the provenance that are not for people."""
 
-SHADES = 96
+MAX_COLOURS = 96
 """Colours of a figure within a page, which are told apart by eye no more than those of the file
 beside it.
 """
-WIDEST = 1600
+MAX_WIDTH = 1600
 """Of such a figure, in dots."""
 
-_ABOUT = re.compile(r"<!-- papers: (.*?) -->\n*")
+_PAPERS_COMMENT = re.compile(r"<!-- papers: (.*?) -->\n*")
 
 
 def write_page(request: Request, results: Path, target: Path | None = None) -> Path:
@@ -63,12 +63,14 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
     Its figures are drawn for it; those of posteriors without a store are those of the folder.
     `InputError` as `load_results` says; if no fit is finished; or if the file cannot be written.
     """
-    loaded, run_folder = load_results(request, results), folder(results, request)
+    loaded, run_folder = load_results(request, results), locate_folder(results, request)
     path = target or run_folder / "report.html"
     with TemporaryDirectory() as temporary:
         figure_data = load_figure_data(loaded, request, results)  # refused if no fit is finished
         draw_figures(figure_data, Path(temporary) / "figures", pdf=False)
-        page = _page(_page_sections(loaded, figure_data, [Path(temporary), run_folder]))
+        page = _fill_template(
+            _gather_page_values(loaded, figure_data, [Path(temporary), run_folder])
+        )
     try:
         if target is None:
             run_folder.mkdir(
@@ -82,18 +84,18 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
     return path
 
 
-def _page_sections(
+def _gather_page_values(
     loaded: LoadedResults, figure_data: FigureData, folders: Sequence[Path]
 ) -> dict[str, Any]:
     cells, benchmark = figure_data.cells, loaded.benchmark
-    pictures = _pictures(folders, benchmark.name)
+    pictures = _group_pictures(folders, benchmark.name)
     with ResultsFolder(loaded.folder, loaded.recorded_request) as opened:
-        failed, origin = _failures(opened.failures()), opened.provenance
+        failed, origin = _build_failure_section(opened.failures()), opened.provenance
     compared = figure_data.benchmark, figure_data.differences
     pairs = any(difference.n for difference in figure_data.differences)
     return {
         "benchmark": benchmark,
-        "part": _request_rows(figure_data.benchmark, loaded.rows),
+        "part": _describe_part(figure_data.benchmark, loaded.rows),
         "remark": loaded.banner,
         "command": f"bdl-bench run {loaded.recorded_request.command_arguments}",
         "counts": Counter(
@@ -106,24 +108,24 @@ def _page_sections(
         "elsewhere": elsewhere_sections(benchmark, cells),
         "paired": [tally_section(*compared), *paired_sections(*compared)] if pairs else [],
         "pictures": {
-            kind: [(path.stem, *_embedded(path)) for path in paths]
+            kind: [(path.stem, *_embed_picture(path)) for path in paths]
             for kind, paths in pictures.items()
         },
         "failures": failed,
-        "hypers": _hypers(loaded.rows, benchmark.axes),
+        "hypers": _build_hyperparameter_section(loaded.rows, benchmark.axes),
         "provenance": {
             name: _format_value(value)
             for name, value in origin.items()
-            if name not in HIDDEN and value not in (None, {}, [])
+            if name not in HIDDEN_FIELDS and value not in (None, {}, [])
         },
-        "errata": errata(paper.paper for paper in benchmark.papers),
+        "errata": select_errata(paper.paper for paper in benchmark.papers),
         "spec": yaml.safe_dump(
             benchmark.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110
         ),
     }
 
 
-def _page(values: Mapping[str, Any]) -> str:
+def _fill_template(values: Mapping[str, Any]) -> str:
     """Fill in the template; what is filled in is text, whatever it says."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
@@ -135,7 +137,7 @@ def _page(values: Mapping[str, Any]) -> str:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {
-        "verdict": _kind,
+        "verdict": _to_css_class,
         "shown": verdict_text,
         "html": lambda text: Markup(markdown.render(text)),
     }
@@ -147,28 +149,29 @@ def _page(values: Mapping[str, Any]) -> str:
     return environment.get_template("page.html").render(**embedded, **values)
 
 
-def _kind(verdict: str) -> str:
+def _to_css_class(verdict: str) -> str:
     if UNPRINTED in verdict:
         return "no-paper-value"
     return next((word for word in STYLES if word in verdict), "other").replace(" ", "-")
 
 
-def _embedded(path: Path) -> tuple[int, str]:
+def _embed_picture(path: Path) -> tuple[int, str]:
     """Return the width of a picture, at 96 dots an inch, and the picture as a data URI, in fewer colours."""
     from PIL import Image
 
     with Image.open(path) as image:
         picture, width = image.convert("RGB"), round(96 * image.width / image.info["dpi"][0])
-    if picture.width > WIDEST:
+    if picture.width > MAX_WIDTH:
         picture = picture.resize(
-            (WIDEST, round(picture.height * WIDEST / picture.width)), Image.Resampling.LANCZOS
+            (MAX_WIDTH, round(picture.height * MAX_WIDTH / picture.width)),
+            Image.Resampling.LANCZOS,
         )
     stream = io.BytesIO()
-    picture.quantize(SHADES).save(stream, "PNG", optimize=True)
+    picture.quantize(MAX_COLOURS).save(stream, "PNG", optimize=True)
     return width, data_uri(stream)
 
 
-def _request_rows(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
+def _describe_part(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
     """Name the data sets and entries of a benchmark, and the splits that have rows, for people."""
     have = set(rows["split"].unique())
     total = max(len(benchmark.splits_of(dataset)) for dataset in benchmark.datasets)
@@ -181,7 +184,7 @@ def _request_rows(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def _pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
+def _group_pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
     """Group the figures of folders by what they show.
 
     Of those with one name, take that of the first folder.
@@ -197,7 +200,7 @@ def _pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
     return {kind.heading: groups[kind.heading] for kind in FIGURE_KINDS if kind.heading in groups}
 
 
-def _failures(failures: Sequence[Failure]) -> Section | None:
+def _build_failure_section(failures: Sequence[FailedFits]) -> Section | None:
     lines = [
         (
             failure.cell,
@@ -214,7 +217,7 @@ def _failures(failures: Sequence[Failure]) -> Section | None:
     )
 
 
-def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
+def _build_hyperparameter_section(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
     lines = [
         (
             *map(str, key),
@@ -235,7 +238,7 @@ def _format_value(value: object) -> str:
     return ", ".join(map(_format_value, value)) if isinstance(value, list) else str(value)
 
 
-def errata(papers: Iterable[str]) -> str:
+def select_errata(papers: Iterable[str]) -> str:
     """Return the sections about papers, such as ``vifa2023``, as Markdown.
 
     A comment in each says which it is about.
@@ -247,6 +250,6 @@ def errata(papers: Iterable[str]) -> str:
         set(papers),
         re.split(r"(?m)^(?=## )", page.read_text(encoding="utf-8")),
     )
-    matches = ((section, _ABOUT.search(section)) for section in sections)
+    matches = ((section, _PAPERS_COMMENT.search(section)) for section in sections)
     chosen = (section for section, match in matches if match and names & set(match[1].split()))
-    return "".join(_ABOUT.sub("", section) for section in chosen)
+    return "".join(_PAPERS_COMMENT.sub("", section) for section in chosen)

@@ -21,41 +21,44 @@ from bdl.errors import InputError
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+TELEMETRY_OFF = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 """MLflow sends usage data unless told not to before it is imported."""
-_CALM = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
+_CLIENT_SETTINGS = {
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+}
 """With MLflow's own 7 retries, a server that is not there is noticed after four minutes."""
-_ROOT = "_MLFLOW_SERVER_ARTIFACT_ROOT"
-_PATIENCE = 10
+_ARTIFACT_ROOT_VARIABLE = "_MLFLOW_SERVER_ARTIFACT_ROOT"
+_SERVER_TIMEOUT = 10
 """Seconds that a server has to answer before a run."""
 
 
 @contextmanager
-def connection(tracking_uri: str) -> Iterator["MlflowClient"]:
+def connect(tracking_uri: str) -> Iterator["MlflowClient"]:
     """Connect to MLflow; until the block ends, logging below warnings is off in this process.
 
     A database is made if its folder exists, which takes some seconds. `InputError` if it, or the
     server, cannot be used.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is not None:
         _check_writable(path)
-    os.environ.update(PRIVATE)
-    for name, value in _CALM.items():
+    os.environ.update(TELEMETRY_OFF)
+    for name, value in _CLIENT_SETTINGS.items():
         os.environ.setdefault(name, value)
     before = logging.root.manager.disable
     logging.disable(max(before, logging.INFO))
     try:
-        with address_of(tracking_uri) as address:
-            with with_tracking_hint(tracking_uri), _alone(path):
-                client = _client(address)
+        with link_address(tracking_uri) as address:
+            with with_tracking_hint(tracking_uri), _lock_database(path):
+                client = _make_client(address)
             yield client
     finally:
         logging.disable(before)
 
 
 @contextmanager
-def _alone(path: Path | None) -> Iterator[None]:
+def _lock_database(path: Path | None) -> Iterator[None]:
     """Make the database where there is none, and begin its use, in one command at a time."""
     if path is None:
         yield
@@ -68,28 +71,28 @@ def _alone(path: Path | None) -> Iterator[None]:
         ) from None
     with lock:
         if not (path.exists() and path.stat().st_size):
-            _create(path)
+            _create_database(path)
         yield
 
 
-def _create(path: Path) -> None:
+def _create_database(path: Path) -> None:
     """Make a database beside its place and move it there: a disk that is full half-way leaves none that is broken."""
     with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
         new = Path(folder) / path.name
-        with with_tracking_hint(str(path)), address_of(f"sqlite:///{new}") as address:
-            _client(address)
+        with with_tracking_hint(str(path)), link_address(f"sqlite:///{new}") as address:
+            _make_client(address)
         new.replace(path)
 
 
 @contextmanager
-def address_of(tracking_uri: str) -> Iterator[str]:
+def link_address(tracking_uri: str) -> Iterator[str]:
     """Write the URI as MLflow takes it, until the block ends.
 
     Versions of SQLAlchemy differ on whether ``%`` quotes in the path of a database, and MLflow
     makes the folder that the quoted path names. A path with characters that a URI would quote is
     therefore given by a link to it.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is None or quote(str(path)) == str(path):
         yield tracking_uri
         return
@@ -105,14 +108,14 @@ def upgrade_database(tracking_uri: str, artifact_root: Path) -> None:
     Nothing is done for a server, nor for a database that is elsewhere or not there; `InputError`
     if it cannot be used.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if (
         path is None
         or not path.is_file()
         or path.parent.resolve() != artifact_root.parent.resolve()
     ):
         return
-    with _writing(path) as db:
+    with _open_transaction(path) as db:
         has_tables = db.execute(
             "SELECT 1 FROM sqlite_master WHERE name = 'experiments'"
         ).fetchone()
@@ -131,7 +134,7 @@ def upgrade_database(tracking_uri: str, artifact_root: Path) -> None:
                 )
 
 
-def completed_runs(
+def find_completed_runs(
     tracking_uri: str, experiment: str, tag: str, tags: Sequence[tuple[str, str]]
 ) -> list[str] | None:
     """Find runs of an experiment that a database has already, without MLflow, which takes seconds.
@@ -139,7 +142,7 @@ def completed_runs(
     `wanted` has the value of a tag and the status of each run. Returned are their identifiers;
     None if one is not there, or that cannot be known.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is None or not path.is_file():
         return None
     query = (
@@ -157,7 +160,7 @@ def completed_runs(
     return [runs[tag_value] for tag_value in tags] if runs.keys() >= {*tags} else None
 
 
-def _client(tracking_uri: str) -> "MlflowClient":
+def _make_client(tracking_uri: str) -> "MlflowClient":
     """Connect, and let MLflow set up a database: it keeps the folder of files beside it, by a quoted URI.
 
     MLflow would write the working directory into a statement of SQL, where an apostrophe or a
@@ -165,14 +168,14 @@ def _client(tracking_uri: str) -> "MlflowClient":
     """
     from mlflow import MlflowClient
 
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is not None:
-        os.environ[_ROOT] = (path.resolve().parent / "mlartifacts").as_uri()
+        os.environ[_ARTIFACT_ROOT_VARIABLE] = (path.resolve().parent / "mlartifacts").as_uri()
     try:
         client = MlflowClient(tracking_uri)
         client.search_experiments(max_results=1)
     finally:
-        os.environ.pop(_ROOT, None)
+        os.environ.pop(_ARTIFACT_ROOT_VARIABLE, None)
     return client
 
 
@@ -199,7 +202,7 @@ def with_tracking_hint(tracking_uri: str) -> Iterator[None]:
         ) from None
 
 
-def database(tracking_uri: str) -> Path | None:
+def parse_database_path(tracking_uri: str) -> Path | None:
     """Return the file of an SQLite tracking URI, unquoted; None for a server.
 
     `InputError` if the URI is neither.
@@ -219,9 +222,9 @@ def check_uri(tracking_uri: str, results: Path) -> None:
 
     The folder of results is made by the run.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is None:
-        _check_answers(tracking_uri)
+        _check_server(tracking_uri)
     elif path.exists():
         _check_writable(path)
     elif path.parent.resolve() != results.resolve() and not os.access(path.parent, os.W_OK):
@@ -230,10 +233,10 @@ def check_uri(tracking_uri: str, results: Path) -> None:
         )
 
 
-def _check_answers(address: str) -> None:
+def _check_server(address: str) -> None:
     """Take any page for an answer: a server that refuses it is there."""
     try:
-        urlopen(f"{address.rstrip('/')}/health", timeout=_PATIENCE).close()
+        urlopen(f"{address.rstrip('/')}/health", timeout=_SERVER_TIMEOUT).close()
     except HTTPError as refusal:
         refusal.close()
     except (OSError, ValueError, HTTPException) as error:
@@ -249,12 +252,12 @@ def _check_writable(path: Path) -> None:
         raise InputError(
             f"no folder {path.parent} for the MLflow database; make it or choose another tracking URI"
         )
-    with _writing(path) as db:
+    with _open_transaction(path) as db:
         db.execute("ROLLBACK")  # committed, it would leave a database without tables
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """Write to a database file in one transaction, at once or not at all.
 
     An error is told in one line.

@@ -83,11 +83,11 @@ def write_posterior(folder: Path, content: bytes) -> str:
     left alone. `InputError` if the folder is not writable.
     """
     sha = sha256(content).hexdigest()
-    path = _path(folder, sha)
+    path = _locate_file(folder, sha)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (path.is_file() and path.read_bytes() == content):
-            _replace(path, content)
+            _write_synced(path, content)
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror}; choose another --results"
@@ -101,15 +101,15 @@ def read_posterior(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]
     try:
         return decode_posterior(file_content)
     except SafetensorError as error:
-        raise DamagedPosterior(f"{_path(folder, sha)} is no posterior ({error})") from None
+        raise DamagedPosterior(f"{_locate_file(folder, sha)} is no posterior ({error})") from None
 
 
 def decode_posterior(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
     """Return what `encode_posterior` was given, on the CPU."""
     tensors = load(content)
-    return from_tensors(read_family(content), _named(tensors, _POSTERIOR)), _named(
-        tensors, _BUFFERS
-    )
+    return from_tensors(
+        read_family(content), _select_by_prefix(tensors, _POSTERIOR)
+    ), _select_by_prefix(tensors, _BUFFERS)
 
 
 def read_family(content: bytes) -> str:
@@ -127,7 +127,7 @@ def read_posterior_bytes(folder: Path, sha: str) -> bytes:
     A file whose content is not what was written is renamed, so that the next run finds it missing,
     whatever its size.
     """
-    path = _path(folder, sha)
+    path = _locate_file(folder, sha)
     try:
         file_content = path.read_bytes()
     except OSError as error:
@@ -141,7 +141,7 @@ def read_posterior_bytes(folder: Path, sha: str) -> bytes:
 
 def measure_posterior_file(folder: Path, sha: str) -> int:
     """Return the bytes of an artefact; raise `DamagedPosterior` if it is missing."""
-    path = _path(folder, sha)
+    path = _locate_file(folder, sha)
     try:
         return path.stat().st_size
     except OSError as error:
@@ -153,7 +153,7 @@ def is_whole(folder: Path, sha: str) -> bool:
 
     Its digest is not computed.
     """
-    path = _path(folder, sha)
+    path = _locate_file(folder, sha)
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
@@ -172,11 +172,11 @@ def is_whole(folder: Path, sha: str) -> bool:
         return False
 
 
-def _path(folder: Path, sha: str) -> Path:
+def _locate_file(folder: Path, sha: str) -> Path:
     return folder / f"{sha}.safetensors"
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _write_synced(path: Path, content: bytes) -> None:
     """Write beside the file, sync, rename, and sync the folder, which holds the name."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=path.parent)
     try:
@@ -195,7 +195,7 @@ def _replace(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _select_by_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {
         name.removeprefix(prefix): value
         for name, value in tensors.items()

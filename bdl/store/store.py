@@ -30,31 +30,31 @@ from bdl.store import (
     join_refusals,
 )
 
-_CELL = ("dataset", "entry", "point")
-_KEY = (*_CELL, "stage", "split", "trial", "fold")
-_BODY = ("reason", "hyper", "seconds", "details")
-_KEY_COLUMNS = (
+_CELL_COLUMNS = ("dataset", "entry", "point")
+_ROW_COLUMNS = (*_CELL_COLUMNS, "stage", "split", "trial", "fold")
+_BODY_FIELDS = ("reason", "hyper", "seconds", "details")
+_ROW_COLUMN_TYPES = (
     "dataset TEXT, entry TEXT, point TEXT, stage TEXT, split INTEGER, trial INTEGER, fold INTEGER"
 )
 
-_TABLES = ("points", "scores", "refusals", "fits")
+_ROW_TABLES = ("points", "scores", "refusals", "fits")
 """Those with a fit's rows."""
 
-_FORMAT = 2
+_FORMAT_VERSION = 2
 """Of the tables; a store of another format is refused."""
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
     dataset TEXT, entry TEXT, point TEXT, fit_hash TEXT NOT NULL, PRIMARY KEY (dataset, entry, point));
 CREATE TABLE IF NOT EXISTS fits (
-    {_KEY_COLUMNS}, status TEXT NOT NULL, body TEXT NOT NULL, artefact TEXT, PRIMARY KEY ({", ".join(_KEY)}));
+    {_ROW_COLUMN_TYPES}, status TEXT NOT NULL, body TEXT NOT NULL, artefact TEXT, PRIMARY KEY ({", ".join(_ROW_COLUMNS)}));
 CREATE TABLE IF NOT EXISTS scores (
-    {_KEY_COLUMNS}, metric TEXT, value REAL, code TEXT NOT NULL, PRIMARY KEY ({", ".join(_KEY)}, metric));
+    {_ROW_COLUMN_TYPES}, metric TEXT, value REAL, code TEXT NOT NULL, PRIMARY KEY ({", ".join(_ROW_COLUMNS)}, metric));
 CREATE TABLE IF NOT EXISTS points (
-    {_KEY_COLUMNS}, axis TEXT, at INTEGER, metric TEXT, value REAL,
-    PRIMARY KEY ({", ".join(_KEY)}, axis, at, metric));
+    {_ROW_COLUMN_TYPES}, axis TEXT, at INTEGER, metric TEXT, value REAL,
+    PRIMARY KEY ({", ".join(_ROW_COLUMNS)}, axis, at, metric));
 CREATE TABLE IF NOT EXISTS refusals (
-    {_KEY_COLUMNS}, metric TEXT, reason TEXT NOT NULL, PRIMARY KEY ({", ".join(_KEY)}, metric));
+    {_ROW_COLUMN_TYPES}, metric TEXT, reason TEXT NOT NULL, PRIMARY KEY ({", ".join(_ROW_COLUMNS)}, metric));
 CREATE TABLE IF NOT EXISTS made (variant TEXT NOT NULL);
 """
 
@@ -115,7 +115,9 @@ class Store:
 
     def fit_hash(self, cell: CellKey) -> str | None:
         """Return the hash that a cell's fits were made under, None if it has none."""
-        hashes = self._select(f"SELECT fit_hash FROM cells WHERE {_where(_CELL)}", cell)
+        hashes = self._select(
+            f"SELECT fit_hash FROM cells WHERE {_format_condition(_CELL_COLUMNS)}", cell
+        )
         return hashes[0][0] if hashes else None
 
     def claim(self, cell: CellKey, fit_hash: str) -> None:
@@ -127,8 +129,10 @@ class Store:
         """Remove the cells' rows, scores and hashes; posteriors stay."""
         with self._transaction():
             for cell in cells:
-                for table in (*_TABLES, "cells"):
-                    self._db.execute(f"DELETE FROM {table} WHERE {_where(_CELL)}", cell)
+                for table in (*_ROW_TABLES, "cells"):
+                    self._db.execute(
+                        f"DELETE FROM {table} WHERE {_format_condition(_CELL_COLUMNS)}", cell
+                    )
 
     def remove(self, rows: Iterable[Row]) -> None:
         """Remove rows with all that belongs to them, so that their fits are made again.
@@ -137,8 +141,11 @@ class Store:
         """
         with self._transaction():
             for row in rows:
-                for table in _TABLES:
-                    self._db.execute(f"DELETE FROM {table} WHERE {_where(_KEY)}", _key(row))
+                for table in _ROW_TABLES:
+                    self._db.execute(
+                        f"DELETE FROM {table} WHERE {_format_condition(_ROW_COLUMNS)}",
+                        _row_key(row),
+                    )
 
     def append(self, outcomes: Sequence[FitResult]) -> None:
         """Add what a group hands over, all or nothing.
@@ -153,14 +160,14 @@ class Store:
         ]
         with self._transaction():
             for row, (_, readings, _) in zip(values, outcomes, strict=True):
-                key = _key(row)
-                body = json.dumps({name: getattr(row, name) for name in _BODY})
+                key = _row_key(row)
+                body = json.dumps({name: getattr(row, name) for name in _BODY_FIELDS})
                 self._insert("fits", [(*key, row.status, body, row.artefact)])
-                self._insert("scores", _score_rows(row))
-                self._insert("refusals", _refusal_rows(row))
+                self._insert("scores", _list_score_rows(row))
+                self._insert("refusals", _list_refusal_rows(row))
                 self._insert(
                     "points",
-                    [(*key, *reading[:3], _finite(reading.value)) for reading in readings],
+                    [(*key, *reading[:3], _finite_or_none(reading.value)) for reading in readings],
                 )
 
     def rescore(self, rows: Sequence[Row]) -> None:
@@ -172,15 +179,18 @@ class Store:
             for row in rows:
                 for metric in row.metrics:
                     self._db.execute(
-                        f"DELETE FROM refusals WHERE {_where((*_KEY, 'metric'))}",
-                        (*_key(row), metric),
+                        f"DELETE FROM refusals WHERE {_format_condition((*_ROW_COLUMNS, 'metric'))}",
+                        (*_row_key(row), metric),
                     )
-                self._insert("refusals", _refusal_rows(row))
-                self._insert("scores", _score_rows(row), "OR REPLACE")
+                self._insert("refusals", _list_refusal_rows(row))
+                self._insert("scores", _list_score_rows(row), "OR REPLACE")
 
     def rows(self, stage: Stage, cell: CellKey) -> list[Row]:
         """Read a cell's rows of one stage with their scores, in the order split, trial, fold."""
-        where, arguments = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
+        where, arguments = (
+            f"WHERE stage = ? AND {_format_condition(_CELL_COLUMNS)}",
+            (stage, *cell),
+        )
         metrics, codes = (
             self._by_fit(f"{column} FROM scores {where}", arguments)
             for column in ("value", "code")
@@ -210,14 +220,18 @@ class Store:
         There are split, trial, fold, status, reason (`bdl.store.Row.problem`), seconds,
         ``hyper_<name>``, metrics and details; what a row lacks is NaN there.
         """
-        where, arguments = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
+        where, arguments = (
+            f"WHERE stage = ? AND {_format_condition(_CELL_COLUMNS)}",
+            (stage, *cell),
+        )
         query = f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)"
         metrics = [metric for (metric,) in self._select(query, arguments)]
         values = "".join(
-            f", (SELECT value FROM scores WHERE {_same('scores')} AND metric = ?)" for _ in metrics
+            f", (SELECT value FROM scores WHERE {_format_join('scores')} AND metric = ?)"
+            for _ in metrics
         )
         measured = (
-            f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_same('refusals')}))"
+            f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_format_join('refusals')}))"
             if problems
             else ""
         )
@@ -246,7 +260,7 @@ class Store:
                         body["reason"] or why for body, why in zip(bodies, whys, strict=True)
                     ],
                     "seconds": [body["seconds"] for body in bodies],
-                    **_by_name([body["hyper"] for body in bodies], HYPER_PREFIX),
+                    **_gather_columns([body["hyper"] for body in bodies], HYPER_PREFIX),
                     **dict(
                         zip(
                             metrics,
@@ -254,12 +268,12 @@ class Store:
                             strict=True,
                         )
                     ),
-                    **_by_name([body["details"] for body in bodies]),
+                    **_gather_columns([body["details"] for body in bodies]),
                 }
 
     def artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
         """List the split, the status and the artefact of a cell's final rows, in the order of splits."""
-        query = f"SELECT split, status, artefact FROM fits WHERE stage = 'final' AND {_where(_CELL)} ORDER BY split"
+        query = f"SELECT split, status, artefact FROM fits WHERE stage = 'final' AND {_format_condition(_CELL_COLUMNS)} ORDER BY split"
         return self._select(query, cell)
 
     def splits(self, cell: CellKey) -> tuple[int, ...]:
@@ -269,7 +283,7 @@ class Store:
     def readings(self, cell: CellKey) -> list[tuple[int, CurvePoint]]:
         """Read the scores at recorded counts of a cell's final fits, each with its split."""
         points = self._select(
-            f"SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' AND {_where(_CELL)} "
+            f"SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' AND {_format_condition(_CELL_COLUMNS)} "
             "ORDER BY split, axis, at, rowid",
             cell,
         )
@@ -290,12 +304,12 @@ class Store:
     def _check_format(self) -> None:
         (stored_format,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-        if tables and stored_format != _FORMAT:
+        if tables and stored_format != _FORMAT_VERSION:
             raise InputError(
                 f"{self.path} was written by another version of bdl-bench; move it away and run again"
             )
         if not tables:
-            self._db.execute(f"PRAGMA user_version = {_FORMAT}")
+            self._db.execute(f"PRAGMA user_version = {_FORMAT_VERSION}")
 
     def _select(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._explained():
@@ -338,34 +352,36 @@ class Store:
             ) from None
 
 
-def _by_name(mappings: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, list[Any]]:
+def _gather_columns(
+    mappings: Sequence[Mapping[str, Any]], before: str = ""
+) -> dict[str, list[Any]]:
     names = dict.fromkeys(chain.from_iterable(mappings))
     return {before + name: [mapping.get(name, nan) for mapping in mappings] for name in names}
 
 
-def _where(names: Iterable[str]) -> str:
+def _format_condition(names: Iterable[str]) -> str:
     return " AND ".join(f"{name} = ?" for name in names)
 
 
-def _same(table: str) -> str:
+def _format_join(table: str) -> str:
     """Pick the rows of another table that belong to one of `fits`."""
-    return " AND ".join(f"{table}.{name} = fits.{name}" for name in _KEY)
+    return " AND ".join(f"{table}.{name} = fits.{name}" for name in _ROW_COLUMNS)
 
 
-def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in _KEY)
+def _row_key(row: Row) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in _ROW_COLUMNS)
 
 
-def _finite(value: float | None) -> float | None:
+def _finite_or_none(value: float | None) -> float | None:
     return None if value is None or not isfinite(value) else value
 
 
-def _score_rows(row: Row) -> list[tuple[Any, ...]]:
+def _list_score_rows(row: Row) -> list[tuple[Any, ...]]:
     return [
-        (*_key(row), name, _finite(value), row.codes.get(name, ""))
+        (*_row_key(row), name, _finite_or_none(value), row.codes.get(name, ""))
         for name, value in row.metrics.items()
     ]
 
 
-def _refusal_rows(row: Row) -> list[tuple[Any, ...]]:
-    return [(*_key(row), metric, why) for metric, why in row.refused.items()]
+def _list_refusal_rows(row: Row) -> list[tuple[Any, ...]]:
+    return [(*_row_key(row), metric, why) for metric, why in row.refused.items()]

@@ -10,7 +10,7 @@ from bdl.plan.fittings import build_final_fitting
 from bdl.plan.planning import plan_tasks
 from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors import FullGaussian
-from bdl.publishing.pictures import posteriors
+from bdl.publishing.pictures import pair_posteriors
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
 
@@ -70,13 +70,13 @@ def test_the_exact_method_is_at_distance_zero(store, load, reference):
 def test_figures_get_the_density_of_a_grid_and_moments_alone_of_a_closed_form(store):
     """At the mean it is higher than one standard deviation away, by half a nat."""
     cell, _ = quick(store, "vifa-k1", *K1, "entries.vifa-k1.reference={name: grid}")
-    (pair,) = posteriors([cell], store)
+    (pair,) = pair_posteriors([cell], store)
     away = np.array([[0, 0], [1, 0], [0, 1]]) @ np.linalg.cholesky(pair.true_covariance).T
     fall = pair.true_log_density(pair.true_mean + away)
     np.testing.assert_allclose(fall - fall[0], [0, -0.5, -0.5], atol=1e-8)
     store.forget([cell.key])
     cell, _ = quick(store, "vifa-k1", *K1)
-    (pair,) = posteriors([cell], store)
+    (pair,) = pair_posteriors([cell], store)
     assert pair.true_log_density is None
 
 

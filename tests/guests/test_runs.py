@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from execution.listeners import Ear
 
-from bdl.archive.frames import final_frame
+from bdl.archive.frames import tabulate_final_rows
 from bdl.data import load_dataset
 from bdl.execution import ProcessWorkers, WorkerPool, groups, open_local_pool, scheduler
 from bdl.execution.cluster import open_worker_pool
@@ -229,7 +229,7 @@ def test_a_score_of_parameters_is_empty_and_no_failure(rows, cells, guest, store
     planned = cells(line(guest("Closure")))
     by_metric = {
         cell.metric: cell
-        for cell in compare_with_papers(planned[0].benchmark, final_frame(planned, store))
+        for cell in compare_with_papers(planned[0].benchmark, tabulate_final_rows(planned, store))
     }
     empty, full = by_metric["log_evidence"], by_metric["rmse"]
     assert (empty.ours, empty.n_failed, empty.verdict) == (None, 0, "no parameters")
