@@ -95,7 +95,7 @@ class PublishedCells:
     def __init__(self, folder: Path) -> None:
         with ResultsFolder(folder) as results:
             self.request = results.recorded_request
-            rows = results.finals
+            rows = results.final_rows
         self._rows = rows[rows.status == "ok"].sort_values("split")
         self._keys = list_cell_keys(self._rows)
 

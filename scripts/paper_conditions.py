@@ -174,7 +174,7 @@ def main() -> None:
         with Store(locate_folder(results, Request(benchmark)) / "store.sqlite") as store:
             for cell in list_tasks(benchmark.select(entries=["vifa"])):
                 reference = compute_truth(cell, 0)
-                kept = [row.artefact for row in store.rows("final", cell.key) if row.artefact]
+                kept = [row.artefact for row in store.load_rows("final", cell.key) if row.artefact]
                 moments = [
                     moments_of(artefacts.read_posterior(store.posteriors, sha)[0]) for sha in kept
                 ]

@@ -151,7 +151,7 @@ class Results:
         with ResultsFolder(
             self.folder, self.loaded.recorded_request, prefer_store=True
         ) as results_folder:
-            posterior, buffers, row = results_folder.posterior(task, split)
+            posterior, buffers, row = results_folder.load_posterior(task, split)
         return Fitted(task.with_splits((split,)), split, posterior, buffers, row.hyper)
 
 

@@ -98,7 +98,7 @@ def describe_fits_without_data(request: Request, published: Sequence[PublishedFi
     for task, count in tasks:
         identified: set[int] = set()
         for source in published:
-            identified |= source.identified_splits(task).intersection(splits)
+            identified |= source.list_identified_splits(task).intersection(splits)
         published_fits += len(identified)
         final_fits += count
         search_fits += count * count_fits(task, "search")

@@ -115,7 +115,7 @@ def run_benchmark(
         print_detail(
             console, f"worked until {fitted_at - start:.1f} s, and published in {seconds:.1f} s"
         )
-        finals = [row for task in tasks for row in store.rows("final", task.key)]
+        finals = [row for task in tasks for row in store.load_rows("final", task.key)]
     if shortfall := _explain_shortfall(request, finals, results):
         _print_lines(shortfall, console)
         if isinstance(console, LoggedConsole) and console.quiet:
@@ -131,7 +131,7 @@ def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> li
     lines = []
     splits_by_refusal: dict[tuple[str, str], list[int]] = {}
     for row in finals:
-        for metric, reason in row.refused.items():
+        for metric, reason in row.refusals.items():
             splits_by_refusal.setdefault((metric, reason), []).append(row.split)
     refusals: list[str] = []
     for (metric, reason), splits in splits_by_refusal.items():
@@ -248,7 +248,7 @@ def _list_unfinished_tasks(request: Request, tasks: list[Task], options: RunOpti
     unfinished_tasks: list[Task] = []
     with open_readonly(options.results, request) as store:
         for task in tasks:
-            rows = store.rows("final", task.key)
+            rows = store.load_rows("final", task.key)
             splits = {row.split for row in rows if row.status == "ok" or not options.retry}
             if not splits.issuperset(task.splits):
                 unfinished_tasks.append(task)
@@ -268,7 +268,7 @@ def _select_runnable_tasks(
     with make_empty_store() if options.fresh else open_readonly(options.results, request) as store:
         available_splits = _list_reusable_splits(request, uninstalled_tasks, store, options)
         for task in uninstalled_tasks:
-            available_splits[task.key] |= {row.split for row in store.rows("final", task.key)}
+            available_splits[task.key] |= {row.split for row in store.load_rows("final", task.key)}
     runnable_tasks: list[Task] = []
     missing_packages: dict[str, str] = {}
     for task in tasks:
@@ -355,7 +355,7 @@ def _run_missing_fits(
         _print_lines(prepare_store(tasks, store), console)
         if options.retry and (count := forget_failed(tasks, store)):
             console.print(f"fits that failed and are made again: {count}")
-        store.remember(json.dumps(request.dump()))
+        store.record_request(json.dumps(request.dump()))
         if not options.fresh:
             count = copy_fits(
                 tasks, store, iterate_stored_fits(list_sibling_folders(store.path.parent))
@@ -366,7 +366,7 @@ def _run_missing_fits(
                 )
         importing_tasks, published = _list_importable_fits(request, tasks, options)
         if count := copy_fits(importing_tasks, store, published):
-            finals = [row for task in tasks for row in store.rows("final", task.key)]
+            finals = [row for task in tasks for row in store.load_rows("final", task.key)]
             without_posterior = sum(
                 row.imported and row.status == "ok" and not row.artefact for row in finals
             )

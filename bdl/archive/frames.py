@@ -32,15 +32,15 @@ STORE = "store.sqlite"
 _VARIANTS = "variants"
 
 
-def locate_folder(results: Path, variant: Request) -> Path:
+def locate_folder(results: Path, request: Request) -> Path:
     """Return the folder of a variant, of a replicate or of the protocol, under its profile."""
-    base = results / variant.benchmark.name
-    base = base if variant.benchmark.profile == "paper" else base / variant.benchmark.profile
-    if variant.replicate_seed is not None:
-        base = base / f"seed-{variant.replicate_seed}"
-        if not variant.is_narrowed:
+    base = results / request.benchmark.name
+    base = base if request.benchmark.profile == "paper" else base / request.benchmark.profile
+    if request.replicate_seed is not None:
+        base = base / f"seed-{request.replicate_seed}"
+        if not request.is_narrowed:
             return base
-    return base / _VARIANTS / variant.folder_name if variant.folder_name else base
+    return base / _VARIANTS / request.folder_name if request.folder_name else base
 
 
 def list_sibling_folders(folder: Path) -> list[Path]:
@@ -56,37 +56,37 @@ def list_replicate_folders(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def open_for_writing(results: Path, variant: Request) -> Iterator[Store]:
+def open_for_writing(results: Path, request: Request) -> Iterator[Store]:
     """Open the store for writing, alone.
 
     `InputError` if the folder is not writable, or another run is under way.
     """
-    path = locate_folder(results, variant) / STORE
+    path = locate_folder(results, request) / STORE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path.with_suffix(".lock"))
         lock.acquire(timeout=0)
     except Timeout:
         raise InputError(
-            f"another run of {variant.benchmark.name} writes to {path.parent}; wait for it or choose another --results"
+            f"another run of {request.benchmark.name} writes to {path.parent}; wait for it or choose another --results"
         ) from None
     except OSError as error:
         raise InputError(
             f"cannot write to {path.parent}: {error.strerror}; choose another --results"
         ) from None
     try:
-        with with_rerun_hint(variant, results), Store(path) as store:
+        with with_rerun_hint(request, results), Store(path) as store:
             yield store
     finally:
         lock.release()
 
 
 @contextmanager
-def open_readonly(results: Path, variant: Request) -> Iterator[Store]:
+def open_readonly(results: Path, request: Request) -> Iterator[Store]:
     """Open the store to look at what it has; an empty one (`make_empty_store`) if there is none."""
-    path = locate_folder(results, variant) / STORE
+    path = locate_folder(results, request) / STORE
     with (
-        with_rerun_hint(variant, results),
+        with_rerun_hint(request, results),
         Store(path) if path.exists() else make_empty_store() as store,
     ):
         yield store
@@ -108,12 +108,12 @@ def make_empty_store() -> Store:
     return Store(Path(":memory:"))
 
 
-def back_up_and_clear(store: Store, cells: Sequence[CellKey]) -> Path | None:
+def back_up_and_clear(store: Store, cell_keys: Sequence[CellKey]) -> Path | None:
     """Forget the cells' rows, keeping a copy of the store beside it.
 
     None if there was nothing to forget.
     """
-    if not any(store.fit_hash(cell) for cell in cells):
+    if not any(store.find_fit_hash(cell_key) for cell_key in cell_keys):
         return None
     copy = store.path.with_name(f"{STORE}.{time.strftime('%Y%m%dT%H%M%S')}")
     try:
@@ -122,7 +122,7 @@ def back_up_and_clear(store: Store, cells: Sequence[CellKey]) -> Path | None:
         raise InputError(
             f"cannot copy {store.path}: {error.strerror}; nothing was changed"
         ) from None
-    store.forget(cells)
+    store.forget(cell_keys)
     return copy
 
 
@@ -155,7 +155,7 @@ class PublishedRows(NamedTuple):
 
 
 def tabulate_rows(
-    cells: Sequence[Task],
+    tasks: Sequence[Task],
     store: Store,
     stages: Sequence[Stage],
     details: Collection[str] = (),
@@ -172,19 +172,19 @@ def tabulate_rows(
         {
             **{
                 name: [text] * len(columns["split"])
-                for name, text in {**_key_columns(cell), "stage": stage}.items()
+                for name, text in {**_key_columns(task), "stage": stage}.items()
             },
             **{name: values for name, values in columns.items() if name not in separate_columns},
         }
-        for cell in cells
+        for task in tasks
         for stage in stages
-        for columns in store.columns(stage, cell.key, problems=problems)
+        for columns in store.iterate_columns(stage, task.key, problems=problems)
     )
-    return _join_columns(tables, [*COLUMNS[:2], *_list_task_axes(cells), *COLUMNS[2:]])
+    return _join_columns(tables, [*COLUMNS[:2], *_list_task_axes(tasks), *COLUMNS[2:]])
 
 
-def _key_columns(cell: Task) -> dict[str, str]:
-    return {**dict(zip(COLUMNS[:2], cell.key, strict=False)), **cell.point.texts}
+def _key_columns(task: Task) -> dict[str, str]:
+    return {**dict(zip(COLUMNS[:2], task.key, strict=False)), **task.point.texts}
 
 
 def _join_columns(
@@ -213,28 +213,28 @@ def _join_columns(
     return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True).infer_objects()
 
 
-def tabulate_final_rows(cells: Sequence[Task], store: Store) -> pd.DataFrame:
+def tabulate_final_rows(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
     """Return the final rows of the cells as a table, with a column for each metric of the benchmark."""
-    table = tabulate_rows(cells, store, ["final"])
-    metrics = cells[0].benchmark.metrics if cells else ()
+    table = tabulate_rows(tasks, store, ["final"])
+    metrics = tasks[0].benchmark.metrics if tasks else ()
     return table.reindex(
         columns=[*table.columns, *(str(name) for name in metrics if name not in table.columns)]
     )
 
 
-def tabulate_curve_points(cells: Sequence[Task], store: Store) -> pd.DataFrame:
+def tabulate_curve_points(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
     """Return the scores at recorded counts as a table, one row a score."""
     records: list[dict[str, Any]] = [
-        {**_key_columns(cell), "split": split, **reading._asdict()}
-        for cell in cells
-        for split, reading in store.readings(cell.key)
+        {**_key_columns(task), "split": split, **reading._asdict()}
+        for task in tasks
+        for split, reading in store.load_curve_points(task.key)
     ]
-    columns = [*POINT_COLUMNS[:2], *_list_task_axes(cells), *POINT_COLUMNS[2:]]
+    columns = [*POINT_COLUMNS[:2], *_list_task_axes(tasks), *POINT_COLUMNS[2:]]
     return pd.DataFrame(records, columns=columns)
 
 
 def write_rows(
-    cells: Sequence[Task], store: Store, folder: Path, request_text: str | None = None
+    tasks: Sequence[Task], store: Store, folder: Path, request_text: str | None = None
 ) -> list[Path]:
     """Write every row of the cells to ``trials.parquet``, folds of the search as well, and the points beside it.
 
@@ -242,8 +242,8 @@ def write_rows(
     the other.
     """
     tables = {
-        TRIALS: tabulate_rows(cells, store, STAGES),
-        POINTS: tabulate_curve_points(cells, store),
+        TRIALS: tabulate_rows(tasks, store, STAGES),
+        POINTS: tabulate_curve_points(tasks, store),
     }
     if request_text is not None:
         tables[TRIALS].attrs[REQUEST_ATTRIBUTE] = request_text
@@ -362,5 +362,5 @@ def _check_text_size(path: Path) -> None:
         )
 
 
-def _list_task_axes(cells: Sequence[Task]) -> list[str]:
-    return list(cells[0].point.texts) if cells else []
+def _list_task_axes(tasks: Sequence[Task]) -> list[str]:
+    return list(tasks[0].point.texts) if tasks else []

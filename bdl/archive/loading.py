@@ -115,19 +115,19 @@ def load_results(request: Request, results: Path) -> LoadedResults:
     The benchmark is as its file is now, with the overrides and the part of the run. If no run was
     narrowed to these data sets and entries, they are selected from the rows of the whole.
     """
-    with open_results(request, results) as opened:
-        return load_open_results(opened)
+    with open_results(request, results) as results_folder:
+        return load_open_results(results_folder)
 
 
-def load_open_results(opened: ResultsFolder) -> LoadedResults:
+def load_open_results(results_folder: ResultsFolder) -> LoadedResults:
     """Load the results of a folder that has rows; errors as in `load_results`."""
-    has_spec = opened.spec is not None
+    has_spec = results_folder.original_request is not None
     return LoadedResults.of(
-        opened.folder,
-        opened.recorded_request,
-        opened.request.benchmark,
-        opened.finals,
-        opened.points,
+        results_folder.folder,
+        results_folder.recorded_request,
+        results_folder.request.benchmark,
+        results_folder.final_rows,
+        results_folder.curve_points,
         has_spec,
     )
 
@@ -149,10 +149,10 @@ def open_results(request: Request, results: Path, *, prefer_store: bool = False)
         if request.is_narrowed and not request.splits
         else (part_folder,)
     ):
-        opened = ResultsFolder(path, request, prefer_store=prefer_store)
-        if opened.has_rows:
-            return opened
-        opened.close()
+        results_folder = ResultsFolder(path, request, prefer_store=prefer_store)
+        if results_folder.has_rows:
+            return results_folder
+        results_folder.close()
     start = request.format_command("run", results)
     raise InputError(
         f"no results in {part_folder}; start with: {start}{_suggest_sibling(part_folder, request.source, results)}"
@@ -167,14 +167,14 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
     """
     tables = [rows[:0].assign(seed=pd.Series(dtype=int))]
     for path in list_replicate_folders(folder):
-        with suppress(InputError), ResultsFolder(path) as opened:
-            recorded = opened.spec
+        with suppress(InputError), ResultsFolder(path) as results_folder:
+            recorded = results_folder.original_request
             if recorded is None or recorded.benchmark.profile != benchmark.profile:
                 continue
             same_cells = set(list_cell_keys(rows)) & _list_cells_of_same_spec(
                 recorded.benchmark, benchmark
             )
-            finals = opened.finals
+            finals = results_folder.final_rows
             finals = finals[[key in same_cells for key in list_cell_keys(finals)]]
             tables.append(finals.assign(seed=recorded.benchmark.seed))
     return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
@@ -216,26 +216,38 @@ def load_timings(request: Request, results: Path) -> list[MeasuredFit]:
     for path in sorted(folders):
         with (
             suppress(InputError),
-            ResultsFolder(path, request.full_request, prefer_store=True) as opened,
+            ResultsFolder(path, request.full_request, prefer_store=True) as results_folder,
         ):
-            fits += opened.timings(path == requested_folder)
+            fits += results_folder.iterate_measured_fits(path == requested_folder)
     return fits
 
 
 def check_overwrite(request: Request, cells: Sequence[Task], results: Path) -> None:
     """Refuse a run after which published rows would be lost that no store holds, or would be those of another spec."""
     path, name = locate_folder(results, request), request.benchmark.name
-    with ResultsFolder(path, request) as opened:
-        if not opened.published:
+    with ResultsFolder(path, request) as results_folder:
+        if not results_folder.published:
             return
         unstored = set(
-            zip(list_cell_keys(opened.finals), opened.finals.split.astype(int), strict=True)
+            zip(
+                list_cell_keys(results_folder.final_rows),
+                results_folder.final_rows.split.astype(int),
+                strict=True,
+            )
         )
-        stored = list_stored_cells(request.benchmark, opened.store) if opened.store else []
+        stored = (
+            list_stored_cells(request.benchmark, results_folder.store)
+            if results_folder.store
+            else []
+        )
         unstored -= {(cell.key, split) for cell in stored for split in cell.splits}
-        has_spec = opened.spec is not None or name not in dict(list_benchmarks())
+        has_spec = results_folder.original_request is not None or name not in dict(
+            list_benchmarks()
+        )
         recorded_request = (
-            opened.recorded_request if has_spec else load_request(name, request.benchmark.profile)
+            results_folder.recorded_request
+            if has_spec
+            else load_request(name, request.benchmark.profile)
         )
     ours = {cell.key: cell for cell in cells}
     elsewhere = "give the benchmark a name of its own, or choose another --results"
@@ -260,9 +272,9 @@ def check_overwrite(request: Request, cells: Sequence[Task], results: Path) -> N
 
 def _suggest_sibling(folder: Path, source: str, results: Path) -> str:
     for path in list_sibling_folders(folder):
-        with ResultsFolder(path) as opened:
-            if opened.published and opened.spec:
-                return f" (there is: {replace(opened.spec, source=source).format_command('table', results)})"
+        with ResultsFolder(path) as results_folder:
+            if results_folder.published and results_folder.original_request:
+                return f" (there is: {replace(results_folder.original_request, source=source).format_command('table', results)})"
     return ""
 
 
@@ -346,16 +358,16 @@ def _list_gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     columns = ["dataset", "entry", *benchmark.axes]
     have = {key: set(cell_rows.split) for key, cell_rows in rows.groupby(columns, sort=False)}
     expected = {
-        (str(cell.dataset), cell.entry, *cell.point.texts.values()): cell
-        for cell in list_tasks(benchmark)
+        (str(task.dataset), task.entry, *task.point.texts.values()): task
+        for task in list_tasks(benchmark)
     }
-    present = {key: cell for key, cell in expected.items() if key in have}
-    named = [cell.label for cell in present.values()]
+    present = {key: task for key, task in expected.items() if key in have}
+    named = [task.label for task in present.values()]
     gaps = []
     if len(present) < len(expected):
         names = f" ({', '.join(named)})" if len(named) <= _MAX_NAMED_CELLS else ""
         gaps.append(f"{len(named)} of {len(expected)} cells{names}")
-    if any(set(cell.splits) - have[key] for key, cell in present.items()):
+    if any(set(task.splits) - have[key] for key, task in present.items()):
         first, *further = ({*have[key]} for key in present)
         same_splits, n = all(cell_rows == first for cell_rows in further), benchmark.splits
         gaps.append(

@@ -36,15 +36,15 @@ PosteriorFiles = Mapping[str, Mapping[int, bytes]]
 """Artefacts by the label of the cell and the split."""
 
 
-def load_stored_posteriors(cells: Sequence[Task], store: Store) -> PosteriorFiles:
+def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFiles:
     """Read the artefacts of the final fits of cells; nothing if they are far too large to travel.
 
     `Damaged` if one of them is missing or not what was written; all of these are noticed by the
     next run.
     """
     digests = {
-        cell.label: {split: name for split, _, name in store.artefacts(cell.key) if name}
-        for cell in cells
+        task.label: {split: name for split, _, name in store.list_artefacts(task.key) if name}
+        for task in tasks
     }
     distinct = {name for by_split in digests.values() for name in by_split.values()}
     if (

@@ -193,7 +193,7 @@ def failures(
     with open_results(
         request_options.request, request_options.results, prefer_store=True
     ) as folder:
-        failed_fits = folder.failures()
+        failed_fits = folder.list_failed_fits()
     if as_json:
         terminal.write_json([failure._asdict() for failure in failed_fits])
         return

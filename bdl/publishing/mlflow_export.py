@@ -102,7 +102,7 @@ class _RunRecord(NamedTuple):
 def export_run(
     benchmark: "Benchmark",
     store: Store,
-    cells: Iterable[Task],
+    tasks: Iterable[Task],
     *,
     variant: str = "",
     tracking_uri: str,
@@ -128,7 +128,7 @@ def export_run(
     fingerprint stays, as history. A run is FINISHED only when complete and when a fit of it
     succeeded. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
-    contents = [_describe_cell(benchmark, store, cell, tags, artifacts) for cell in cells]
+    contents = [_describe_cell(benchmark, store, task, tags, artifacts) for task in tasks]
     for path in artifacts:
         if not path.is_file():
             raise InputError(
@@ -153,32 +153,32 @@ def export_run(
 def _describe_cell(
     benchmark: "Benchmark",
     store: Store,
-    cell: Task,
+    task: Task,
     tags: Mapping[str, str],
     artifacts: Sequence[Path],
 ) -> _RunRecord:
-    fit_hash = store.fit_hash(cell.key)
+    fit_hash = store.find_fit_hash(task.key)
     if fit_hash is None:
-        raise InputError(f"{store.path} has no rows of {cell.label}; run the benchmark first")
-    swept = {"bdl.point": cell.point.text} if cell.point else {}
-    rows = store.rows("final", cell.key)
+        raise InputError(f"{store.path} has no rows of {task.label}; run the benchmark first")
+    swept = {"bdl.point": task.point.text} if task.point else {}
+    rows = store.load_rows("final", task.key)
     reasons = Counter(row.reason for row in rows if row.status == "failed")
     tags_of_cell = {
         "bdl.failures": "; ".join(
             f"{count} x {reason}" for reason, count in reasons.most_common()
         )[:_MAX_CHARACTERS]
     }
-    measured = list_measurements(rows, benchmark.metrics, store.readings(cell.key))
-    description = describe_run(cell, measured, len(rows), tags.get("bdl.protocol", ""))
+    measured = list_measurements(rows, benchmark.metrics, store.load_curve_points(task.key))
+    description = describe_run(task, measured, len(rows), tags.get("bdl.protocol", ""))
     return _RunRecord(
         identity={
-            "bdl.dataset": str(cell.dataset),
-            "bdl.entry": cell.entry,
+            "bdl.dataset": str(task.dataset),
+            "bdl.entry": task.entry,
             **swept,
             "bdl.fit_hash": fit_hash,
         },
         failed=reasons.total() == len(rows) > 0,
-        params=list_parameters(cell),
+        params=list_parameters(task),
         measured=measured,
         tags={
             **tags,
@@ -186,7 +186,7 @@ def _describe_cell(
             "mlflow.note.content": description[:_MAX_CHARACTERS],
         },
         artifacts=artifacts,
-        dataset=cell.dataset,
+        dataset=task.dataset,
         splits=[
             _SplitRecord(
                 row.split,
@@ -202,19 +202,19 @@ def _describe_cell(
     )
 
 
-def list_parameters(cell: Task) -> dict[str, str]:
+def list_parameters(task: Task) -> dict[str, str]:
     """List what a cell was run with: its entry with every default, dotted, and what the cells share."""
-    benchmark, dataset = cell.benchmark, cell.dataset
+    benchmark, dataset = task.benchmark, task.dataset
     settings = {
         "dataset": str(dataset),
-        "entry": cell.entry,
+        "entry": task.entry,
         "seed": benchmark.seed,
-        "splits": len(cell.splits),
-        "split_numbers": format_ranges(cell.splits),
+        "splits": len(task.splits),
+        "split_numbers": format_ranges(task.splits),
         **({"dataset_settings": dataset.settings} if dataset.settings else {}),
-        **benchmark.entries[cell.entry].dump_on(dataset),
+        **benchmark.entries[task.entry].dump_on(dataset),
         "preparation": benchmark.preparation.dump_on(dataset),
-        "evaluation": benchmark.evaluation_of(cell.entry).model_dump(mode="json"),
+        "evaluation": benchmark.evaluation_of(task.entry).model_dump(mode="json"),
     }
     texts = {
         name: value if isinstance(value, str) else json.dumps(value)

@@ -136,13 +136,13 @@ def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Ben
             client.set_experiment_tag(experiment, name, text)
 
 
-def describe_run(cell: Task, measured: Sequence[Measurement], fits: int, remark: str) -> str:
+def describe_run(task: Task, measured: Sequence[Measurement], fits: int, remark: str) -> str:
     """Describe a run in Markdown: what was fitted to what, its means and standard errors, and what it is not."""
     values = {name: value for name, value, _ in measured}
     lines = [
-        f"**{cell.entry}** on **{cell.dataset}**{f' at {cell.point.text}' if cell.point else ''}, {fits} splits"
+        f"**{task.entry}** on **{task.dataset}**{f' at {task.point.text}' if task.point else ''}, {fits} splits"
     ]
-    for metric in cell.benchmark.metrics:
+    for metric in task.benchmark.metrics:
         name = to_mlflow_name(metric)
         if name in values:
             error = f" ± {values[f'{name}_se']:.2g}" if f"{name}_se" in values else ""

@@ -38,7 +38,7 @@ _PACKAGES = (
 
 
 def describe_provenance(
-    request: Request, cells: Sequence[Task], store: Store, wall_seconds: float
+    request: Request, tasks: Sequence[Task], store: Store, wall_seconds: float
 ) -> dict[str, Any]:
     """Describe where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
 
@@ -46,15 +46,17 @@ def describe_provenance(
     commit and minutes of work are those of the others.
     """
     benchmark = request.benchmark
-    rows = [row for cell in cells for row in store.rows("final", cell.key) if not row.imported]
+    rows = [
+        row for task in tasks for row in store.load_rows("final", task.key) if not row.imported
+    ]
     return {
         "benchmark": benchmark.name,
         "profile": benchmark.profile,
         "spec_hash": benchmark.content_hash,
-        "fit_hashes": {cell.label: store.fit_hash(cell.key) for cell in cells},
-        "score_hashes": {cell.label: _compute_score_hash(cell, store) for cell in cells},
+        "fit_hashes": {task.label: store.find_fit_hash(task.key) for task in tasks},
+        "score_hashes": {task.label: _compute_score_hash(task, store) for task in tasks},
         "seed": benchmark.seed,
-        "splits": [int(split) for split in cells[0].splits],
+        "splits": [int(split) for split in tasks[0].splits],
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "command_wall_minutes": round(wall_seconds / 60, 3),
         "work_minutes": _sum_minutes(rows),
@@ -65,13 +67,13 @@ def describe_provenance(
             "processor": _name_processor(),
             "cores": os.cpu_count(),
             "system": f"{platform.system()} {platform.machine()}",
-            "device": cells[0].device,
+            "device": tasks[0].device,
             "instructions": torch.backends.cpu.get_cpu_capability(),
             "linear_algebra": _name_linear_algebra(),
             "threads": torch.get_num_threads(),
         },
-        "compiled": {cell.label: _list_compiled_stages(cell, store) for cell in cells},
-        "taken_from": _list_origins(cells, store),
+        "compiled": {task.label: _list_compiled_stages(task, store) for task in tasks},
+        "taken_from": _list_origins(tasks, store),
         **request.dump(),
     }
 
@@ -85,14 +87,14 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def _list_origins(cells: Sequence[Task], store: Store) -> list[dict[str, Any]]:
+def _list_origins(tasks: Sequence[Task], store: Store) -> list[dict[str, Any]]:
     """Return each origin of imported fits, which fits they are, and the minutes that they took there."""
     rows_by_origin: dict[str, dict[str, list[Row]]] = {}
-    for cell in cells:
-        for row in store.rows("final", cell.key):
+    for task in tasks:
+        for row in store.load_rows("final", task.key):
             if row.imported:
                 rows_by_origin.setdefault(json.dumps(row.details["origin"]), {}).setdefault(
-                    cell.label, []
+                    task.label, []
                 ).append(row)
     return [
         {
@@ -104,11 +106,11 @@ def _list_origins(cells: Sequence[Task], store: Store) -> list[dict[str, Any]]:
     ]
 
 
-def _list_compiled_stages(cell: Task, store: Store) -> list[Stage]:
+def _list_compiled_stages(task: Task, store: Store) -> list[Stage]:
     return [
         stage
         for stage in STAGES
-        if any(row.details.get("compiled") for row in store.rows(stage, cell.key))
+        if any(row.details.get("compiled") for row in store.load_rows(stage, task.key))
     ]
 
 
@@ -116,14 +118,15 @@ def _sum_minutes(rows: Iterable[Row]) -> float:
     return round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3)
 
 
-def _compute_score_hash(cell: Task, store: Store) -> str | None:
+def _compute_score_hash(task: Task, store: Store) -> str | None:
     """Return the hash of the scores of a cell's fits.
 
     None if there are none, or they were not computed alike.
     """
-    rows = [row for row in store.rows("final", cell.key) if row.status == "ok"]
+    rows = [row for row in store.load_rows("final", task.key) if row.status == "ok"]
     distinct = {
-        tuple(row.codes.get(str(metric), "") for metric in fit_metrics(cell)) for row in rows
+        tuple(row.score_hashes.get(str(metric), "") for metric in fit_metrics(task))
+        for row in rows
     }
     codes = distinct.pop() if len(distinct) == 1 else ()
     return joint_hash(codes) if codes and all(codes) else None
@@ -193,12 +196,12 @@ def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
     if benchmark.preparation.repeats:
         return {}
     shares: dict[str, float] = {}
-    for cell in list_tasks(benchmark):
-        if len(cell.splits) > 1 and not cell.settings.streams:
-            first, second = (cell.data.split(split) for split in cell.splits[:2])
+    for task in list_tasks(benchmark):
+        if len(task.splits) > 1 and not task.settings.streams:
+            first, second = (task.data.split(split) for split in task.splits[:2])
             if np.isin(first.train, second.train).any():
                 ratio = len(first.test) / len(first.train)
-                shares[str(cell.dataset)] = max(shares.get(str(cell.dataset), 0.0), ratio)
+                shares[str(task.dataset)] = max(shares.get(str(task.dataset), 0.0), ratio)
     return {name: ratio for name, ratio in shares.items() if ratio}
 
 
@@ -207,10 +210,10 @@ def load_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
 
     From the data where it has not.
     """
-    with ResultsFolder(folder) as opened:
-        recorded: dict[str, float] | None = opened.provenance.get("overlap")
-        cells = opened.provenance.get("fit_hashes", {})
-    covered = {label.partition("/")[0] for label in cells}
+    with ResultsFolder(folder) as results_folder:
+        recorded: dict[str, float] | None = results_folder.provenance.get("overlap")
+        fit_hashes = results_folder.provenance.get("fit_hashes", {})
+    covered = {label.partition("/")[0] for label in fit_hashes}
     return (
         compute_overlaps(benchmark)
         if recorded is None or not {*map(str, benchmark.datasets)} <= covered

@@ -107,35 +107,35 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
     stay.
     """
     run_folder, benchmark = locate_folder(results, request), request.benchmark
-    cells = list_stored_cells(benchmark, store)
-    written = write_rows(cells, store, run_folder, json.dumps(request.dump()))
-    origin = describe_provenance(request, cells, store, wall_seconds)
+    tasks = list_stored_cells(benchmark, store)
+    written = write_rows(tasks, store, run_folder, json.dumps(request.dump()))
+    origin = describe_provenance(request, tasks, store, wall_seconds)
     origin["overlap"] = compute_overlaps(benchmark)
     loaded = LoadedResults.of(
         run_folder,
         request,
         benchmark,
-        tabulate_final_rows(cells, store),
-        tabulate_curve_points(cells, store),
+        tabulate_final_rows(tasks, store),
+        tabulate_curve_points(tasks, store),
     )
     table = compare_with_print(loaded)
-    copy_certificates(list_sampled_references(cells), run_folder)  # the table shows it
+    copy_certificates(list_sampled_references(tasks), run_folder)  # the table shows it
     texts = {
         run_folder / f"table.{end}": str(render_tables(loaded, format, cells=table))
         for end, format in (("md", "markdown"), ("json", "json"))
     }
-    digest = _compute_digest(origin, written, texts, cells, store)
+    digest = _compute_digest(origin, written, texts, tasks, store)
     if _is_unchanged(digest, run_folder):
         return PublishedRun(loaded, table, _list_tables_and_figures(run_folder))
-    travelling = load_stored_posteriors(cells, store)
+    travelling = load_stored_posteriors(tasks, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     figures = draw_figures(
-        gather_figure_data(loaded, gather_pictures(cells, store), table),
+        gather_figure_data(loaded, gather_pictures(tasks, store), table),
         run_folder / "figures",
         pdf=False,
     )
-    if len(list_complete_cells(cells, store)) == len(cells):
+    if len(list_complete_cells(tasks, store)) == len(tasks):
         for path in (run_folder / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in figures and path.suffix in (".png", ".pdf"):
                 path.unlink()
@@ -152,7 +152,7 @@ def _compute_digest(
     origin: Mapping[str, Any],
     rows: Sequence[Path],
     texts: Mapping[Path, str],
-    cells: Sequence[Task],
+    tasks: Sequence[Task],
     store: Store,
 ) -> str:
     """Digest (SHA-256, hex) what tables and figures are made of, and by which code."""
@@ -161,7 +161,7 @@ def _compute_digest(
         for name, value in origin.items()
         if name not in ("written", "command_wall_minutes")
     }
-    artefacts = [artefact for cell in cells for *_, artefact in store.artefacts(cell.key)]
+    artefacts = [artefact for task in tasks for *_, artefact in store.list_artefacts(task.key)]
     content = [
         lasting,
         [sha256(path.read_bytes()).hexdigest() for path in rows],
@@ -174,8 +174,8 @@ def _compute_digest(
 def _is_unchanged(digest: str, folder: Path) -> bool:
     files = [path.name for path in _list_tables_and_figures(folder)]
     try:
-        with ResultsFolder(folder) as opened:
-            provenance = opened.provenance
+        with ResultsFolder(folder) as results_folder:
+            provenance = results_folder.provenance
             return provenance.get("published") == {
                 "digest": digest,
                 "files": files,
@@ -259,13 +259,13 @@ def load_figure_data(loaded: LoadedResults, request: Request, results: Path) -> 
 
 def gather_stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any]:
     """Gather what figures show of posteriors, if the store of the rows is there and is of them."""
-    with ResultsFolder(loaded.folder, request, prefer_store=True) as opened:
+    with ResultsFolder(loaded.folder, request, prefer_store=True) as results_folder:
         # an interrupted run may have begun it for other rows than the published ones
-        if opened.store is None or find_differences(
-            opened.recorded_request.benchmark, loaded.benchmark
+        if results_folder.store is None or find_differences(
+            results_folder.recorded_request.benchmark, loaded.benchmark
         ):
             return {}
-        return gather_pictures(opened.cells, opened.store)
+        return gather_pictures(results_folder.stored_tasks, results_folder.store)
 
 
 def gather_figure_data(
@@ -303,13 +303,13 @@ def export_to_mlflow(
     """
     from bdl.publishing.mlflow_export import export_run
 
-    request, cells = loaded.recorded_request, list_stored_cells(loaded.benchmark, store)
-    if not cells:
+    request, tasks = loaded.recorded_request, list_stored_cells(loaded.benchmark, store)
+    if not tasks:
         raise InputError(
             f"no fit of {request.benchmark.name} is finished; go on with: {request.format_command('run', results)}"
         )
 
-    origin = describe_provenance(request, cells, store, 0.0)
+    origin = describe_provenance(request, tasks, store, 0.0)
     tags: Mapping[str, str] = {
         "bdl.protocol": loaded.remark or "Yes.",
         "bdl.spec_hash": origin["spec_hash"],
@@ -323,7 +323,7 @@ def export_to_mlflow(
     runs = export_run(
         benchmark,
         store,
-        cells,
+        tasks,
         variant=request.folder_name,
         tracking_uri=uri,
         artifact_root=root,
@@ -339,15 +339,15 @@ def export_earlier_run(request: Request, uri: str, results: Path) -> int:
     Errors as in `export_to_mlflow`.
     """
     run_folder = locate_folder(results, request)
-    with ResultsFolder(run_folder, request, prefer_store=True) as opened:
-        if opened.store is None:
+    with ResultsFolder(run_folder, request, prefer_store=True) as results_folder:
+        if results_folder.store is None:
             open_results(request, results).close()  # says so if there is nothing at all
             raise InputError(
                 f"{run_folder} has no store to export; one comes with: {request.format_command('run', results)}"
             )
         return export_to_mlflow(
-            load_open_results(opened),
-            opened.store,
+            load_open_results(results_folder),
+            results_folder.store,
             uri,
             results,
             _list_tables_and_figures(run_folder),

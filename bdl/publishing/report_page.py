@@ -89,8 +89,11 @@ def _gather_page_values(
 ) -> dict[str, Any]:
     cells, benchmark = figure_data.cells, loaded.benchmark
     pictures = _group_pictures(folders, benchmark.name)
-    with ResultsFolder(loaded.folder, loaded.recorded_request) as opened:
-        failed, origin = _build_failure_section(opened.failures()), opened.provenance
+    with ResultsFolder(loaded.folder, loaded.recorded_request) as results_folder:
+        failed, origin = (
+            _build_failure_section(results_folder.list_failed_fits()),
+            results_folder.provenance,
+        )
     compared = figure_data.benchmark, figure_data.differences
     pairs = any(difference.n for difference in figure_data.differences)
     return {

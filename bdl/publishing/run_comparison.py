@@ -89,14 +89,18 @@ def load_run(name: str, results: Path) -> ComparedRun:
     `InputError` if none, or if damaged.
     """
     for folder in (Path(name), results / name):
-        with ResultsFolder(folder) as opened:
-            if opened.has_rows:
-                if not (opened.published or opened.spec):
+        with ResultsFolder(folder) as results_folder:
+            if results_folder.has_rows:
+                if not (results_folder.published or results_folder.original_request):
                     raise InputError(
                         f"{folder} does not say what it was made with; finish the run first"
                     )
                 return ComparedRun(
-                    folder, opened.finals, opened.spec.benchmark if opened.spec else None
+                    folder,
+                    results_folder.final_rows,
+                    results_folder.original_request.benchmark
+                    if results_folder.original_request
+                    else None,
                 )
     raise InputError(
         f"no results in {name} or {results / name}: give a folder of a run or of published rows"

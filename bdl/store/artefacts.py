@@ -1,4 +1,7 @@
-"""Posteriors on disk, addressed by the SHA-256 of their file, and errors of stored fits that have to be made again."""
+"""Posteriors on disk, addressed by the SHA-256 of their file.
+
+Here are also the errors of stored fits that have to be made again.
+"""
 
 import os
 import tempfile
@@ -18,11 +21,11 @@ from bdl.spec import Request
 
 
 class UnusableFits(InputError):
-    """Stored fits are not what is asked for; the option of `bdl-bench run` starts them anew."""
+    """Stored fits are not those of the request; an option of `bdl-bench run` starts them anew."""
 
     def __init__(self, refusal: str, option: str) -> None:
         super().__init__(f"{refusal}; start anew with {option}")
-        self.what, self.option = refusal, option
+        self.refusal, self.option = refusal, option
 
 
 class DamagedPosterior(InputError):
@@ -30,23 +33,23 @@ class DamagedPosterior(InputError):
 
     def __init__(self, refusal: str) -> None:
         super().__init__(f"{refusal}; run again, which makes this fit alone")
-        self.what = refusal
+        self.refusal = refusal
 
 
 @contextmanager
 def with_rerun_hint(request: Request, results: Path) -> Iterator[None]:
-    """Let a refusal of stored fits end in the command that starts them anew, in the words of the one that was given."""
+    """Let a refusal of stored fits end in the command of this request that starts them anew."""
     try:
         yield
     except UnusableFits as error:
         command = request.format_command("run", results, error.option)
         raise InputError(
-            f"{error.what}; start anew, with a copy of the store, by: {command}"
+            f"{error.refusal}; start anew, with a copy of the store, by: {command}"
         ) from None
     except DamagedPosterior as error:
         command = request.format_command("run", results)
         raise InputError(
-            f"{error.what}; this makes its fit again, and no other: {command}"
+            f"{error.refusal}; this makes its fit again, and no other: {command}"
         ) from None
 
 
@@ -77,7 +80,7 @@ def encode_posterior(posterior: Posterior, buffers: Mapping[str, Tensor]) -> byt
 
 
 def write_posterior(folder: Path, content: bytes) -> str:
-    """Store what `encode_posterior` gave so that it is there whole or not at all, also after a power cut.
+    """Store what `encode_posterior` returned, whole or not at all, also after a power cut.
 
     Its name, SHA-256 (hex) of the content, is returned. A file that has the content already is
     left alone. `InputError` if the folder is not writable.
@@ -96,7 +99,10 @@ def write_posterior(folder: Path, content: bytes) -> str:
 
 
 def read_posterior(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
-    """Read an artefact: the posterior and the buffers, on the CPU; errors as in `read_posterior_bytes`."""
+    """Read the posterior and the buffers of an artefact, on the CPU.
+
+    Errors as in `read_posterior_bytes`.
+    """
     file_content = read_posterior_bytes(folder, sha)
     try:
         return decode_posterior(file_content)
@@ -113,7 +119,10 @@ def decode_posterior(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
 
 
 def read_family(content: bytes) -> str:
-    """Read the name of the posterior's family in what `encode_posterior` gave: a little-endian length, then JSON."""
+    """Read the name of the posterior's family in what `encode_posterior` returned.
+
+    The file begins with a little-endian length and a header in JSON.
+    """
     header = parse_json(
         content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")]
     )
@@ -122,9 +131,9 @@ def read_family(content: bytes) -> str:
 
 
 def read_posterior_bytes(folder: Path, sha: str) -> bytes:
-    """Read the content of an artefact; `DamagedPosterior` if it is missing, or is not what was written.
+    """Read the content of an artefact.
 
-    A file whose content is not what was written is renamed, so that the next run finds it missing,
+    `DamagedPosterior` if it is missing, or is not what was written. A file whose content is not what was written is renamed, so that the next run finds it missing,
     whatever its size.
     """
     path = _locate_file(folder, sha)

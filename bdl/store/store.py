@@ -1,5 +1,6 @@
-"""The store of a run: an append-only SQLite file, one transaction a group of trials, and posteriors beside it.
+"""The store of a run: an append-only SQLite file, and a folder of posteriors.
 
+A group of trials is one transaction.
 A posterior is written and synced before the row that names it; a group's rows appear together or
 not at all, also after SIGKILL or a power cut; the primary key makes a second copy of a row
 impossible. A fit is never written anew: its scores are in a table of their own, each with the hash
@@ -38,10 +39,10 @@ _ROW_COLUMN_TYPES = (
 )
 
 _ROW_TABLES = ("points", "scores", "refusals", "fits")
-"""Those with a fit's rows."""
+"""Tables with rows of a fit."""
 
 _FORMAT_VERSION = 2
-"""Of the tables; a store of another format is refused."""
+"""Version of the tables; a store of another one is refused."""
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
@@ -60,9 +61,9 @@ CREATE TABLE IF NOT EXISTS made (variant TEXT NOT NULL);
 
 
 class Store:
-    """Rows of one variant of a benchmark, and what they were made with, in an SQLite file, which is made if missing.
+    """Rows of one run of a benchmark, and their request, in an SQLite file.
 
-    Posteriors are in the folder ``posteriors`` beside it. `InputError` if the file cannot be
+    The file is made if it is missing. Posteriors are in the folder ``posteriors`` beside it. `InputError` if the file cannot be
     written, is not a store, or is one of another version; so do all methods if the file turns out
     to be damaged or the disk is full.
     """
@@ -72,7 +73,7 @@ class Store:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None)
-            with self._explained():
+            with self._with_one_line_errors():
                 self._check_format()
                 self._db.executescript(_SCHEMA)
         except OSError as error:
@@ -98,23 +99,23 @@ class Store:
 
     @property
     def recorded_request(self) -> str | None:
-        """What the rows were made with, as `remember` was told; None before."""
+        """JSON of the request that the rows were made with, as `record_request` got it; None before."""
         texts = self._select("SELECT variant FROM made")
         return texts[0][0] if texts else None
 
-    def remember(self, request_text: str) -> None:
-        """Keep what the rows are made with."""
+    def record_request(self, request_text: str) -> None:
+        """Record the JSON of the request that the rows are made with."""
         with self._transaction():
             self._db.execute("DELETE FROM made")
             self._insert("made", [(request_text,)])
 
     @property
-    def begun(self) -> bool:
+    def has_rows(self) -> bool:
         """Whether there is any row."""
         return bool(self._select("SELECT 1 FROM fits LIMIT 1"))
 
-    def fit_hash(self, cell: CellKey) -> str | None:
-        """Return the hash that a cell's fits were made under, None if it has none."""
+    def find_fit_hash(self, cell: CellKey) -> str | None:
+        """Look up the hash that a cell's fits were made under; None if it has none."""
         hashes = self._select(
             f"SELECT fit_hash FROM cells WHERE {_format_condition(_CELL_COLUMNS)}", cell
         )
@@ -122,7 +123,7 @@ class Store:
 
     def claim(self, cell: CellKey, fit_hash: str) -> None:
         """Record the hash of a cell before its first row."""
-        with self._explained():
+        with self._with_one_line_errors():
             self._insert("cells", [(*cell, fit_hash)])
 
     def forget(self, cells: Iterable[CellKey]) -> None:
@@ -135,7 +136,7 @@ class Store:
                     )
 
     def remove(self, rows: Iterable[Row]) -> None:
-        """Remove rows with all that belongs to them, so that their fits are made again.
+        """Remove rows with their scores and curves, so that their fits are made again.
 
         Posteriors stay.
         """
@@ -147,19 +148,19 @@ class Store:
                         _row_key(row),
                     )
 
-    def append(self, outcomes: Sequence[FitResult]) -> None:
-        """Add what a group hands over, all or nothing.
+    def append(self, results: Sequence[FitResult]) -> None:
+        """Add the results of a group, all or none.
 
-        Posteriors are safe before the rows that name them.
+        Posteriors are safe on disk before the rows that name them.
         """
-        values = [
+        rows = [
             replace(row, artefact=artefacts.write_posterior(self.posteriors, content))
             if content
             else row
-            for row, _, content in outcomes
+            for row, _, content in results
         ]
         with self._transaction():
-            for row, (_, readings, _) in zip(values, outcomes, strict=True):
+            for row, (_, curve_points, _) in zip(rows, results, strict=True):
                 key = _row_key(row)
                 body = json.dumps({name: getattr(row, name) for name in _BODY_FIELDS})
                 self._insert("fits", [(*key, row.status, body, row.artefact)])
@@ -167,7 +168,7 @@ class Store:
                 self._insert("refusals", _list_refusal_rows(row))
                 self._insert(
                     "points",
-                    [(*key, *reading[:3], _finite_or_none(reading.value)) for reading in readings],
+                    [(*key, *point[:3], _finite_or_none(point.value)) for point in curve_points],
                 )
 
     def rescore(self, rows: Sequence[Row]) -> None:
@@ -185,40 +186,42 @@ class Store:
                 self._insert("refusals", _list_refusal_rows(row))
                 self._insert("scores", _list_score_rows(row), "OR REPLACE")
 
-    def rows(self, stage: Stage, cell: CellKey) -> list[Row]:
+    def load_rows(self, stage: Stage, cell: CellKey) -> list[Row]:
         """Read a cell's rows of one stage with their scores, in the order split, trial, fold."""
         where, arguments = (
             f"WHERE stage = ? AND {_format_condition(_CELL_COLUMNS)}",
             (stage, *cell),
         )
-        metrics, codes = (
-            self._by_fit(f"{column} FROM scores {where}", arguments)
+        metrics, score_hashes = (
+            self._group_by_fit(f"{column} FROM scores {where}", arguments)
             for column in ("value", "code")
         )
-        refused = self._by_fit(f"reason FROM refusals {where}", arguments)
-        query = f"SELECT split, trial, fold, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
+        refusals = self._group_by_fit(f"reason FROM refusals {where}", arguments)
+        query = (
+            f"SELECT split, trial, fold, status, body, artefact FROM fits {where} "
+            "ORDER BY split, trial, fold"
+        )
         return [
             Row(
                 *(*cell, stage, split, trial, fold, status),
                 **json.loads(body),
                 metrics=metrics.get(key, {}),
-                codes=codes.get(key, {}),
+                score_hashes=score_hashes.get(key, {}),
                 artefact=artefact,
-                refused=refused.get(key, {}),
+                refusals=refusals.get(key, {}),
             )
             for split, trial, fold, status, body, artefact in self._select(query, arguments)
             for key in ((split, trial, fold),)
         ]
 
-    def columns(
+    def iterate_columns(
         self, stage: Stage, cell: CellKey, *, problems: bool = False
     ) -> Iterator[dict[str, list[Any]]]:
-        """Read a cell's rows of one stage by column, some hundreds at a time, as `rows`.
+        """Read a cell's rows of one stage by column, some hundreds at a time.
 
-        Or those with a `problem`.
-
-        There are split, trial, fold, status, reason (`bdl.store.Row.problem`), seconds,
-        ``hyper_<name>``, metrics and details; what a row lacks is NaN there.
+        The order is that of `load_rows`; with `problems` there are only the rows that have one
+        (`bdl.store.Row.problem`). There are split, trial, fold, status, reason, seconds, ``hyper_<name>``,
+        metrics and details; what a row lacks is NaN there.
         """
         where, arguments = (
             f"WHERE stage = ? AND {_format_condition(_CELL_COLUMNS)}",
@@ -230,23 +233,23 @@ class Store:
             f", (SELECT value FROM scores WHERE {_format_join('scores')} AND metric = ?)"
             for _ in metrics
         )
-        measured = (
+        condition = (
             f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_format_join('refusals')}))"
             if problems
             else ""
         )
-        refused = self._by_fit(f"reason FROM refusals {where}", arguments)
+        refusals = self._group_by_fit(f"reason FROM refusals {where}", arguments)
         query = (
-            f"SELECT split, trial, fold, status, body{values} FROM fits {where} {measured} "
+            f"SELECT split, trial, fold, status, body{values} FROM fits {where} {condition} "
             "ORDER BY split, trial, fold"
         )
-        with self._explained():
+        with self._with_one_line_errors():
             scores_of_fits = self._db.execute(query, (*metrics, *arguments))
             while rows := scores_of_fits.fetchmany(ROWS_PER_FETCH):
                 split, trial, fold, status, texts, *scores = map(list, zip(*rows, strict=True))
                 bodies = json.loads(f"[{','.join(texts)}]")
-                whys = (
-                    join_refusals(refused.get(key, {}))
+                reasons = (
+                    join_refusals(refusals.get(key, {}))
                     for key in zip(split, trial, fold, strict=True)
                 )
                 yield {
@@ -257,7 +260,8 @@ class Store:
                         "status": [*map(intern, status)],
                     },
                     "reason": [
-                        body["reason"] or why for body, why in zip(bodies, whys, strict=True)
+                        body["reason"] or reason
+                        for body, reason in zip(bodies, reasons, strict=True)
                     ],
                     "seconds": [body["seconds"] for body in bodies],
                     **_gather_columns([body["hyper"] for body in bodies], HYPER_PREFIX),
@@ -271,20 +275,23 @@ class Store:
                     **_gather_columns([body["details"] for body in bodies]),
                 }
 
-    def artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
-        """List the split, the status and the artefact of a cell's final rows, in the order of splits."""
-        query = f"SELECT split, status, artefact FROM fits WHERE stage = 'final' AND {_format_condition(_CELL_COLUMNS)} ORDER BY split"
+    def list_artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
+        """List the split, the status and the artefact of each final row of a cell, by split."""
+        query = (
+            "SELECT split, status, artefact FROM fits WHERE stage = 'final' "
+            f"AND {_format_condition(_CELL_COLUMNS)} ORDER BY split"
+        )
         return self._select(query, cell)
 
-    def splits(self, cell: CellKey) -> tuple[int, ...]:
+    def list_splits(self, cell: CellKey) -> tuple[int, ...]:
         """Return the splits of a cell that have final rows, in their order."""
-        return tuple(split for split, *_ in self.artefacts(cell))
+        return tuple(split for split, *_ in self.list_artefacts(cell))
 
-    def readings(self, cell: CellKey) -> list[tuple[int, CurvePoint]]:
+    def load_curve_points(self, cell: CellKey) -> list[tuple[int, CurvePoint]]:
         """Read the scores at recorded counts of a cell's final fits, each with its split."""
         points = self._select(
-            f"SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' AND {_format_condition(_CELL_COLUMNS)} "
-            "ORDER BY split, axis, at, rowid",
+            "SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' "
+            f"AND {_format_condition(_CELL_COLUMNS)} ORDER BY split, axis, at, rowid",
             cell,
         )
         return [
@@ -292,7 +299,7 @@ class Store:
             for split, axis, at, metric, value in points
         ]
 
-    def _by_fit(
+    def _group_by_fit(
         self, columns: str, arguments: Sequence[Any]
     ) -> dict[tuple[int, int, int], dict[str, Any]]:
         by_fit: dict[tuple[int, int, int], dict[str, Any]] = {}
@@ -312,7 +319,7 @@ class Store:
             self._db.execute(f"PRAGMA user_version = {_FORMAT_VERSION}")
 
     def _select(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._explained():
+        with self._with_one_line_errors():
             return self._db.execute(query, values).fetchall()
 
     def _insert(self, table: str, rows: Sequence[tuple[Any, ...]], conflict: str = "") -> None:
@@ -322,7 +329,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._explained():
+        with self._with_one_line_errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -333,7 +340,7 @@ class Store:
                 raise
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _with_one_line_errors(self) -> Iterator[None]:
         """Describe a damaged file or a full disk in one line.
 
         A row that comes twice is a fault of the program.
@@ -353,10 +360,10 @@ class Store:
 
 
 def _gather_columns(
-    mappings: Sequence[Mapping[str, Any]], before: str = ""
+    mappings: Sequence[Mapping[str, Any]], prefix: str = ""
 ) -> dict[str, list[Any]]:
     names = dict.fromkeys(chain.from_iterable(mappings))
-    return {before + name: [mapping.get(name, nan) for mapping in mappings] for name in names}
+    return {prefix + name: [mapping.get(name, nan) for mapping in mappings] for name in names}
 
 
 def _format_condition(names: Iterable[str]) -> str:
@@ -364,7 +371,7 @@ def _format_condition(names: Iterable[str]) -> str:
 
 
 def _format_join(table: str) -> str:
-    """Pick the rows of another table that belong to one of `fits`."""
+    """Write the condition that a row of another table belongs to a row of `fits`."""
     return " AND ".join(f"{table}.{name} = fits.{name}" for name in _ROW_COLUMNS)
 
 
@@ -378,10 +385,10 @@ def _finite_or_none(value: float | None) -> float | None:
 
 def _list_score_rows(row: Row) -> list[tuple[Any, ...]]:
     return [
-        (*_row_key(row), name, _finite_or_none(value), row.codes.get(name, ""))
+        (*_row_key(row), name, _finite_or_none(value), row.score_hashes.get(name, ""))
         for name, value in row.metrics.items()
     ]
 
 
 def _list_refusal_rows(row: Row) -> list[tuple[Any, ...]]:
-    return [(*_row_key(row), metric, why) for metric, why in row.refused.items()]
+    return [(*_row_key(row), metric, reason) for metric, reason in row.refusals.items()]

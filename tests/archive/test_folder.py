@@ -48,7 +48,7 @@ def place(tmp_path):
     """Split 0 of two entries is published, and split 1 was made since."""
     path, cells = locate_folder(tmp_path, asked()), list_tasks(asked().benchmark)[:2]
     with Store(path / "store.sqlite") as store:
-        store.remember(json.dumps(asked().dump()))
+        store.record_request(json.dumps(asked().dump()))
         store.append([final(cell, 0, nmll) for nmll, cell in enumerate(cells)])
         write_rows(cells, store, path, store.recorded_request)
         store.append([final(cell, 1, 5.0) for cell in cells])
@@ -69,15 +69,15 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
         (place / missing).unlink()
     with ResultsFolder(place, asked(), prefer_store=latest) as here:
         assert here.has_rows
-        assert here.finals.split.tolist() == here.rows().split.tolist() == splits
-        assert here.points.value.tolist() == [nmll + 1 for nmll in here.finals.nmll]
+        assert here.final_rows.split.tolist() == here.load_rows().split.tolist() == splits
+        assert here.curve_points.value.tolist() == [nmll + 1 for nmll in here.final_rows.nmll]
         assert here.published == (len(splits) == 2)
         assert (here.store is None) == (missing == "store.sqlite")
         basis = (
             "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
         )
         assert {
-            (one.seconds, one.updates, one.basis) for one in here.timings(is_requested=True)
+            (one.seconds, one.updates, one.basis) for one in here.iterate_measured_fits(is_requested=True)
         } == {(2.0, 7, basis)}
 
 
@@ -141,7 +141,7 @@ def test_no_other_package_knows_which_files_there_are():
 
 def failures(asked, results):
     with open_results(asked, results, prefer_store=True) as here:
-        return here.failures()
+        return here.list_failed_fits()
 
 
 def failed(cell, stage, split, reason, **details):
@@ -199,16 +199,16 @@ def published(tmp_path):
 
 
 def test_no_flipped_bit_of_published_rows_changes_a_table_silently(published):
-    rows, whole = published / "trials.parquet", ResultsFolder(published).rows()
+    rows, whole = published / "trials.parquet", ResultsFolder(published).load_rows()
     content = rows.read_bytes()
     for flipped in np.random.default_rng(0).integers(len(content), size=100):
         damaged = bytearray(content)
         damaged[flipped] ^= 1 << int(flipped % 8)
         rows.write_bytes(damaged)
         with pytest.raises(InputError, match=r"its SHA-256 is not the one in provenance\.json"):
-            ResultsFolder(published).rows()
+            ResultsFolder(published).load_rows()
     rows.write_bytes(content)
-    pd.testing.assert_frame_equal(ResultsFolder(published).rows(), whole)
+    pd.testing.assert_frame_equal(ResultsFolder(published).load_rows(), whole)
 
 
 def test_pages_have_checksums_of_their_own(published):
@@ -220,4 +220,4 @@ def test_pages_have_checksums_of_their_own(published):
     content[len(content) // 2] ^= 1
     rows.write_bytes(content)
     with pytest.raises(InputError, match="cannot read"):
-        ResultsFolder(published).rows()
+        ResultsFolder(published).load_rows()

@@ -167,7 +167,7 @@ def test_posteriors_alone_name_the_command(clone):
             InputError, match=r"published rows alone.*: bdl-bench run small --published$"
         ),
     ):
-        here.posterior(None, 0)
+        here.load_posterior(None, 0)
 
 
 def artefact(posterior) -> bytes:

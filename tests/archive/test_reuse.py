@@ -120,17 +120,17 @@ def test_imported_fits_are_those_of_the_store(file, original):
     """All of it, but the posteriors."""
     with make_empty_store() as store, Store(original / PLACE / "store.sqlite") as own:
         for cell in cells(file):
-            store.claim(cell.key, str(own.fit_hash(cell.key)))
+            store.claim(cell.key, str(own.find_fit_hash(cell.key)))
         assert copy_fits(cells(file), store, published()) == FINALS
         for cell in cells(file):
-            assert store.readings(cell.key) == own.readings(cell.key) != []
+            assert store.load_curve_points(cell.key) == own.load_curve_points(cell.key) != []
             for stage in ("search", "final"):
-                found, wanted = store.rows(stage, cell.key), own.rows(stage, cell.key)
+                found, wanted = store.load_rows(stage, cell.key), own.load_rows(stage, cell.key)
                 for row in found:
                     assert ("origin" in row.details) == (stage == "final")
                     row.details.pop("origin", None)
                 assert found == wanted
-                assert [row.codes for row in found] == [row.codes for row in wanted]
+                assert [row.score_hashes for row in found] == [row.score_hashes for row in wanted]
                 assert all(row.artefact is None for row in found)
 
 
@@ -229,7 +229,7 @@ def test_a_score_that_is_not_finite_is_imported_as_one(file):
     rewrite("trials.parquet", lambda rows: rows.assign(rmse=rows.rmse.mask(rows.stage == "final")))
     with make_empty_store() as store:
         assert copy_fits(cells(file), store, published()) == FINALS
-        rows = [row for cell in cells(file) for row in store.rows("final", cell.key)]
+        rows = [row for cell in cells(file) for row in store.load_rows("final", cell.key)]
         assert {row.metrics["rmse"] for row in rows} == {None}
         check_stored_fits(cells(file), store)
 
@@ -272,7 +272,7 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
 def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(file, original):
     asked = load_request(str(file), "paper")
     with Store(PLACE / "store.sqlite") as store:
-        store.remember(json.dumps(asked.dump()))
+        store.record_request(json.dumps(asked.dump()))
         for cell in cells(file):
             store.claim(cell.key, fit_hash(cell))
         copy_fits(cells(file), store, published())

@@ -23,7 +23,7 @@ def ran(store, benchmark, splits=(0,)):
     """Run; the cell with its final rows."""
     (cell,) = plan_tasks(benchmark, splits=splits, compile=False)
     run_here([cell], store)
-    return cell, store.rows("final", cell.key)
+    return cell, store.load_rows("final", cell.key)
 
 
 def quick(store, entry, name, *overrides):
@@ -185,7 +185,7 @@ def test_a_score_that_refuses_a_posterior_empties_its_column_alone(store, load):
     assert row.status == "ok"
     assert row.artefact
     assert row.metrics.get("neg_elbo") is None
-    assert list(row.refused) == ["neg_elbo"]
+    assert list(row.refusals) == ["neg_elbo"]
     work = build_final_fitting([(cell, 0)], [dict(cell.settings.hyper)], compile=False)
     (end,) = work.run()
     found = compute_scores(
@@ -193,4 +193,4 @@ def test_a_score_that_refuses_a_posterior_empties_its_column_alone(store, load):
         cell.benchmark.metrics,
     )
     assert found.values["nmll"] == row.metrics["nmll"]
-    assert dict(found.refused) == row.refused
+    assert dict(found.refused) == row.refusals

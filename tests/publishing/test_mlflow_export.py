@@ -62,9 +62,9 @@ profiles:
 MAKE = """
 import sys
 from bdl.publishing import mlflow_export
-from bdl.publishing.tracking import connection
+from bdl.publishing.tracking import connect
 assert "mlflow" not in sys.modules
-with connection(sys.argv[1]) as client:
+with connect(sys.argv[1]) as client:
     client.log_text(client.create_run(client.create_experiment("first")).info.run_id, "text", "file")
 from mlflow.telemetry import get_telemetry_client
 from mlflow.telemetry.utils import is_telemetry_disabled
@@ -120,7 +120,7 @@ def send(store, uri, benchmark, tmp_path):
     def call(cells=None, artifacts=(), tags={}, **changes):
         options = {"tracking_uri": uri, "artifact_root": tmp_path / "mlartifacts"} | changes
         own = (
-            [cell for cell in list_tasks(benchmark) if store.fit_hash(cell.key)]
+            [cell for cell in list_tasks(benchmark) if store.find_fit_hash(cell.key)]
             if cells is None
             else cells
         )
@@ -638,13 +638,13 @@ def test_a_server_ends_with_the_command(tmp_path):
 MIRROR = """
 import sys, time
 from pathlib import Path
-from bdl.publishing.tracking import connection
+from bdl.publishing.tracking import connect
 folder, ready = map(Path, sys.argv[1:])
 import mlflow
 ready.touch()
 while len(list(folder.glob("ready*"))) < 2:
     time.sleep(0.001)
-with connection(f"sqlite:///{folder}/mlflow.db") as client:
+with connect(f"sqlite:///{folder}/mlflow.db") as client:
     client.create_experiment(ready.name)
 """
 

@@ -52,7 +52,7 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
     )
     cells = list_tasks(asked.benchmark)
     with Store(locate_folder(tmp_path, asked) / "store.sqlite") as store:
-        store.remember(json.dumps(asked.dump()))
+        store.record_request(json.dumps(asked.dump()))
         for cell in cells:
             store.append(
                 [
