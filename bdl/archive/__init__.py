@@ -1,4 +1,4 @@
-"""A folder of results, whichever of a store and published rows it holds.
+"""A folder of results, with a store, published rows or both.
 
 Published rows are what tables show, until a run publishes again. Failures, timings, posteriors and
 exports come from the store, where there is one.
@@ -42,7 +42,10 @@ HASH_FIELDS = ("fit_hashes", "score_hashes")
 FIELDS_WITHOUT_EFFECT = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
 """Fields that decide no number: tables show what the file says now."""
 
-LEGACY_NOTE = "Legacy code: made by an earlier version; today's code has not been seen to give the same numbers."
+LEGACY_NOTE = (
+    "Legacy code: made by an earlier version; today's code has not been seen to give the same "
+    "numbers."
+)
 """Note of published cells without an identity."""
 
 
@@ -274,7 +277,8 @@ class ResultsFolder:
         if self.store is None:
             rerun += " --published" if (self.folder / POSTERIORS).exists() else ""
             raise InputError(
-                f"{self.folder} has published rows alone, without posteriors; they come with: {rerun}"
+                f"{self.folder} has published rows alone, without posteriors; "
+                f"they come with: {rerun}"
             )
         check_fit_hashes([task], self.store)
         rows = {row.split: row for row in self.store.load_rows("final", task.key)}

@@ -1,9 +1,9 @@
-"""The files of a run: where they are, and its rows as tables, and as the parquet files that are published.
+"""The files of a run: their folder, and its rows as tables and as published parquet files.
 
 ``<results>/<benchmark>`` has the protocol, with a folder below for profiles other than paper, and
 one ``seed-<number>`` for each replicate, which has another seed and is otherwise the same. A
-variant, which is narrowed or changed by overrides, has a folder of its own in ``variants`` below
-that.
+variant, which is a run that is narrowed or changed by overrides, has a folder of its own in
+``variants`` below that.
 """
 
 import shutil
@@ -33,7 +33,7 @@ _VARIANTS = "variants"
 
 
 def locate_folder(results: Path, request: Request) -> Path:
-    """Return the folder of a variant, of a replicate or of the protocol, under its profile."""
+    """Return the folder of a request: the protocol, a replicate or a variant under its profile."""
     base = results / request.benchmark.name
     base = base if request.benchmark.profile == "paper" else base / request.benchmark.profile
     if request.replicate_seed is not None:
@@ -44,20 +44,20 @@ def locate_folder(results: Path, request: Request) -> Path:
 
 
 def list_sibling_folders(folder: Path) -> list[Path]:
-    """List the other folders of the same benchmark and profile: that of the protocol, and those of its variants."""
+    """List the other folders of the benchmark and profile: the protocol and its variants."""
     base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
     return [path for path in (base, *sorted((base / _VARIANTS).glob("*/"))) if path != folder]
 
 
 def list_replicate_folders(folder: Path) -> list[Path]:
-    """List the folders of the replicates of a protocol, by its folder or that of a part of it."""
+    """List the folders of the replicates of a protocol, from its folder or that of a part."""
     base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
     return sorted(path.parent for path in base.glob(f"seed-*/{TRIALS}"))
 
 
 @contextmanager
 def open_for_writing(results: Path, request: Request) -> Iterator[Store]:
-    """Open the store for writing, alone.
+    """Open the store of a request for writing, and lock out other runs.
 
     `InputError` if the folder is not writable, or another run is under way.
     """
@@ -68,7 +68,8 @@ def open_for_writing(results: Path, request: Request) -> Iterator[Store]:
         lock.acquire(timeout=0)
     except Timeout:
         raise InputError(
-            f"another run of {request.benchmark.name} writes to {path.parent}; wait for it or choose another --results"
+            f"another run of {request.benchmark.name} writes to {path.parent}; "
+            "wait for it or choose another --results"
         ) from None
     except OSError as error:
         raise InputError(
@@ -83,7 +84,7 @@ def open_for_writing(results: Path, request: Request) -> Iterator[Store]:
 
 @contextmanager
 def open_readonly(results: Path, request: Request) -> Iterator[Store]:
-    """Open the store to look at what it has; an empty one (`make_empty_store`) if there is none."""
+    """Open the store of a request for reading; an empty one in memory if there is none."""
     path = locate_folder(results, request) / STORE
     with (
         with_rerun_hint(request, results),
@@ -94,7 +95,7 @@ def open_readonly(results: Path, request: Request) -> Iterator[Store]:
 
 @contextmanager
 def replace_atomically(path: Path) -> Iterator[Path]:
-    """Yield a file to write to, which takes the place of another at the end of the block, if that does not fail."""
+    """Yield a new file, which replaces another at the end of the block, if that does not fail."""
     new = path.with_name(f".{path.name}.new")
     try:
         yield new
@@ -104,14 +105,14 @@ def replace_atomically(path: Path) -> Iterator[Path]:
 
 
 def make_empty_store() -> Store:
-    """Make a store in memory, which leaves nothing behind."""
+    """Make a store in memory, which leaves no file."""
     return Store(Path(":memory:"))
 
 
 def back_up_and_clear(store: Store, cell_keys: Sequence[CellKey]) -> Path | None:
-    """Forget the cells' rows, keeping a copy of the store beside it.
+    """Copy the store, then remove the rows of cells from it; return the path of the copy.
 
-    None if there was nothing to forget.
+    None if the cells have no rows.
     """
     if not any(store.find_fit_hash(cell_key) for cell_key in cell_keys):
         return None
@@ -131,13 +132,13 @@ TRIALS, POINTS = "trials.parquet", "points.parquet"
 COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
 REQUEST_ATTRIBUTE = "made"
 _UNPUBLISHED_DETAILS = {"traceback", "origin", "files"}
-"""Details of a row that are published elsewhere: with failures, and in the provenance."""
+"""Details of a row that are not columns: they are with failures, and in the provenance."""
 _MAX_LIST_ROWS = 100_000
-"""Rows from which on columns become arrays: lists take several times their memory."""
+"""Rows that are gathered as lists before they become arrays, which take less memory."""
 _MAX_VALUES = 40_000_000
-"""Of a table of published rows; a few hundred MB in memory."""
+"""Values of a table of published rows; a few hundred MB in memory."""
 _MAX_TEXT_BYTES = 200 * 10**6
-"""Of the texts of a table of published rows, written out for each row."""
+"""Size of the texts of a table of published rows, written out for each row."""
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
 
@@ -162,10 +163,11 @@ def tabulate_rows(
     *,
     problems: bool = False,
 ) -> pd.DataFrame:
-    """Return rows as a table: a column for each axis of the sweep and each metric, ``hyper_<name>``, and the details.
+    """Tabulate the rows of tasks, in their order, then that of the stages.
 
-    The order is that of cells, then stages. `details` names further ones, such as ``traceback``,
-    which is not published. With `problems`, only rows with a reason are read.
+    There is a column for each axis of the sweep, each metric, each ``hyper_<name>`` and each
+    detail that is published. `details` names further ones, such as ``traceback``. With `problems`,
+    only rows with a reason are read.
     """
     separate_columns = _UNPUBLISHED_DETAILS.difference(details)
     tables = (
@@ -190,9 +192,9 @@ def _key_columns(task: Task) -> dict[str, str]:
 def _join_columns(
     column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Put parts, a list a column, below each other, with NaN for a column that one lacks.
+    """Join sets of columns below each other, with NaN for a column that one lacks.
 
-    These columns without any.
+    Without any set, the table has no rows, and `columns`.
     """
     blocks: list[pd.DataFrame] = []
     lists: dict[str, list[Any]] = {}
@@ -214,7 +216,7 @@ def _join_columns(
 
 
 def tabulate_final_rows(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
-    """Return the final rows of the cells as a table, with a column for each metric of the benchmark."""
+    """Tabulate final rows, with a column for each metric of the benchmark."""
     table = tabulate_rows(tasks, store, ["final"])
     metrics = tasks[0].benchmark.metrics if tasks else ()
     return table.reindex(
@@ -223,7 +225,7 @@ def tabulate_final_rows(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
 
 
 def tabulate_curve_points(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
-    """Return the scores at recorded counts as a table, one row a score."""
+    """Tabulate the scores at recorded counts, one row a score."""
     records: list[dict[str, Any]] = [
         {**_key_columns(task), "split": split, **reading._asdict()}
         for task in tasks
@@ -236,10 +238,10 @@ def tabulate_curve_points(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
 def write_rows(
     tasks: Sequence[Task], store: Store, folder: Path, request_text: str | None = None
 ) -> list[Path]:
-    """Write every row of the cells to ``trials.parquet``, folds of the search as well, and the points beside it.
+    """Write all rows to ``trials.parquet`` and the scores at recorded counts to ``points.parquet``.
 
-    What they were made with is in the metadata of ``trials.parquet``, so that one is never without
-    the other.
+    Folds of the search are among the rows. The JSON of their request is in the metadata of
+    ``trials.parquet``, so that one is never without the other. Return the paths.
     """
     tables = {
         TRIALS: tabulate_rows(tasks, store, STAGES),
@@ -265,7 +267,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def compute_row_checksums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 (hex) of each file of published rows in a folder, by its name."""
+    """Compute the SHA-256 (hex) of each file of published rows in a folder, by its name."""
     paths = [folder / name for name in (TRIALS, POINTS)]
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in paths if path.exists()}
 
@@ -273,8 +275,8 @@ def compute_row_checksums(folder: Path) -> dict[str, str]:
 def read_rows(folder: Path, checksums: Mapping[str, str] | None = None) -> PublishedRows:
     """Read published rows; `InputError` if a file is damaged.
 
-    `checksums` are those of `compute_row_checksums` when the files were published. Pages of a file have
-    checksums of their own, which do not cover what describes the pages.
+    `checksums` are those of `compute_row_checksums` when the files were published. Pages of a file
+    have checksums of their own, which do not cover the metadata that describes the pages.
     """
     for name, recorded in (checksums or {}).items():
         if compute_row_checksums(folder).get(name) != recorded:
@@ -290,12 +292,12 @@ def read_rows(folder: Path, checksums: Mapping[str, str] | None = None) -> Publi
 
 
 def list_axes(rows: pd.DataFrame) -> list[str]:
-    """Return the paths of the axes of a sweep: the columns between the entry and the stage."""
+    """List the paths of the axes of a sweep: the columns between the entry and the stage."""
     return [str(name) for name in rows.columns[2 : rows.columns.get_loc("stage")]]
 
 
 def list_cell_keys(rows: pd.DataFrame) -> list[CellKey]:
-    """Return the key of each row's cell."""
+    """List the key of the cell of each row."""
     axes = list_axes(rows)
 
     @cache

@@ -1,4 +1,4 @@
-"""Results of an earlier run: how they differ from the protocol, and what a run asks of them before it starts."""
+"""Results of an earlier run: how they differ from the protocol, and the overwrite guard."""
 
 import re
 from collections.abc import Sequence
@@ -41,19 +41,19 @@ variants of each.
 """
 
 _MAX_VALUE_CHARACTERS = 100
-"""Characters of a value that are written out."""
+"""Characters of a value before it is cut."""
 
 _MAX_NAMED_CELLS = 4
-"""Cells that are listed by name, rather than counted."""
+"""Cells that are named, rather than counted."""
 
 
 class LoadedResults(NamedTuple):
-    """Rows of a run, and what they are."""
+    """Rows of a run, their request, and how they differ from the protocol."""
 
     folder: Path
     """Folder that they are in."""
     recorded_request: Request
-    """What they were made with."""
+    """Request that they were made with."""
     rows: pd.DataFrame
     """Final rows."""
     points: pd.DataFrame
@@ -110,10 +110,9 @@ class LoadedResults(NamedTuple):
 def load_results(request: Request, results: Path) -> LoadedResults:
     """Load the published rows of an earlier run, otherwise those of the store.
 
-    `InputError` if none, or if damaged.
-
-    The benchmark is as its file is now, with the overrides and the part of the run. If no run was
-    narrowed to these data sets and entries, they are selected from the rows of the whole.
+    `InputError` if there are none, or if they are damaged. The benchmark is as its file is now,
+    with the overrides and the part of the run. If no run was narrowed to these data sets and
+    entries, they are selected from the rows of the whole.
     """
     with open_results(request, results) as results_folder:
         return load_open_results(results_folder)
@@ -133,12 +132,10 @@ def load_open_results(results_folder: ResultsFolder) -> LoadedResults:
 
 
 def open_results(request: Request, results: Path, *, prefer_store: bool = False) -> ResultsFolder:
-    """Open the folder of what is asked for, or that of the whole if no run was narrowed to it.
+    """Open the folder of a request, or that of the whole if no run was narrowed to it.
 
-    As `load_results`.
-
-    Splits are not selected from the whole: means and standard errors of some of them are those of
-    another run.
+    Errors as in `load_results`. Splits are not selected from the whole: means and standard errors
+    of some of them are those of another run.
     """
     part_folder, full_folder = (
         locate_folder(results, request),
@@ -155,7 +152,8 @@ def open_results(request: Request, results: Path, *, prefer_store: bool = False)
         results_folder.close()
     start = request.format_command("run", results)
     raise InputError(
-        f"no results in {part_folder}; start with: {start}{_suggest_sibling(part_folder, request.source, results)}"
+        f"no results in {part_folder}; start with: {start}"
+        f"{_suggest_sibling(part_folder, request.source, results)}"
     )
 
 
@@ -181,7 +179,7 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
 
 
 def _list_cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[CellKey]:
-    """Return the cells whose fits and scores have the same spec in both, but for the seed."""
+    """List the cells whose fits and scores have the same spec in both, but for the seed."""
     recorded_cells = {
         (str(dataset), entry, point.text) for dataset, entry, point in recorded.cells
     }
@@ -200,10 +198,10 @@ def _list_cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[Cel
 
 
 def load_timings(request: Request, results: Path) -> list[MeasuredFit]:
-    """Return what earlier fits of a benchmark took, whatever profile, part or overrides they had.
+    """Load the seconds of earlier fits of a benchmark, of any profile, part or overrides.
 
-    Those of the folder of what is asked for are told apart from others. What cannot be read is
-    left out.
+    Those of the folder of the request are marked as such. A folder that cannot be read is left
+    out.
     """
     requested_folder, base = locate_folder(results, request), results / request.benchmark.name
     fits: list[MeasuredFit] = []
@@ -222,8 +220,11 @@ def load_timings(request: Request, results: Path) -> list[MeasuredFit]:
     return fits
 
 
-def check_overwrite(request: Request, cells: Sequence[Task], results: Path) -> None:
-    """Refuse a run after which published rows would be lost that no store holds, or would be those of another spec."""
+def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> None:
+    """Refuse a run that would lose published rows which no store holds.
+
+    Rows would also be lost if the run had another spec for their cells.
+    """
     path, name = locate_folder(results, request), request.benchmark.name
     with ResultsFolder(path, request) as results_folder:
         if not results_folder.published:
@@ -240,7 +241,7 @@ def check_overwrite(request: Request, cells: Sequence[Task], results: Path) -> N
             if results_folder.store
             else []
         )
-        unstored -= {(cell.key, split) for cell in stored for split in cell.splits}
+        unstored -= {(task.key, split) for task in stored for split in task.splits}
         has_spec = results_folder.original_request is not None or name not in dict(
             list_benchmarks()
         )
@@ -249,24 +250,25 @@ def check_overwrite(request: Request, cells: Sequence[Task], results: Path) -> N
             if has_spec
             else load_request(name, request.benchmark.profile)
         )
-    ours = {cell.key: cell for cell in cells}
+    planned_tasks = {task.key: task for task in tasks}
     elsewhere = "give the benchmark a name of its own, or choose another --results"
-    for cell in list_tasks(recorded_request.benchmark):
-        task = ours.get(cell.key)
-        if task and any(key == cell.key for key, _ in unstored):
+    for task in list_tasks(recorded_request.benchmark):
+        planned_task = planned_tasks.get(task.key)
+        if planned_task and any(key == task.key for key, _ in unstored):
             today, then = (
-                version.benchmark.fit_part(version.dataset, version.entry)
-                for version in (task, cell)
+                version_task.benchmark.fit_part(version_task.dataset, version_task.entry)
+                for version_task in (planned_task, task)
             )
             if today != then:
                 refusal = (
-                    f"{path} has published rows of {cell.label} of another spec, and no store"
+                    f"{path} has published rows of {task.label} of another spec, and no store"
                 )
                 raise InputError(f"{refusal}; {elsewhere}")
-    lost = unstored - {(cell.key, split) for cell in cells for split in cell.splits}
+    lost = unstored - {(task.key, split) for task in tasks for split in task.splits}
     if lost:
         raise InputError(
-            f"{path} has {len(lost)} published final fits that this benchmark lacks, and no store of them; {elsewhere}"
+            f"{path} has {len(lost)} published final fits that this benchmark lacks, "
+            f"and no store of them; {elsewhere}"
         )
 
 
@@ -274,7 +276,8 @@ def _suggest_sibling(folder: Path, source: str, results: Path) -> str:
     for path in list_sibling_folders(folder):
         with ResultsFolder(path) as results_folder:
             if results_folder.published and results_folder.original_request:
-                return f" (there is: {replace(results_folder.original_request, source=source).format_command('table', results)})"
+                request = replace(results_folder.original_request, source=source)
+                return f" (there is: {request.format_command('table', results)})"
     return ""
 
 
@@ -314,7 +317,7 @@ def _list_added_entries(recorded_request: Request) -> list[str]:
 
 
 def _is_of_request(path: str, recorded_request: Request) -> bool:
-    """Return whether a field is one of the part that was run, rather than of an entry or a data set that was not."""
+    """Return whether a field is outside the entries and data sets that were not run."""
     field, _, rest = path.partition(".")
     selected = {"entries": recorded_request.entries, "by_dataset": recorded_request.datasets}.get(
         field, ()
@@ -323,7 +326,7 @@ def _is_of_request(path: str, recorded_request: Request) -> bool:
 
 
 def _describe_profile(recorded_request: Request) -> str:
-    """Name a profile, and the fields that it changes with their values there, one time for all entries."""
+    """Describe a profile by its name, and the fields and values that it changes."""
     name = recorded_request.benchmark.profile
     file = load_benchmark(recorded_request.source or recorded_request.benchmark.name, name)
     values = dict[str, dict[str, None]]()
@@ -342,7 +345,7 @@ def _describe_profile(recorded_request: Request) -> str:
 
 
 def abbreviate_value(value: object) -> str:
-    """Write a value for people; components of a list by their labels or names."""
+    """Write a value in short; components of a list by their labels or names."""
     text = to_inline_yaml(value)
     if isinstance(value, list):
         names = [
@@ -362,11 +365,11 @@ def _list_gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
         for task in list_tasks(benchmark)
     }
     present = {key: task for key, task in expected.items() if key in have}
-    named = [task.label for task in present.values()]
+    labels = [task.label for task in present.values()]
     gaps = []
     if len(present) < len(expected):
-        names = f" ({', '.join(named)})" if len(named) <= _MAX_NAMED_CELLS else ""
-        gaps.append(f"{len(named)} of {len(expected)} cells{names}")
+        names = f" ({', '.join(labels)})" if len(labels) <= _MAX_NAMED_CELLS else ""
+        gaps.append(f"{len(labels)} of {len(expected)} cells{names}")
     if any(set(task.splits) - have[key] for key, task in present.items()):
         first, *further = ({*have[key]} for key in present)
         same_splits, n = all(cell_rows == first for cell_rows in further), benchmark.splits

@@ -1,7 +1,8 @@
-"""Posteriors that travel with published rows, in one compressed file: a score that is added later needs no training.
+"""Posteriors that travel with published rows, in one compressed file.
 
-``posteriors.zip`` has the artefacts of final fits as the store keeps them, equal ones once, and
-``index.json``, which names them by cell and split. The provenance beside it has its digest.
+With them, a score that is added later needs no training. ``posteriors.zip`` has the artefacts of
+final fits as the store keeps them, equal ones once, and ``index.json``, which names them by cell
+and split. The provenance beside it has its digest.
 """
 
 import json
@@ -25,8 +26,8 @@ MAX_BYTES = 10 * 10**6
 """Bytes of the file; larger ones are not written."""
 
 _MAX_COMPRESSION = 2
-"""How much larger the artefacts may be, that are read to see whether they fit: half of them may
-be zeros.
+"""Ratio of the size of artefacts to that of the archive up to which packing is tried: half of their
+bytes may be zeros.
 """
 _INDEX = "index.json"
 _MEMBER_TIME = (1980, 1, 1, 0, 0, 0)
@@ -37,10 +38,10 @@ PosteriorFiles = Mapping[str, Mapping[int, bytes]]
 
 
 def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFiles:
-    """Read the artefacts of the final fits of cells; nothing if they are far too large to travel.
+    """Load the artefacts of the final fits of tasks; none if they are far too large to travel.
 
-    `Damaged` if one of them is missing or not what was written; all of these are noticed by the
-    next run.
+    `DamagedPosterior` if one of them is missing or not what was written; all of these are noticed
+    by the next run.
     """
     digests = {
         task.label: {split: name for split, _, name in store.list_artefacts(task.key) if name}
@@ -68,11 +69,11 @@ def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFile
 
 
 def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] | None:
-    """Write what travels, all or nothing.
+    """Write the posteriors of this package's families to one archive, all or nothing.
 
     A family that is not of this package's does not travel: reading it would run code that came
-    with the file. Returned is what `read_posteriors` finds in the provenance; None, and no file,
-    if nothing travels.
+    with the file. Return the entry of the provenance that `read_posteriors` checks; None, and no
+    file, if no posterior travels.
     """
     path = folder / POSTERIORS
     contents_to_write = {
@@ -95,9 +96,9 @@ def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] |
 
 
 def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> PosteriorFiles:
-    """Read what travels with published rows; nothing where no file does.
+    """Read the posteriors that travel with published rows; none where there is no archive.
 
-    `InputError` if it is another one.
+    `InputError` if the archive is damaged or of other rows.
     """
     path = folder / POSTERIORS
     if not (provenance.get("posteriors") and path.is_file()):
@@ -118,7 +119,8 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> PosteriorFil
         raise InputError(f"{path} is damaged ({error!r}): remove it") from None
     if foreign := sorted(family for family in families if not _is_shipped_family(family)):
         raise InputError(
-            f"{path} has posteriors of a family that is not of this package, {foreign[0]}: remove it"
+            f"{path} has posteriors of a family that is not of this package, {foreign[0]}: "
+            "remove it"
         )
     return contents
 
@@ -145,9 +147,9 @@ def _read_archive(path: Path) -> PosteriorFiles:
 
 
 def is_archive_whole(folder: Path, provenance: Mapping[str, Any]) -> bool:
-    """Return whether the file that the provenance names is there and whole.
+    """Return whether the archive that the provenance names is there and whole.
 
-    Whether there is none if it names none.
+    If it names none, return whether there is none.
     """
     path, recorded = folder / POSTERIORS, provenance.get("posteriors")
     try:

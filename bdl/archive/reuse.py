@@ -1,4 +1,4 @@
-"""Fits that are not made again: those of other runs of the benchmark, and published ones.
+"""Reuse of fits: those of other runs of the benchmark, and published ones.
 
 Equal identities mean equal spec, data and versions. A fit is copied with its search, or not at
 all.
@@ -33,7 +33,7 @@ from bdl.store import (
 from bdl.store.store import Store
 
 ORIGIN_FIELDS = ("written", "git_commit", "python", "packages", "machine")
-"""What is kept of the provenance of imported fits: where they were made, and with what."""
+"""Fields of the provenance that an imported fit keeps: date, software and machine."""
 _DETAIL_TYPES = {
     "width": int,
     "device": str,
@@ -61,33 +61,34 @@ class StoredFits:
         }
 
     def load_fit(self, task: Task, split: int) -> list[FitResult]:
-        """Return such a fit with its search; raise `Damaged` if its posterior cannot be read."""
+        """Load such a fit with its search; `DamagedPosterior` if its posterior cannot be read."""
         row = next(row for row in self._store.load_rows("final", task.key) if row.split == split)
         folds = [
             FitResult(fold)
             for fold in self._store.load_rows("search", task.key)
             if fold.split == split
         ]
-        readings = tuple(
-            reading for at, reading in self._store.load_curve_points(task.key) if at == split
+        curve_points = tuple(
+            point for at, point in self._store.load_curve_points(task.key) if at == split
         )
         return [
             *folds,
             FitResult(
                 row,
-                readings,
+                curve_points,
                 artefacts.read_posterior_bytes(self._store.posteriors, str(row.artefact)),
             ),
         ]
 
 
 class PublishedFits:
-    """Published fits whose identities, of the fit and of every score, are those of today's spec, data and versions.
+    """Published fits that have the identities of today's spec, data and versions.
 
-    A fit is imported with the curves that the benchmark records, or not at all; one that failed is
-    a result like any other. Where its posterior travels, the fit alone has to have today's
-    identity: its other scores are computed from the posterior. Without one, what needs it, such as
-    a figure, needs the fit anew. `InputError` if what is in the folder cannot be read.
+    Those are the identities of the fit and of every score. A fit is imported with the curves that
+    the benchmark records, or not at all; one that failed is a result like any other. Where its
+    posterior travels, the fit alone has to have today's identity: its other scores are computed
+    from the posterior. Without one, what needs it, such as a figure, needs the fit anew.
+    `InputError` if what is in the folder cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -108,7 +109,7 @@ class PublishedFits:
         return bool(self._provenance)
 
     def list_identified_splits(self, task: Task) -> set[int]:
-        """Return the splits of a cell with a fit of any identity: one that could be that of today."""
+        """Return the splits of a cell with a fit of any identity, also one of another spec."""
         if self._find_recorded_hash("fit_hashes", task) is None:
             return set()
         cell_rows = _select_task_rows(task, self._rows)
@@ -116,28 +117,28 @@ class PublishedFits:
 
     def list_splits(self, task: Task) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
-        travels = self._posteriors.get(task.label, {})
+        posteriors = self._posteriors.get(task.label, {})
         if not is_fit_hash(task, self._find_recorded_hash("fit_hashes", task)):
             return set()
-        if not (travels or self._has_current_scores(task, fit_metrics(task))):
+        if not (posteriors or self._has_current_scores(task, fit_metrics(task))):
             return set()
         cell_rows = _select_task_rows(task, self._rows)
         complete = (
             cell_rows.status == "failed"
         ) | cell_rows.reason.isna()  # of which all scores were computed
-        good = set(
+        usable_splits = set(
             cell_rows.split[
-                (cell_rows.stage == "final") & (complete | cell_rows.split.isin([*travels]))
+                (cell_rows.stage == "final") & (complete | cell_rows.split.isin([*posteriors]))
             ]
         )
         if build_evaluation_schedule(task) is not None:
-            good &= set(_select_task_rows(task, self._points).split) | set(
+            usable_splits &= set(_select_task_rows(task, self._points).split) | set(
                 cell_rows.split[cell_rows.status == "failed"]
             )
-        return good
+        return usable_splits
 
     def load_fit(self, task: Task, split: int) -> list[FitResult]:
-        """Return such a fit with its search."""
+        """Load such a fit with its search."""
         cell_rows, points = (
             _select_task_rows(task, table[table.split == split])
             for table in (self._rows, self._points)
@@ -149,13 +150,13 @@ class PublishedFits:
         rows = [
             _restore_row(task, values, origin, current) for values in cell_rows.to_dict("records")
         ]
-        readings = tuple(
+        curve_points = tuple(
             CurvePoint(*values)
             for values in points[list(CurvePoint._fields)].itertuples(index=False)
         )
         posterior = self._posteriors.get(task.label, {}).get(split)
         return [
-            FitResult(row, readings, posterior) if row.stage == "final" else FitResult(row)
+            FitResult(row, curve_points, posterior) if row.stage == "final" else FitResult(row)
             for row in rows
         ]
 
@@ -182,7 +183,10 @@ FitSource = StoredFits | PublishedFits
 
 
 def read_published_fits(folder: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
-    """Read what is published in a folder (`InputError` if that cannot be), and in others as far as it can be read."""
+    """Read the fits published in a folder, and in others as far as they can be read.
+
+    `InputError` if those of the folder itself cannot be read.
+    """
     sources = [PublishedFits(folder)]
     for path in siblings:
         with suppress(InputError):
@@ -199,12 +203,10 @@ def iterate_stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
 
 
 def copy_fits(tasks: Sequence[Task], store: Store, sources: Iterable[FitSource]) -> int:
-    """Copy fits of the plan, which the store has claimed, from sources.
+    """Copy fits of planned tasks, which the store has claimed, from sources.
 
-    Return how many final ones.
-
-    A split of which the store holds anything stays as it is. What cannot be read is left where it
-    is, and made here.
+    Return the number of final ones. A split of which the store holds any row stays as it is. A fit
+    that cannot be read is left where it is, and made here.
     """
     count = 0
     for source, task, splits in _iterate_missing_splits(tasks, store, sources):
@@ -220,7 +222,7 @@ def copy_fits(tasks: Sequence[Task], store: Store, sources: Iterable[FitSource])
 def list_reusable_splits(
     tasks: Sequence[Task], store: Store, sources: Iterable[FitSource]
 ) -> dict[CellKey, set[int]]:
-    """Return the splits of each cell that `copy_fits` would copy."""
+    """List the splits of each cell that `copy_fits` would copy."""
     splits_by_cell: dict[CellKey, set[int]] = {task.key: set() for task in tasks}
     for _, task, splits in _iterate_missing_splits(tasks, store, sources):
         splits_by_cell[task.key] |= splits
@@ -230,7 +232,7 @@ def list_reusable_splits(
 def _iterate_missing_splits(
     tasks: Sequence[Task], store: Store, sources: Iterable[FitSource]
 ) -> Iterator[tuple[FitSource, Task, set[int]]]:
-    """Yield the splits of the plan that each source has of each cell, and of which the store holds nothing."""
+    """Yield for each source and cell the planned splits that it has and the store lacks."""
     for source in sources:
         for task in tasks:
             splits = set[int]()
@@ -246,7 +248,7 @@ def _iterate_missing_splits(
 
 
 def _find_origin(provenance: dict[str, Any], task: Task, split: int) -> dict[str, Any]:
-    """Return where a fit was made, and with what: where it was imported from, or otherwise where it is published."""
+    """Return the machine and the software of a fit: of its first publication, if imported."""
     earlier = (
         run
         for run in provenance.get("taken_from", ())
@@ -264,10 +266,10 @@ def _select_task_rows(task: Task, table: pd.DataFrame) -> pd.DataFrame:
 def _restore_row(
     task: Task, values: dict[Hashable, Any], origin: dict[str, Any], current: set[str]
 ) -> Row:
-    """Return a published row as the store has it, without the columns of which it has no value.
+    """Restore a row of the store from a published one.
 
-    Scores have hashes that are `current`, and none where one could not be computed: those are
-    computed again.
+    Columns without a value are left out. Scores get those of their hashes that are in `current`,
+    and none where one could not be computed: those are computed again.
     """
     present = {str(name): value for name, value in values.items() if not pd.isna(value)}
     hyper = {

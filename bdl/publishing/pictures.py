@@ -214,7 +214,8 @@ def _evaluate_band(
 def predict_labels(tasks: Sequence[Task], store: Store) -> list[LabelPredictions]:
     """Predict the test rows by the stored posterior of every split, as scores do.
 
-    This is for benchmarks with `aurc` among the metrics, and models of at most `MAX_PARAMETERS` parameters.
+    This is for benchmarks with `aurc` among the metrics, and models of at most `MAX_PARAMETERS`
+    parameters.
     """
     scored = (
         task for task in tasks if any(metric.name == "aurc" for metric in task.benchmark.metrics)

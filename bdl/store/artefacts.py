@@ -133,8 +133,8 @@ def read_family(content: bytes) -> str:
 def read_posterior_bytes(folder: Path, sha: str) -> bytes:
     """Read the content of an artefact.
 
-    `DamagedPosterior` if it is missing, or is not what was written. A file whose content is not what was written is renamed, so that the next run finds it missing,
-    whatever its size.
+    `DamagedPosterior` if it is missing, or is not what was written; it is then renamed, so that
+    the next run finds it missing, whatever its size.
     """
     path = _locate_file(folder, sha)
     try:

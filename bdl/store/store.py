@@ -44,18 +44,20 @@ _ROW_TABLES = ("points", "scores", "refusals", "fits")
 _FORMAT_VERSION = 2
 """Version of the tables; a store of another one is refused."""
 
+_PRIMARY_KEY = ", ".join(_ROW_COLUMNS)
+
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
     dataset TEXT, entry TEXT, point TEXT, fit_hash TEXT NOT NULL, PRIMARY KEY (dataset, entry, point));
 CREATE TABLE IF NOT EXISTS fits (
-    {_ROW_COLUMN_TYPES}, status TEXT NOT NULL, body TEXT NOT NULL, artefact TEXT, PRIMARY KEY ({", ".join(_ROW_COLUMNS)}));
+    {_ROW_COLUMN_TYPES}, status TEXT NOT NULL, body TEXT NOT NULL, artefact TEXT, PRIMARY KEY ({_PRIMARY_KEY}));
 CREATE TABLE IF NOT EXISTS scores (
-    {_ROW_COLUMN_TYPES}, metric TEXT, value REAL, code TEXT NOT NULL, PRIMARY KEY ({", ".join(_ROW_COLUMNS)}, metric));
+    {_ROW_COLUMN_TYPES}, metric TEXT, value REAL, code TEXT NOT NULL, PRIMARY KEY ({_PRIMARY_KEY}, metric));
 CREATE TABLE IF NOT EXISTS points (
     {_ROW_COLUMN_TYPES}, axis TEXT, at INTEGER, metric TEXT, value REAL,
-    PRIMARY KEY ({", ".join(_ROW_COLUMNS)}, axis, at, metric));
+    PRIMARY KEY ({_PRIMARY_KEY}, axis, at, metric));
 CREATE TABLE IF NOT EXISTS refusals (
-    {_ROW_COLUMN_TYPES}, metric TEXT, reason TEXT NOT NULL, PRIMARY KEY ({", ".join(_ROW_COLUMNS)}, metric));
+    {_ROW_COLUMN_TYPES}, metric TEXT, reason TEXT NOT NULL, PRIMARY KEY ({_PRIMARY_KEY}, metric));
 CREATE TABLE IF NOT EXISTS made (variant TEXT NOT NULL);
 """
 
@@ -63,9 +65,9 @@ CREATE TABLE IF NOT EXISTS made (variant TEXT NOT NULL);
 class Store:
     """Rows of one run of a benchmark, and their request, in an SQLite file.
 
-    The file is made if it is missing. Posteriors are in the folder ``posteriors`` beside it. `InputError` if the file cannot be
-    written, is not a store, or is one of another version; so do all methods if the file turns out
-    to be damaged or the disk is full.
+    The file is made if it is missing. Posteriors are in the folder ``posteriors`` beside it.
+    `InputError` if the file cannot be written, is not a store, or is one of another version; all
+    methods raise it if the file turns out to be damaged or the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -99,7 +101,7 @@ class Store:
 
     @property
     def recorded_request(self) -> str | None:
-        """JSON of the request that the rows were made with, as `record_request` got it; None before."""
+        """JSON of the request that the rows were made with; None before `record_request`."""
         texts = self._select("SELECT variant FROM made")
         return texts[0][0] if texts else None
 
@@ -179,9 +181,9 @@ class Store:
         with self._transaction():
             for row in rows:
                 for metric in row.metrics:
+                    condition = _format_condition((*_ROW_COLUMNS, "metric"))
                     self._db.execute(
-                        f"DELETE FROM refusals WHERE {_format_condition((*_ROW_COLUMNS, 'metric'))}",
-                        (*_row_key(row), metric),
+                        f"DELETE FROM refusals WHERE {condition}", (*_row_key(row), metric)
                     )
                 self._insert("refusals", _list_refusal_rows(row))
                 self._insert("scores", _list_score_rows(row), "OR REPLACE")
@@ -220,8 +222,8 @@ class Store:
         """Read a cell's rows of one stage by column, some hundreds at a time.
 
         The order is that of `load_rows`; with `problems` there are only the rows that have one
-        (`bdl.store.Row.problem`). There are split, trial, fold, status, reason, seconds, ``hyper_<name>``,
-        metrics and details; what a row lacks is NaN there.
+        (`bdl.store.Row.problem`). The columns are split, trial, fold, status, reason, seconds,
+        ``hyper_<name>``, metrics and details, with NaN where a row has no value.
         """
         where, arguments = (
             f"WHERE stage = ? AND {_format_condition(_CELL_COLUMNS)}",
@@ -234,7 +236,8 @@ class Store:
             for _ in metrics
         )
         condition = (
-            f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_format_join('refusals')}))"
+            "AND (status != 'ok' OR EXISTS "
+            f"(SELECT 1 FROM refusals WHERE {_format_join('refusals')}))"
             if problems
             else ""
         )
@@ -313,7 +316,8 @@ class Store:
         (tables,) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
         if tables and stored_format != _FORMAT_VERSION:
             raise InputError(
-                f"{self.path} was written by another version of bdl-bench; move it away and run again"
+                f"{self.path} was written by another version of bdl-bench; "
+                "move it away and run again"
             )
         if not tables:
             self._db.execute(f"PRAGMA user_version = {_FORMAT_VERSION}")
@@ -351,11 +355,13 @@ class Store:
             raise
         except sqlite3.OperationalError as error:
             raise InputError(
-                f"cannot use {self.path} ({error}); what it holds is safe: mend that, and the same command goes on"
+                f"cannot use {self.path} ({error}); what it holds is safe: "
+                "mend that, and the same command goes on"
             ) from None
         except sqlite3.DatabaseError as error:
             raise InputError(
-                f"cannot use {self.path} as a store ({error}); move it away or choose another --results"
+                f"cannot use {self.path} as a store ({error}); "
+                "move it away or choose another --results"
             ) from None
 
 
