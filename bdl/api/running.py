@@ -96,7 +96,7 @@ def run_benchmark(
             _run_missing_fits(request, tasks, store, mending_options, console)
             fitted_at = time.perf_counter()
             loaded, table_entries, files = publish(request, store, results, fitted_at - start)
-        console.print(render_tables(loaded, "rich", cells=table_entries))
+        console.print(render_tables(loaded, "rich", table_entries=table_entries))
         bounds = bound_notes(loaded.benchmark, loaded.rows)
         _print_lines((f"{note.dataset}/{note.entry}: {note.text}" for note in bounds), console)
         if request.folder_name:

@@ -1,4 +1,4 @@
-"""The MLflow mirror: one experiment a benchmark, one run a cell with one a split below, written from the store."""
+"""Export to MLflow: an experiment for a benchmark, a run for a cell, and one for each split below."""
 
 import hashlib
 import json
@@ -37,37 +37,35 @@ if TYPE_CHECKING:
     from bdl.spec import Benchmark
 
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
-"""Opens the experiment in the interface's view for trained models, not in that for language
-models.
-"""
+"""Tags that open the experiment in the view for trained models, not in that for language models."""
 
 _CONTENT_TAG = "bdl.content"
-"""Tag with the digest of a run that is complete."""
+"""Tag of a complete run with the digest of its content."""
 
 _PARENT_TAG = "mlflow.parentRunId"
-"""Tag of a run with that which it is shown below."""
+"""Tag of a run with the identifier of the run that it is shown below."""
 
 _MAX_CHARACTERS = 5000
-"""Characters of a tag or a parameter that MLflow takes."""
+"""Characters that MLflow takes in a tag or a parameter."""
 
 
 class _SplitRecord(NamedTuple):
-    """What a run of one split says, below that of its cell."""
+    """Content of the run of one split, below that of its cell."""
 
     number: int
     failed: bool
     params: dict[str, str]
-    measured: list[Measurement]
+    measurements: list[Measurement]
 
 
 class _RunRecord(NamedTuple):
-    """What a run says; `identity` is on it from the start, the rest follows."""
+    """Content of the run of a cell; `identity` is set when it is created, the rest afterwards."""
 
     identity: dict[str, str]
     failed: bool
     """Whether every fit failed."""
     params: dict[str, str]
-    measured: list[Measurement]
+    measurements: list[Measurement]
     tags: Mapping[str, str]
     artifacts: Sequence[Path]
     dataset: DatasetName
@@ -87,16 +85,16 @@ class _RunRecord(NamedTuple):
             (path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts
         ]
         below = [split._asdict() for split in self.splits]
-        said = [
+        content = [
             self.identity,
             self.failed,
             self.params,
-            self.measured,
+            self.measurements,
             dict(self.tags),
             files,
             below,
         ]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def export_run(
@@ -110,22 +108,20 @@ def export_run(
     tags: Mapping[str, str],
     artifacts: Sequence[Path],
 ) -> list[str]:
-    """Write cells of a store to MLflow, each as one run of the benchmark's experiment.
+    """Export cells of a store to MLflow, each as one run of the benchmark's experiment.
 
-    Return the runs' identifiers.
-
-    A `variant`, which is not the protocol, has an experiment of its own. `artifact_root` is the
-    folder of a new experiment's artifacts; an experiment that exists keeps its own, but for one of
-    a database beside the folder, whose artifacts are where both are now. Tags and files
-    (`artifacts`) go to every run. `InputError` if a cell has no rows, a file is missing, or the
-    database, server or folder cannot be used.
+    Return the identifiers of the runs. A `variant`, which is not the protocol, has an experiment
+    of its own. `artifact_root` is the folder of a new experiment's artifacts; an experiment that
+    exists keeps its own, but for one of a database beside the folder, whose artifacts are where
+    both are now. Tags and files (`artifacts`) go to every run. `InputError` if a cell has no rows,
+    a file is missing, or the database, server or folder cannot be used.
 
     Notes
     -----
-    A run of the same fingerprint that says the same, by the tag ``bdl.content``, stays. Another is
+    A run of the same fit hash with the same content, by the tag ``bdl.content``, stays. Another is
     replaced, since MLflow's parameters never change and its series only grow: the new one is
     completed first, then the old one is deleted (``mlflow gc`` purges it). A run of another
-    fingerprint stays, as history. A run is FINISHED only when complete and when a fit of it
+    fit hash stays, as history. A run is FINISHED only when complete and when a fit of it
     succeeded. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
     contents = [_describe_cell(benchmark, store, task, tags, artifacts) for task in tasks]
@@ -168,8 +164,8 @@ def _describe_cell(
             f"{count} x {reason}" for reason, count in reasons.most_common()
         )[:_MAX_CHARACTERS]
     }
-    measured = list_measurements(rows, benchmark.metrics, store.load_curve_points(task.key))
-    description = describe_run(task, measured, len(rows), tags.get("bdl.protocol", ""))
+    measurements = list_measurements(rows, benchmark.metrics, store.load_curve_points(task.key))
+    description = describe_run(task, measurements, len(rows), tags.get("bdl.protocol", ""))
     return _RunRecord(
         identity={
             "bdl.dataset": str(task.dataset),
@@ -179,7 +175,7 @@ def _describe_cell(
         },
         failed=reasons.total() == len(rows) > 0,
         params=list_parameters(task),
-        measured=measured,
+        measurements=measurements,
         tags={
             **tags,
             **(tags_of_cell if reasons else {}),
@@ -203,7 +199,7 @@ def _describe_cell(
 
 
 def list_parameters(task: Task) -> dict[str, str]:
-    """List what a cell was run with: its entry with every default, dotted, and what the cells share."""
+    """List the settings of a cell, by dotted names: those of its entry and those of all cells."""
     benchmark, dataset = task.benchmark, task.dataset
     settings = {
         "dataset": str(dataset),
@@ -248,7 +244,7 @@ def _get_or_create_experiment(client: "MlflowClient", name: str, artifact_root: 
 def _replace_run(client: "MlflowClient", experiment: str, content: _RunRecord) -> str:
     """Write a run, then delete the runs that it replaces.
 
-    One that says the same and is complete stays instead.
+    A complete one with the same content stays instead.
     """
     candidates = client.search_runs(
         [experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'"
@@ -289,12 +285,12 @@ def _replace_run(client: "MlflowClient", experiment: str, content: _RunRecord) -
 
 
 def _log_record(
-    client: "MlflowClient", run_id: str, said: _RunRecord | _SplitRecord, tags: Mapping[str, str]
+    client: "MlflowClient", run_id: str, record: _RunRecord | _SplitRecord, tags: Mapping[str, str]
 ) -> None:
-    """Log what a run says, in as few calls as MLflow allows."""
+    """Log the numbers, parameters and tags of a run, in as few calls as MLflow allows."""
     from mlflow.entities import Metric, Param, RunTag
 
     now = int(time.time() * 1000)
-    metrics = [Metric(name, value, now, step) for name, value, step in said.measured]
-    params = [Param(*item) for item in said.params.items()]
+    metrics = [Metric(name, value, now, step) for name, value, step in record.measurements]
+    params = [Param(*item) for item in record.params.items()]
     client.log_batch(run_id, metrics, params, [RunTag(*item) for item in tags.items()])

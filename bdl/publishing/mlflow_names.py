@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MAX_CHARACTERS = 200
 """Characters, which leaves room for what goes before and after."""
 _DIGEST_DIGITS = 8
-"""Of the digest that tells apart names which would otherwise read the same."""
+"""Digits of the digest that tells apart names which would otherwise be the same."""
 
 Measurement = tuple[str, float, int]
 """Name, value, step."""
@@ -37,9 +37,10 @@ _NOTE_TAG = "mlflow.note.content"
 
 
 def to_mlflow_name(name: str) -> str:
-    """Return the name that a metric or parameter has in MLflow: its own where MLflow takes it, else one like it.
+    """Convert the name of a metric or parameter to one that MLflow takes.
 
-    Two names are never the same there. A ``/`` between two parts stays.
+    A name that MLflow takes stays. Two names are never the same there. A ``/`` between two parts
+    stays.
     """
     segments = [re.sub(r"[^\w. -]", "_", segment) for segment in name.split("/")]
     plain = "/".join(
@@ -53,24 +54,27 @@ def to_mlflow_name(name: str) -> str:
 
 
 def check_mlflow_names(metrics: Sequence[str]) -> None:
-    """Refuse, before anything is run, metrics that are called as a statistic of another is in MLflow, or as a count."""
+    """Refuse metrics whose name in MLflow is that of a count, or of a statistic of another one."""
     statistics = [to_mlflow_name(name) + end for name in metrics for end in ("", "_median", "_se")]
     numbers = Counter(["trials", "trials_failed", *statistics])
     for name in metrics:
         if numbers[to_mlflow_name(name)] > 1:
             raise InputError(
-                f"metrics: in MLflow '{name}' is the name of another number; give it another label, or --tracking none"
+                f"metrics: in MLflow '{name}' is the name of another number; "
+                "give it another label, or --tracking none"
             )
 
 
 def list_measurements(
-    rows: Sequence[Row], metrics: Sequence[str], readings: Sequence[tuple[int, CurvePoint]] = ()
+    rows: Sequence[Row],
+    metrics: Sequence[str],
+    curve_points: Sequence[tuple[int, CurvePoint]] = (),
 ) -> list[Measurement]:
-    """List every number of a cell, none of which is NaN or infinite, as name, value and step.
+    """List every finite number of a cell as name, value and step.
 
     For each metric its mean over the finite values under its own name, ``_median`` and, from two
     values on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded
-    counts (`readings`, each with its split) the series ``<name>_by_<axis>`` of means over the
+    counts (`curve_points`, each with its split) the series ``<name>_by_<axis>`` of means over the
     splits; ``trials``; ``trials_failed``, which failed or lack a finite value. MLflow compares by
     what comes first.
     """
@@ -79,7 +83,7 @@ def list_measurements(
     ]
     numbers: list[Measurement] = []
     for name in map(to_mlflow_name, metrics):
-        values = [of[name] for of in scores if name in of]
+        values = [finite_scores[name] for finite_scores in scores if name in finite_scores]
         if values:
             numbers += [
                 (name, float(np.mean(values)), 0),
@@ -88,16 +92,16 @@ def list_measurements(
         if len(values) > 1:
             numbers.append((f"{name}_se", float(np.std(values, ddof=1)) / sqrt(len(values)), 0))
     n_failed = sum(
-        row.status == "failed" or len(of) < len(metrics)
-        for row, of in zip(rows, scores, strict=True)
+        row.status == "failed" or len(finite_scores) < len(metrics)
+        for row, finite_scores in zip(rows, scores, strict=True)
     )
     numbers += [("trials", float(len(rows)), 0), ("trials_failed", float(n_failed), 0)]
     series: dict[tuple[str, int], list[float]] = {}
-    for _, reading in readings:
-        if isfinite(reading.value):
+    for _, point in curve_points:
+        if isfinite(point.value):
             series.setdefault(
-                (f"{to_mlflow_name(reading.metric)}_by_{reading.axis}", reading.at), []
-            ).append(reading.value)
+                (f"{to_mlflow_name(point.metric)}_by_{point.axis}", point.at), []
+            ).append(point.value)
     return [
         *numbers,
         *((name, float(np.mean(values)), at) for (name, at), values in series.items()),
@@ -113,7 +117,10 @@ def list_split_measurements(row: Row, metrics: Sequence[str]) -> list[Measuremen
 
 
 def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Benchmark") -> None:
-    """Describe an experiment, and save a view of its table with a column a metric, which MLflow's own view lacks."""
+    """Describe an experiment, and save a view of its table with a column for each metric.
+
+    MLflow's own view lacks these columns.
+    """
     recorded = client.get_experiment(experiment)
     columns = [
         "attributes.`Dataset`",
@@ -125,8 +132,9 @@ def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Ben
         "updatedAt": recorded.creation_time,
     }
     tags = {
-        _NOTE_TAG: f"{benchmark.title}\n\nA run is a method on a data set, with means over the splits; below it is a run "
-        "for each split. The view **Scores** (Views, above the table) has a column for each score.",
+        _NOTE_TAG: f"{benchmark.title}\n\nA run is a method on a data set, with means over the "
+        "splits; below it is a run for each split. The view **Scores** (Views, above the table) has "
+        "a column for each score.",
         f"{VIEW_TAG_PREFIX}{SCORES_VIEW}": json.dumps(
             view | {"state": json.dumps({"selectedColumns": columns})}
         ),
@@ -137,10 +145,11 @@ def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Ben
 
 
 def describe_run(task: Task, measured: Sequence[Measurement], fits: int, remark: str) -> str:
-    """Describe a run in Markdown: what was fitted to what, its means and standard errors, and what it is not."""
+    """Describe a run in Markdown: entry, data set, means, standard errors and the remark."""
     values = {name: value for name, value, _ in measured}
     lines = [
-        f"**{task.entry}** on **{task.dataset}**{f' at {task.point.text}' if task.point else ''}, {fits} splits"
+        f"**{task.entry}** on **{task.dataset}**"
+        f"{f' at {task.point.text}' if task.point else ''}, {fits} splits"
     ]
     for metric in task.benchmark.metrics:
         name = to_mlflow_name(metric)
@@ -151,13 +160,14 @@ def describe_run(task: Task, measured: Sequence[Measurement], fits: int, remark:
 
 
 def make_mlflow_dataset(dataset: DatasetName) -> Any:
-    """Return a data set as MLflow takes it as a run's input: its name and settings, whose digest it has."""
+    """Make the MLflow input of a run: the name and settings of a data set, and their digest."""
     from mlflow.data.code_dataset_source import CodeDatasetSource
     from mlflow.data.meta_dataset import MetaDataset
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     settings = {name: json.dumps(value) for name, value in dataset.settings.items()}
-    # not at run time
-    source = MetaDataset(CodeDatasetSource({"dataset": dataset.name, **settings}), str(dataset))  # type: ignore[abstract]
+    # the class is abstract to the type checker alone
+    origin = CodeDatasetSource({"dataset": dataset.name, **settings})  # type: ignore[abstract]
+    source = MetaDataset(origin, str(dataset))
     entity: Any = Dataset.from_dictionary(source.to_dict())
     return DatasetInput(entity, [InputTag("mlflow.data.context", "training")])

@@ -67,9 +67,9 @@ def open_ui(tracking_uri: str, port: int) -> None:
 
 
 def run_server(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a server until it ends or this process is interrupted or terminated, either of which ends it as well.
+    """Run a server until it ends, or until this process is interrupted or terminated.
 
-    Its exit code is returned; 0 where it was ended from here.
+    Either of these ends the server as well. Return its exit code; 0 where it was ended from here.
     """
     with subprocess.Popen(command, env=environment) as server:
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -84,7 +84,7 @@ def run_server(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def list_view_addresses(database: Path, address: str) -> list[str]:
-    """Write the addresses of the views of a database's experiments, each behind its name."""
+    """List the addresses of the score views of a database's experiments, each after its name."""
     query = (
         "SELECT name, experiment_id FROM experiments JOIN experiment_tags USING (experiment_id) "
         "WHERE key = ? AND lifecycle_stage = 'active' ORDER BY name"

@@ -1,4 +1,4 @@
-"""What figures show of the posteriors that a store keeps."""
+"""Data of the figures that are drawn from the posteriors in a store."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
@@ -27,21 +27,21 @@ from bdl.store.store import Store
 GRID_POINTS = 401
 """Inputs at which a function is evaluated."""
 GRID_MARGIN = 0.5
-"""How far they reach beyond the training rows to either side, in ranges of those; further if test
-rows do.
+"""Margin of these inputs beyond the training rows on either side, in ranges of those; wider if test
+rows are.
 """
 TRUTH_ENTRY = "truth"
 DRAW_STEP = 2
-"""First counter word of the draws; those of scores have others."""
+"""First counter word of the draws; those of scores have other words."""
 
 MAX_PARAMETERS = 1_000_000
-"""Parameters of a model whose predictions are made again, which takes as long as its scores do."""
+"""Largest model whose predictions are computed again, which takes as long as its scores."""
 
 
 def gather_pictures(tasks: Sequence[Task], store: Store) -> dict[str, Any]:
     """Gather the fields of `bdl.reports.figures.FigureData` that come from posteriors.
 
-    They are of data sets all of whose posteriors are stored.
+    Data sets are left out unless all of their posteriors are stored.
     """
     complete = list_complete_cells(tasks, store)
     gather = {
@@ -54,7 +54,7 @@ def gather_pictures(tasks: Sequence[Task], store: Store) -> dict[str, Any]:
 
 
 def list_complete_cells(tasks: Sequence[Task], store: Store) -> list[Task]:
-    """Leave out data sets with fits that were imported without their posteriors."""
+    """List the cells of data sets whose posteriors are all stored, not imported without them."""
     incomplete = {
         task.dataset
         for task in tasks
@@ -86,7 +86,7 @@ def _iterate_evaluations(task: Task, store: Store) -> Iterator[tuple[int, Evalua
 
 
 def pair_posteriors(tasks: Sequence[Task], store: Store) -> list[Gaussians]:
-    """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
+    """Pair the posterior of each cell's first successful split with its exact reference."""
     pairs = []
     for task in (task for task in tasks if task.benchmark.measures_distances):
         stored_fit = _find_first_artefact(task, store)
@@ -120,7 +120,10 @@ def pair_posteriors(tasks: Sequence[Task], store: Store) -> list[Gaussians]:
 
 
 def gather_layer_weights(tasks: Sequence[Task], store: Store) -> list[LayerWeights]:
-    """Gather the weights that a benchmark's first `weights_below` counts, of each cell's first successful split."""
+    """Gather the weights of each cell's first successful split, in the layer that is scored.
+
+    That is the layer of the benchmark's first `weights_below`.
+    """
     weights = []
     for task in tasks:
         counted = next(
@@ -146,11 +149,12 @@ def _wrap_for_arrays(
 
 
 def evaluate_credible_bands(tasks: Sequence[Task], store: Store) -> list[CredibleBand]:
-    """Evaluate the stored posterior of each cell's first successful split, if its model is one function of one input.
+    """Evaluate the posterior of each cell's first successful split on a grid of inputs.
 
-    Of two classes it is the probability of the second. As many samples are drawn as the entry is
-    scored with, but other ones; a posterior with fewer vectors gives each of them once. The draws
-    of a sampled reference come first, as the entry `TRUTH_ENTRY`.
+    Only models that are one function of one input are evaluated. Of two classes it is the
+    probability of the second. As many samples are drawn as the entry is scored with, but other
+    ones; a posterior with fewer vectors yields each of them once. The draws of a sampled reference
+    come first, as the entry `TRUTH_ENTRY`.
     """
     credible: list[CredibleBand] = []
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Where published rows came from, and how much their splits have in common."""
+"""Provenance of published rows, and the overlap of their splits."""
 
 import json
 import os
@@ -40,10 +40,11 @@ _PACKAGES = (
 def describe_provenance(
     request: Request, tasks: Sequence[Task], store: Store, wall_seconds: float
 ) -> dict[str, Any]:
-    """Describe where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
+    """Describe the provenance of rows: spec, overrides, versions, seeds, machine and wall time.
 
-    Fits that were imported from published rows are listed under ``taken_from``; machine, packages,
-    commit and minutes of work are those of the others.
+    The wall time is that of the last command. Fits that were imported from published rows are
+    listed under ``taken_from``; machine, packages, commit and minutes of work are those of the
+    others.
     """
     benchmark = request.benchmark
     rows = [
@@ -88,7 +89,7 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
 
 
 def _list_origins(tasks: Sequence[Task], store: Store) -> list[dict[str, Any]]:
-    """Return each origin of imported fits, which fits they are, and the minutes that they took there."""
+    """List the origins of imported fits, each with its fits and the minutes that they took."""
     rows_by_origin: dict[str, dict[str, list[Row]]] = {}
     for task in tasks:
         for row in store.load_rows("final", task.key):
@@ -119,9 +120,9 @@ def _sum_minutes(rows: Iterable[Row]) -> float:
 
 
 def _compute_score_hash(task: Task, store: Store) -> str | None:
-    """Return the hash of the scores of a cell's fits.
+    """Compute the hash of the scores of a cell's fits.
 
-    None if there are none, or they were not computed alike.
+    None if there are none, or if their hashes differ.
     """
     rows = [row for row in store.load_rows("final", task.key) if row.status == "ok"]
     distinct = {
@@ -146,9 +147,8 @@ def _find_git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
     None where git does not track it.
     """
     try:
-        run_git(
-            package, "ls-files", "--error-unmatch", "__init__.py"
-        )  # which may be installed below another repository
+        # the package may be installed below another repository
+        run_git(package, "ls-files", "--error-unmatch", "__init__.py")
         changes = run_git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
         return run_git(package, "rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.SubprocessError):
@@ -156,15 +156,15 @@ def _find_git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
 
 
 def run_git(folder: Path, *words: str) -> str:
-    """Ask git about the repository of a folder.
+    """Run git in the repository of a folder, and return its output.
 
-    Raise `OSError` or `subprocess.SubprocessError` if it does not tell.
+    Raise `OSError` or `subprocess.SubprocessError` if it fails.
     """
     call = ["git", "--no-optional-locks", "-C", str(folder), *words]
-    done = subprocess.run(
+    process = subprocess.run(
         call, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
     )
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def _parse_installed_commit(version: str) -> str | None:
@@ -188,10 +188,10 @@ def _name_processor() -> str:
 
 
 def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
-    """Return n_test / n_train of the first split of each data set whose splits share training rows.
+    """Compute n_test / n_train of the first split of data sets whose splits share training rows.
 
-    It is the largest at the points of a sweep. Replicates of one split, and single splits, are not
-    there. `InputError` if data cannot be had.
+    At the points of a sweep it is the largest. Replicates of one split, and single splits, are
+    left out. `InputError` if data cannot be had.
     """
     if benchmark.preparation.repeats:
         return {}
@@ -206,9 +206,9 @@ def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
 
 
 def load_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
-    """Return what `compute_overlaps` does, as the provenance of published rows has it.
+    """Load the overlaps from the provenance of published rows, or compute them from the data.
 
-    From the data where it has not.
+    They are those of `compute_overlaps`.
     """
     with ResultsFolder(folder) as results_folder:
         recorded: dict[str, float] | None = results_folder.provenance.get("overlap")

@@ -1,4 +1,4 @@
-"""One HTML file of everything that is known of a run: template, style, script, and figures within it."""
+"""Report of a run: one HTML file with its tables, figures, failures and provenance."""
 
 import io
 import re
@@ -45,20 +45,18 @@ HIDDEN_FIELDS = (
     "checksums",
     "overlap",
 )
-"""Parts of the provenance that are not for people."""
+"""Fields of the provenance that the report leaves out."""
 
 MAX_COLOURS = 96
-"""Colours of a figure within a page, which are told apart by eye no more than those of the file
-beside it.
-"""
+"""Colours of a figure within a page: as few as the eye does not tell from those of its file."""
 MAX_WIDTH = 1600
-"""Of such a figure, in dots."""
+"""Width of such a figure, in dots."""
 
 _PAPERS_COMMENT = re.compile(r"<!-- papers: (.*?) -->\n*")
 
 
 def write_page(request: Request, results: Path, target: Path | None = None) -> Path:
-    """Write what is known of a run as one HTML file that needs nothing beside it, by default its ``report.html``.
+    """Write the report of a run as one self-contained HTML file, by default its ``report.html``.
 
     Its figures are drawn for it; those of posteriors without a store are those of the folder.
     `InputError` as `load_results` says; if no fit is finished; or if the file cannot be written.
@@ -73,9 +71,8 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
         )
     try:
         if target is None:
-            run_folder.mkdir(
-                parents=True, exist_ok=True
-            )  # that of a part of the whole may not be there
+            # the folder of a part of the whole may not be there
+            run_folder.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(
@@ -87,10 +84,10 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
 def _gather_page_values(
     loaded: LoadedResults, figure_data: FigureData, folders: Sequence[Path]
 ) -> dict[str, Any]:
-    cells, benchmark = figure_data.cells, loaded.benchmark
+    table_entries, benchmark = figure_data.cells, loaded.benchmark
     pictures = _group_pictures(folders, benchmark.name)
     with ResultsFolder(loaded.folder, loaded.recorded_request) as results_folder:
-        failed, origin = (
+        failed_fits, origin = (
             _build_failure_section(results_folder.list_failed_fits()),
             results_folder.provenance,
         )
@@ -102,19 +99,19 @@ def _gather_page_values(
         "remark": loaded.banner,
         "command": f"bdl-bench run {loaded.recorded_request.command_arguments}",
         "counts": Counter(
-            cell.verdict for cell in cells if info(cell.metric).direction != "ratio"
+            entry.verdict for entry in table_entries if info(entry.metric).direction != "ratio"
         ),
-        "tables": metric_sections(cells),
-        "notes": lines_below_tables(cells),
+        "tables": metric_sections(table_entries),
+        "notes": lines_below_tables(table_entries),
         "claims": claim_sections(benchmark, judge_run_claims(loaded)),
         "ensembles": ensemble_sections(benchmark, loaded.rows),
-        "elsewhere": elsewhere_sections(benchmark, cells),
+        "elsewhere": elsewhere_sections(benchmark, table_entries),
         "paired": [tally_section(*compared), *paired_sections(*compared)] if pairs else [],
         "pictures": {
             kind: [(path.stem, *_embed_picture(path)) for path in paths]
             for kind, paths in pictures.items()
         },
-        "failures": failed,
+        "failures": failed_fits,
         "hypers": _build_hyperparameter_section(loaded.rows, benchmark.axes),
         "provenance": {
             name: _format_value(value)
@@ -129,7 +126,7 @@ def _gather_page_values(
 
 
 def _fill_template(values: Mapping[str, Any]) -> str:
-    """Fill in the template; what is filled in is text, whatever it says."""
+    """Fill in the template; values are escaped as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
     from markupsafe import Markup
@@ -159,7 +156,7 @@ def _to_css_class(verdict: str) -> str:
 
 
 def _embed_picture(path: Path) -> tuple[int, str]:
-    """Return the width of a picture, at 96 dots an inch, and the picture as a data URI, in fewer colours."""
+    """Return the width of a picture at 96 dots an inch, and its data URI in fewer colours."""
     from PIL import Image
 
     with Image.open(path) as image:
@@ -176,19 +173,19 @@ def _embed_picture(path: Path) -> tuple[int, str]:
 
 def _describe_part(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
     """Name the data sets and entries of a benchmark, and the splits that have rows, for people."""
-    have = set(rows["split"].unique())
+    present_splits = set(rows["split"].unique())
     total = max(len(benchmark.splits_of(dataset)) for dataset in benchmark.datasets)
     return {
         "Data sets": ", ".join(benchmark.datasets),
         "Methods": ", ".join(benchmark.entries),
         "Splits": f"{total}"
-        if len(have) == total
-        else f"{len(have)} of {total} ({format_ranges(have)})",
+        if len(present_splits) == total
+        else f"{len(present_splits)} of {total} ({format_ranges(present_splits)})",
     }
 
 
 def _group_pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
-    """Group the figures of folders by what they show.
+    """Group the figures of folders by their heading.
 
     Of those with one name, take that of the first folder.
     """
@@ -242,9 +239,9 @@ def _format_value(value: object) -> str:
 
 
 def select_errata(papers: Iterable[str]) -> str:
-    """Return the sections about papers, such as ``vifa2023``, as Markdown.
+    """Select the sections of the errata about papers, such as ``vifa2023``, as Markdown.
 
-    A comment in each says which it is about.
+    A comment in each section names its papers.
     """
     # an installed package has the page among its own files, and a checkout among its documentation
     installed = files("bdl") / "errata.md"

@@ -1,4 +1,4 @@
-"""Runs held against each other, and the entries of one run held against its baseline."""
+"""Comparisons of two runs, and of the entries of one run with its baseline."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,14 +35,17 @@ from bdl.reports.statistics import format_setting
 from bdl.spec import Benchmark, find_differences, list_benchmarks, load_benchmark
 from bdl.spec.fields import select_names
 
-INDEPENDENCE_NOTE = "The data are not at hand: intervals take splits as independent, and are too short where they are not."
+INDEPENDENCE_NOTE = (
+    "The data are not at hand: intervals take splits as independent, and are too short where they "
+    "are not."
+)
 FORMATS = ("text", "markdown", "json")
 RANKED_DIRECTIONS = ("lower", "higher")
 """Directions of scores with a better and a worse."""
 
 
 class ComparisonText(NamedTuple):
-    """What a comparison says: lines, tables, and all of it as JSON values."""
+    """Text of a comparison: lines, tables, and all of it as JSON values."""
 
     lines: Sequence[str]
     sections: Sequence[Section]
@@ -69,7 +72,7 @@ class ComparisonText(NamedTuple):
 
 
 class ComparedRun(NamedTuple):
-    """Final rows of a folder, and the benchmark they were made with, if that is known."""
+    """Final rows of a folder, and the benchmark that they were made with, if it is recorded."""
 
     folder: Path
     rows: pd.DataFrame
@@ -84,9 +87,9 @@ class ComparedRun(NamedTuple):
 
 
 def load_run(name: str, results: Path) -> ComparedRun:
-    """Read a run from its folder, given by its path or by that below `results`.
+    """Load a run from its folder, a path or one below `results`.
 
-    `InputError` if none, or if damaged.
+    `InputError` if there is none, or if it is damaged.
     """
     for folder in (Path(name), results / name):
         with ResultsFolder(folder) as results_folder:
@@ -133,12 +136,11 @@ def compare_runs(
             f"{first.folder} and {second.folder} do not have {reason}: there is nothing to pair"
         )
     benchmark = second.benchmark or first.benchmark
-    if benchmark is None and second.folder.name in dict(
-        list_benchmarks()
-    ):  # that which the folder is called by
+    # rows without a spec are those of the benchmark that their folder is named after
+    if benchmark is None and second.folder.name in dict(list_benchmarks()):
         benchmark = narrow_benchmark(load_benchmark(second.folder.name), second.rows)
-    shared, lines = _load_overlaps_or_note((second.folder, first.folder), benchmark)
-    changes = compare_scores(first.rows, second.rows, metrics, axes, shared)
+    overlaps, lines = _load_overlaps_or_note((second.folder, first.folder), benchmark)
+    changes = compare_scores(first.rows, second.rows, metrics, axes, overlaps)
     hypers = changed_hyperparameters(first.rows, second.rows, axes)
     fields = (
         find_differences(first.benchmark, second.benchmark)
@@ -149,7 +151,8 @@ def compare_runs(
     changed = [change for change in both if not change.same]
     lines = [
         f"first: {first.folder}; second: {second.folder}; differences are second minus first",
-        f"scores of both: {len(both)}, {len(both) - len(changed)} the same to six digits and {len(changed)} not",
+        f"scores of both: {len(both)}, {len(both) - len(changed)} the same to six digits "
+        f"and {len(changed)} not",
         *_describe_unpaired_scores(changes),
         *lines,
         *_describe_spec_changes(fields),
@@ -173,35 +176,36 @@ def compare_runs(
 def compare_entries(
     loaded: LoadedResults, baseline: str | None
 ) -> tuple[ComparisonText, list[Ranks]]:
-    """Hold the entries of a run against one of them, split by split, and rank them over data sets.
+    """Compare the entries of a run with one of them, split by split, and rank them over data sets.
 
     `InputError` if no entry is the baseline, or it has no rows.
     """
     benchmark = narrow_benchmark(loaded.benchmark, loaded.rows)
-    against = baseline or benchmark.baseline
-    if against is None:
+    reference = baseline or benchmark.baseline
+    if reference is None:
         raise InputError(
-            f"{benchmark.name} names no baseline: give --baseline METHOD, or a second folder of results"
+            f"{benchmark.name} names no baseline: "
+            "give --baseline METHOD, or a second folder of results"
         )
-    if against not in benchmark.entries:
-        raise unknown_name_error("method", against, benchmark.entries)
-    benchmark = benchmark.model_copy(update={"baseline": against})
-    shared, lines = _load_overlaps_or_note((loaded.folder,), benchmark)
-    pairs = paired_differences(benchmark, loaded.rows, shared)
+    if reference not in benchmark.entries:
+        raise unknown_name_error("method", reference, benchmark.entries)
+    benchmark = benchmark.model_copy(update={"baseline": reference})
+    overlaps, lines = _load_overlaps_or_note((loaded.folder,), benchmark)
+    pairs = paired_differences(benchmark, loaded.rows, overlaps)
     if not any(pair.n for pair in pairs):
         raise InputError(
-            f"nothing to compare in {loaded.folder}: no data set has rows of {against} and of "
+            f"nothing to compare in {loaded.folder}: no data set has rows of {reference} and of "
             "another method"
         )
     lines = [loaded.remark, *lines] if loaded.remark else lines
-    cells, ranked = compare_with_print(loaded), list[Ranks]()
+    table_entries, ranked = compare_with_print(loaded), list[Ranks]()
     scored = [
         name
-        for name in dict.fromkeys(cell.metric for cell in cells)
+        for name in dict.fromkeys(entry.metric for entry in table_entries)
         if info(name).direction in RANKED_DIRECTIONS
     ]
     try:
-        ranked = [ranks for name in scored if (ranks := rank_entries(cells, name))]
+        ranked = [ranks for name in scored if (ranks := rank_entries(table_entries, name))]
     except InputError as error:  # without the library, which says what to install
         lines.append(str(error))
     sections = [
@@ -211,7 +215,7 @@ def compare_entries(
     ]
     content = {
         "benchmark": benchmark.name,
-        "baseline": against,
+        "baseline": reference,
         "paired": [
             _with_method_key(
                 difference._asdict()
@@ -235,9 +239,9 @@ def compare_entries(
 def _load_overlaps_or_note(
     folders: Sequence[Path], benchmark: Benchmark | None
 ) -> tuple[Mapping[str, float], list[str]]:
-    """Return the overlap of splits that one of the runs has recorded, or else that of the data.
+    """Load the overlap of splits that one of the runs has recorded, or else that of the data.
 
-    The second value is a line that says so if neither can be had.
+    The second value is a note for the case that neither is available.
     """
     if benchmark is not None:
         for folder in folders:

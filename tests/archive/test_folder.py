@@ -77,7 +77,8 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
             "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
         )
         assert {
-            (one.seconds, one.updates, one.basis) for one in here.iterate_measured_fits(is_requested=True)
+            (one.seconds, one.updates, one.basis)
+            for one in here.iterate_measured_fits(is_requested=True)
         } == {(2.0, 7, basis)}
 
 

@@ -31,7 +31,9 @@ def test_a_split_gives_the_same_rows_alone_and_in_company(tiny, store, tmp_path)
         for split in range(4):
             assert of_split(store, everyone, split) == of_split(together, everyone, split)
         for cell in everyone:
-            curves = [sorted(map(str, own.load_curve_points(cell.key))) for own in (store, together)]
+            curves = [
+                sorted(map(str, own.load_curve_points(cell.key))) for own in (store, together)
+            ]
             assert curves[0] == curves[1]
 
 

@@ -48,7 +48,10 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     assert sum(map(len, curves)) > 0
     assert ear.done == ear.total > 0
     failed = [
-        row for cell in cells for row in store.load_rows("final", cell.key) if row.status == "failed"
+        row
+        for cell in cells
+        for row in store.load_rows("final", cell.key)
+        if row.status == "failed"
     ]
     assert [row.cell for row in failed] == [("line", "exact", "{}")] * 2
     assert {row.reason for row in failed} == {"RuntimeError: no luck"}

@@ -120,7 +120,9 @@ def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none
     )
     known = {"rmse": score_hash(cell, cell.benchmark.metrics[0])}
     failed, bare = row(2, status="failed", reason="diverged", metrics={}), row(3)
-    store.append([FitResult(row(0, score_hashes=known), (), content), FitResult(row(1), (), content)])
+    store.append(
+        [FitResult(row(0, score_hashes=known), (), content), FitResult(row(1), (), content)]
+    )
     store.append([FitResult(failed), FitResult(bare)])
     rescore(cell, store)
     found = store.load_rows("final", CELL)
@@ -141,7 +143,9 @@ def test_the_time_of_a_group_that_is_over_is_no_fault_of_a_score(store, monkeypa
         ("failed", "OverLimit: over the limit")
     ] * 2
     assert scheduler.forget_failed(cells(["rmse", "nmll"], splits=(0,)), store) == 1
-    assert [row.split for row in store.load_rows("final", CELL)] == [1], "the others are not asked for"
+    assert [row.split for row in store.load_rows("final", CELL)] == [1], (
+        "the others are not asked for"
+    )
 
 
 def test_a_search_of_which_every_setting_failed_is_forgotten_with_its_fit(store):

@@ -43,7 +43,9 @@ def learnt(*overrides, entry="online-em", splits=(0, 1)):
 
 
 def curve(outcome, metric):
-    return {reading.at: reading.value for reading in outcome.curve_points if reading.metric == metric}
+    return {
+        reading.at: reading.value for reading in outcome.curve_points if reading.metric == metric
+    }
 
 
 def test_is_the_estimator_fed_with_the_stream(tmp_path):
@@ -146,7 +148,9 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
         assert ear.done == ear.total == 3 * 200 * estimate_batch_work(first, "final")
         assert [rows[0].cell[0] for rows in ear.stored_rows] == ["fa_100_10", "fa_100_1000"]
         among = [row for cell in (first, second) for row in store.load_rows("final", cell.key)]
-        assert [len(store.load_curve_points(cell.key)) for cell in (first, second)] == [2 * 2 * 2] * 2
+        assert [len(store.load_curve_points(cell.key)) for cell in (first, second)] == [
+            2 * 2 * 2
+        ] * 2
     assert [(row.dataset, row.split) for row in among] == [
         (one.row.dataset, one.row.split) for one in alone
     ]

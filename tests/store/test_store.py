@@ -113,7 +113,12 @@ def test_forgetting_removes_a_cell_and_nothing_else(store, other):
         append(store, make_row(stage="search", **own))
         store.append([FitResult(make_row(**own), (READING,))])
     store.forget([CELL, ("yacht", "never seen", "{}")])
-    assert store.load_rows("final", CELL) == store.load_rows("search", CELL) == store.load_curve_points(CELL) == []
+    assert (
+        store.load_rows("final", CELL)
+        == store.load_rows("search", CELL)
+        == store.load_curve_points(CELL)
+        == []
+    )
     assert (store.find_fit_hash(CELL), store.find_fit_hash(other)) == (None, "print-False")
     assert (
         len(store.load_rows("final", other))
