@@ -248,14 +248,18 @@ class ResultsFolder:
                 list_cell_keys(rows), rows.reindex(columns=columns).to_dict("records"), strict=True
             )
         )
-        imported = {(key, row["split"]) for key, row in fits if isinstance(row["origin"], dict)}
+        imported_fits = {
+            (key, row["split"]) for key, row in fits if isinstance(row["origin"], dict)
+        }
         for key, row in fits:
             # a fit that failed before it began has no width: NaN, which differs from itself
             if row["seconds"] > 0 and row["width"] == row["width"]:
                 # updates are not counted everywhere
                 updates = row["updates"] if row["updates"] == row["updates"] else 0.0
                 is_same_run = (
-                    is_requested and not self.published and (key, row["split"]) not in imported
+                    is_requested
+                    and not self.published
+                    and (key, row["split"]) not in imported_fits
                 )
                 conditions = int(row["width"]), row["device"], bool(row["compiled"])
                 basis: Basis = (
@@ -287,9 +291,9 @@ class ResultsFolder:
             raise InputError(f"{task.label} has no fit of split {split}; {available}")
         row = rows[split]
         if row.artefact is None:
-            imported = f"it was imported from published rows; make it by: {rerun} --fresh"
+            remedy = f"it was imported from published rows; make it by: {rerun} --fresh"
             raise InputError(
-                f"{task.label}, split {split} has no posterior: {row.reason or imported}"
+                f"{task.label}, split {split} has no posterior: {row.reason or remedy}"
             )
         return *artefacts.read_posterior(self.store.posteriors, row.artefact), row
 
@@ -315,8 +319,8 @@ class ResultsFolder:
 
 def list_stored_cells(benchmark: Benchmark, store: Store) -> list[Task]:
     """List the cells of a benchmark with final rows in a store, each with those splits."""
-    stored = ((task, store.list_splits(task.key)) for task in list_tasks(benchmark))
-    return [task.with_splits(splits) for task, splits in stored if splits]
+    splits_by_task = ((task, store.list_splits(task.key)) for task in list_tasks(benchmark))
+    return [task.with_splits(splits) for task, splits in splits_by_task if splits]
 
 
 def _with_current_texts(recorded: Request, request: Request) -> Request:

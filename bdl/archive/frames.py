@@ -96,12 +96,12 @@ def open_readonly(results: Path, request: Request) -> Iterator[Store]:
 @contextmanager
 def replace_atomically(path: Path) -> Iterator[Path]:
     """Yield a new file, which replaces another at the end of the block, if that does not fail."""
-    new = path.with_name(f".{path.name}.new")
+    new_path = path.with_name(f".{path.name}.new")
     try:
-        yield new
-        new.replace(path)
+        yield new_path
+        new_path.replace(path)
     finally:
-        new.unlink(missing_ok=True)
+        new_path.unlink(missing_ok=True)
 
 
 def make_empty_store() -> Store:
@@ -174,7 +174,7 @@ def tabulate_rows(
         {
             **{
                 name: [text] * len(columns["split"])
-                for name, text in {**_key_columns(task), "stage": stage}.items()
+                for name, text in {**_list_key_columns(task), "stage": stage}.items()
             },
             **{name: values for name, values in columns.items() if name not in separate_columns},
         }
@@ -185,7 +185,7 @@ def tabulate_rows(
     return _join_columns(tables, [*COLUMNS[:2], *_list_task_axes(tasks), *COLUMNS[2:]])
 
 
-def _key_columns(task: Task) -> dict[str, str]:
+def _list_key_columns(task: Task) -> dict[str, str]:
     return {**dict(zip(COLUMNS[:2], task.key, strict=False)), **task.point.texts}
 
 
@@ -227,7 +227,7 @@ def tabulate_final_rows(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
 def tabulate_curve_points(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
     """Tabulate the scores at recorded counts, one row a score."""
     records: list[dict[str, Any]] = [
-        {**_key_columns(task), "split": split, **reading._asdict()}
+        {**_list_key_columns(task), "split": split, **reading._asdict()}
         for task in tasks
         for split, reading in store.load_curve_points(task.key)
     ]
@@ -238,7 +238,7 @@ def tabulate_curve_points(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
 def write_rows(
     tasks: Sequence[Task], store: Store, folder: Path, request_text: str | None = None
 ) -> list[Path]:
-    """Write all rows to ``trials.parquet`` and the scores at recorded counts to ``points.parquet``.
+    """Write all rows to ``trials.parquet``, and scores at recorded counts to ``points.parquet``.
 
     Folds of the search are among the rows. The JSON of their request is in the metadata of
     ``trials.parquet``, so that one is never without the other. Return the paths.
@@ -262,8 +262,8 @@ def write_rows(
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write a table as parquet with a checksum of each page, all of it or nothing."""
-    with replace_atomically(path) as new:
-        table.to_parquet(new, compression="zstd", index=False, write_page_checksum=True)
+    with replace_atomically(path) as new_path:
+        table.to_parquet(new_path, compression="zstd", index=False, write_page_checksum=True)
 
 
 def compute_row_checksums(folder: Path) -> dict[str, str]:
@@ -301,14 +301,14 @@ def list_cell_keys(rows: pd.DataFrame) -> list[CellKey]:
     axes = list_axes(rows)
 
     @cache
-    def point(*texts: str) -> str:
+    def format_point(*texts: str) -> str:
         return SweepPoint(
             {path: parse_json(text) for path, text in zip(axes, texts, strict=True)}
         ).text
 
     keys = rows[["dataset", "entry", *axes]].itertuples(index=False, name=None)
     try:
-        return [(dataset, entry, point(*texts)) for dataset, entry, *texts in keys]
+        return [(dataset, entry, format_point(*texts)) for dataset, entry, *texts in keys]
     except (ValueError, TypeError) as error:
         raise InputError(
             f"the rows have points of {', '.join(axes)} that are no JSON ({error}); "

@@ -70,17 +70,17 @@ class LoadedResults(NamedTuple):
         cls,
         folder: Path,
         request: Request,
-        now: Benchmark,
+        current_benchmark: Benchmark,
         rows: pd.DataFrame,
         points: pd.DataFrame,
         has_spec: bool = True,
     ) -> "LoadedResults":
         """Compare rows with the protocol: profile, part, overrides, a file that has changed since.
 
-        `now` is the benchmark as its file is, under the same overrides. Rows of earlier versions,
-        which are not `known` to be all, may be published in part.
+        `current_benchmark` is the benchmark as its file is, under the same overrides. Rows
+        without a spec (`has_spec`), those of earlier versions, may be published in part.
         """
-        changed = list_departures(request, now)
+        changed = list_departures(request, current_benchmark)
         remarks = [_describe_profile(request)] if request.benchmark.profile != "paper" else []
         remarks += [
             *(_list_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
@@ -89,7 +89,9 @@ class LoadedResults(NamedTuple):
         ]
         remark = f"Not the protocol: {'; '.join(remarks)}." if remarks else ""
         is_protocol = request.benchmark.profile == "paper" and not changed
-        replicates = read_replicates(folder, now, rows) if not request.changes else rows[:0]
+        replicates = (
+            read_replicates(folder, current_benchmark, rows) if not request.changes else rows[:0]
+        )
         return cls(folder, request, rows, points, remark, is_protocol, replicates)
 
     @property
@@ -188,11 +190,13 @@ def _list_cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[Cel
         key = (str(dataset), entry, point.text)
         if key not in recorded_cells:
             continue
-        then, now = recorded.at(point), current.at(point)
-        same_fits = then.fit_part(dataset, entry) | {"seed": 0} == now.fit_part(dataset, entry) | {
-            "seed": 0
-        }
-        if same_fits and then.score_part(dataset, entry) == now.score_part(dataset, entry):
+        recorded_at_point, current_at_point = recorded.at(point), current.at(point)
+        recorded_fits = recorded_at_point.fit_part(dataset, entry) | {"seed": 0}
+        current_fits = current_at_point.fit_part(dataset, entry) | {"seed": 0}
+        if recorded_fits != current_fits:
+            continue
+        recorded_scores = recorded_at_point.score_part(dataset, entry)
+        if recorded_scores == current_at_point.score_part(dataset, entry):
             same_cells.add(key)
     return same_cells
 
@@ -229,19 +233,19 @@ def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> N
     with ResultsFolder(path, request) as results_folder:
         if not results_folder.published:
             return
-        unstored = set(
+        unstored_fits = set(
             zip(
                 list_cell_keys(results_folder.final_rows),
                 results_folder.final_rows.split.astype(int),
                 strict=True,
             )
         )
-        stored = (
+        stored_tasks = (
             list_stored_cells(request.benchmark, results_folder.store)
             if results_folder.store
             else []
         )
-        unstored -= {(task.key, split) for task in stored for split in task.splits}
+        unstored_fits -= {(task.key, split) for task in stored_tasks for split in task.splits}
         has_spec = results_folder.original_request is not None or name not in dict(
             list_benchmarks()
         )
@@ -254,20 +258,20 @@ def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> N
     elsewhere = "give the benchmark a name of its own, or choose another --results"
     for task in list_tasks(recorded_request.benchmark):
         planned_task = planned_tasks.get(task.key)
-        if planned_task and any(key == task.key for key, _ in unstored):
-            today, then = (
+        if planned_task and any(key == task.key for key, _ in unstored_fits):
+            planned_spec, recorded_spec = (
                 version_task.benchmark.fit_part(version_task.dataset, version_task.entry)
                 for version_task in (planned_task, task)
             )
-            if today != then:
+            if planned_spec != recorded_spec:
                 refusal = (
                     f"{path} has published rows of {task.label} of another spec, and no store"
                 )
                 raise InputError(f"{refusal}; {elsewhere}")
-    lost = unstored - {(task.key, split) for task in tasks for split in task.splits}
-    if lost:
+    lost_fits = unstored_fits - {(task.key, split) for task in tasks for split in task.splits}
+    if lost_fits:
         raise InputError(
-            f"{path} has {len(lost)} published final fits that this benchmark lacks, "
+            f"{path} has {len(lost_fits)} published final fits that this benchmark lacks, "
             f"and no store of them; {elsewhere}"
         )
 
@@ -291,21 +295,19 @@ def list_departures(recorded_request: Request, current_benchmark: Benchmark) -> 
     for path, value in recorded_request.changes.items():
         if path not in additions and _is_of_request(path, recorded_request):
             texts.append(f"{path}={abbreviate_value(value)}")
-    both = (
-        current_benchmark.select(),
-        recorded_request.benchmark.select(),
-    )  # without entries that a profile runs on no data set
-    since = {
-        path: old
-        for path, (_, old) in find_differences(*both).items()
+    # a selection leaves out entries that a profile runs on no data set
+    benchmarks = current_benchmark.select(), recorded_request.benchmark.select()
+    changed_fields = {
+        path: old_value
+        for path, (_, old_value) in find_differences(*benchmarks).items()
         if path not in FIELDS_WITHOUT_EFFECT
     }
-    for path, old in since.items():
+    for path, old_value in changed_fields.items():
         if _is_of_request(path, recorded_request):
             texts.append(
                 f"{path} has come into the file since"
-                if old == MISSING_FIELD
-                else f"the file had {path}={abbreviate_value(old)} then"
+                if old_value == MISSING_FIELD
+                else f"the file had {path}={abbreviate_value(old_value)} then"
             )
     return texts
 
@@ -319,10 +321,11 @@ def _list_added_entries(recorded_request: Request) -> list[str]:
 def _is_of_request(path: str, recorded_request: Request) -> bool:
     """Return whether a field is outside the entries and data sets that were not run."""
     field, _, rest = path.partition(".")
-    selected = {"entries": recorded_request.entries, "by_dataset": recorded_request.datasets}.get(
-        field, ()
-    )
-    return not selected or rest.partition(".")[0] in selected
+    selected_names = {
+        "entries": recorded_request.entries,
+        "by_dataset": recorded_request.datasets,
+    }.get(field, ())
+    return not selected_names or rest.partition(".")[0] in selected_names
 
 
 def _describe_profile(recorded_request: Request) -> str:
@@ -338,10 +341,10 @@ def _describe_profile(recorded_request: Request) -> str:
         ):
             inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
             values.setdefault(inner, {})[abbreviate_value(profile_value)] = None
-    changed = ", ".join(
+    changes = ", ".join(
         f"{inner} {' or '.join(profile_value)}" for inner, profile_value in values.items()
     )
-    return f"profile {name} ({changed})" if changed else f"profile {name}"
+    return f"profile {name} ({changes})" if changes else f"profile {name}"
 
 
 def abbreviate_value(value: object) -> str:
@@ -359,19 +362,21 @@ def abbreviate_value(value: object) -> str:
 def _list_gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     """Describe which cells and splits there are, if some are missing."""
     columns = ["dataset", "entry", *benchmark.axes]
-    have = {key: set(cell_rows.split) for key, cell_rows in rows.groupby(columns, sort=False)}
-    expected = {
+    splits_by_key = {
+        key: set(cell_rows.split) for key, cell_rows in rows.groupby(columns, sort=False)
+    }
+    expected_tasks = {
         (str(task.dataset), task.entry, *task.point.texts.values()): task
         for task in list_tasks(benchmark)
     }
-    present = {key: task for key, task in expected.items() if key in have}
-    labels = [task.label for task in present.values()]
+    present_tasks = {key: task for key, task in expected_tasks.items() if key in splits_by_key}
+    labels = [task.label for task in present_tasks.values()]
     gaps = []
-    if len(present) < len(expected):
+    if len(present_tasks) < len(expected_tasks):
         names = f" ({', '.join(labels)})" if len(labels) <= _MAX_NAMED_CELLS else ""
-        gaps.append(f"{len(labels)} of {len(expected)} cells{names}")
-    if any(set(task.splits) - have[key] for key, task in present.items()):
-        first, *further = ({*have[key]} for key in present)
+        gaps.append(f"{len(labels)} of {len(expected_tasks)} cells{names}")
+    if any(set(task.splits) - splits_by_key[key] for key, task in present_tasks.items()):
+        first, *further = ({*splits_by_key[key]} for key in present_tasks)
         same_splits, n = all(cell_rows == first for cell_rows in further), benchmark.splits
         gaps.append(
             f"{len(first)} of {n} splits ({format_ranges(first)})"

@@ -26,8 +26,8 @@ MAX_BYTES = 10 * 10**6
 """Bytes of the file; larger ones are not written."""
 
 _MAX_COMPRESSION = 2
-"""Ratio of the size of artefacts to that of the archive up to which packing is tried: half of their
-bytes may be zeros.
+"""Largest ratio of artefacts to `MAX_BYTES` at which packing is tried: half of their bytes may be
+zeros.
 """
 _INDEX = "index.json"
 _MEMBER_TIME = (1980, 1, 1, 0, 0, 0)
@@ -53,16 +53,16 @@ def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFile
         > _MAX_COMPRESSION * MAX_BYTES
     ):
         return {}
-    read, damaged = dict[str, bytes](), list[DamagedPosterior]()
+    contents, errors = dict[str, bytes](), list[DamagedPosterior]()
     for name in distinct:
         try:
-            read[name] = artefacts.read_posterior_bytes(store.posteriors, name)
+            contents[name] = artefacts.read_posterior_bytes(store.posteriors, name)
         except DamagedPosterior as error:
-            damaged.append(error)
-    if damaged:
-        raise damaged[0]
+            errors.append(error)
+    if errors:
+        raise errors[0]
     return {
-        label: {split: read[name] for split, name in by_split.items()}
+        label: {split: contents[name] for split, name in by_split.items()}
         for label, by_split in digests.items()
         if by_split
     }
@@ -88,8 +88,8 @@ def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] |
         any(contents_to_write.values())
         and len(packed := _pack_archive(contents_to_write)) <= MAX_BYTES
     ):
-        with replace_atomically(path) as new:
-            new.write_bytes(packed)
+        with replace_atomically(path) as new_path:
+            new_path.write_bytes(packed)
         return {"sha256": sha256(packed).hexdigest()}
     path.unlink(missing_ok=True)
     return None
@@ -136,13 +136,13 @@ def _read_archive(path: Path) -> PosteriorFiles:
             raise InputError(f"{path} unpacks to {unpacked / 1e6:,.0f} MB: remove it")
         index: dict[str, dict[str, str]] = parse_json(file.read(_INDEX))
         contents: dict[str, dict[int, bytes]] = {}
-        read: dict[str, bytes] = {}
+        contents_by_name: dict[str, bytes] = {}
         for label, by_split in index.items():
             contents[label] = {}
             for split, name in by_split.items():
-                if name not in read:
-                    read[name] = file.read(name)
-                contents[label][int(split)] = read[name]
+                if name not in contents_by_name:
+                    contents_by_name[name] = file.read(name)
+                contents[label][int(split)] = contents_by_name[name]
     return contents
 
 

@@ -295,14 +295,14 @@ def _restore_row(
             *present,
             *map(str, fit_metrics(task)),
         }  # of which one that is not finite has no number
-        scored = map(str, values) if present["status"] == "ok" else ()
+        score_names = map(str, values) if present["status"] == "ok" else ()
         metrics = {
             name: present.get(name)
-            for name in scored
+            for name in score_names
             if name in recorded_details and name not in not_scores
         }
-        refused = present["status"] == "ok" and "reason" in present
-        current_hashes = {} if refused else score_hashes(task, metrics)
+        has_refusals = present["status"] == "ok" and "reason" in present
+        current_hashes = {} if has_refusals else score_hashes(task, metrics)
         hashes = {name: code for name, code in current_hashes.items() if code in current}
         details |= {"origin": origin}
     stage, status = present["stage"], present["status"]

@@ -1,4 +1,4 @@
-"""Export to MLflow: an experiment for a benchmark, a run for a cell, and one for each split below."""
+"""Export to MLflow: an experiment for a benchmark, a run for a cell, one for each split below."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bdl.spec import Benchmark
 
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
-"""Tags that open the experiment in the view for trained models, not in that for language models."""
+"""Tags that open the experiment in the view for trained models, not for language models."""
 
 _CONTENT_TAG = "bdl.content"
 """Tag of a complete run with the digest of its content."""
@@ -290,7 +290,9 @@ def _log_record(
     """Log the numbers, parameters and tags of a run, in as few calls as MLflow allows."""
     from mlflow.entities import Metric, Param, RunTag
 
-    now = int(time.time() * 1000)
-    metrics = [Metric(name, value, now, step) for name, value, step in record.measurements]
+    milliseconds = int(time.time() * 1000)
+    metrics = [
+        Metric(name, value, milliseconds, step) for name, value, step in record.measurements
+    ]
     params = [Param(*item) for item in record.params.items()]
     client.log_batch(run_id, metrics, params, [RunTag(*item) for item in tags.items()])

@@ -133,8 +133,8 @@ def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Ben
     }
     tags = {
         _NOTE_TAG: f"{benchmark.title}\n\nA run is a method on a data set, with means over the "
-        "splits; below it is a run for each split. The view **Scores** (Views, above the table) has "
-        "a column for each score.",
+        "splits; below it is a run for each split. The view **Scores** (Views, above the table) "
+        "has a column for each score.",
         f"{VIEW_TAG_PREFIX}{SCORES_VIEW}": json.dumps(
             view | {"state": json.dumps({"selectedColumns": columns})}
         ),
@@ -144,9 +144,9 @@ def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Ben
             client.set_experiment_tag(experiment, name, text)
 
 
-def describe_run(task: Task, measured: Sequence[Measurement], fits: int, remark: str) -> str:
+def describe_run(task: Task, measurements: Sequence[Measurement], fits: int, remark: str) -> str:
     """Describe a run in Markdown: entry, data set, means, standard errors and the remark."""
-    values = {name: value for name, value, _ in measured}
+    values = {name: value for name, value, _ in measurements}
     lines = [
         f"**{task.entry}** on **{task.dataset}**"
         f"{f' at {task.point.text}' if task.point else ''}, {fits} splits"

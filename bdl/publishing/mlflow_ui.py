@@ -72,7 +72,7 @@ def run_server(command: Sequence[str], environment: Mapping[str, str]) -> int:
     Either of these ends the server as well. Return its exit code; 0 where it was ended from here.
     """
     with subprocess.Popen(command, env=environment) as server:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             return server.wait()
         except KeyboardInterrupt:
@@ -80,7 +80,7 @@ def run_server(command: Sequence[str], environment: Mapping[str, str]) -> int:
             server.terminate()
             return 0
         finally:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, previous_handler)
 
 
 def list_view_addresses(database: Path, address: str) -> list[str]:

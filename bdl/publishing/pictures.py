@@ -27,8 +27,9 @@ from bdl.store.store import Store
 GRID_POINTS = 401
 """Inputs at which a function is evaluated."""
 GRID_MARGIN = 0.5
-"""Margin of these inputs beyond the training rows on either side, in ranges of those; wider if test
-rows are.
+"""Margin of these inputs beyond the training rows on either side, in ranges of those.
+
+It is wider if test rows lie further out.
 """
 TRUTH_ENTRY = "truth"
 DRAW_STEP = 2
@@ -156,21 +157,23 @@ def evaluate_credible_bands(tasks: Sequence[Task], store: Store) -> list[Credibl
     ones; a posterior with fewer vectors yields each of them once. The draws of a sampled reference
     come first, as the entry `TRUTH_ENTRY`.
     """
-    credible: list[CredibleBand] = []
+    bands: list[CredibleBand] = []
     for task in tasks:
         of_one_input = (
             task.settings.likelihood is not None and task.data.d == task.problem.d_out == 1
         )
         if of_one_input and _find_first_artefact(task, store):
             split, evaluation = next(_iterate_evaluations(task, store))
-            if (exact := _load_reference_draws(task, split)) and not any(
-                band.dataset == str(task.dataset) for band in credible
+            if (reference_draws := _load_reference_draws(task, split)) and not any(
+                earlier_band.dataset == str(task.dataset) for earlier_band in bands
             ):
-                credible.append(
-                    _evaluate_band(task, split, evaluation, exact)._replace(entry=TRUTH_ENTRY)
+                bands.append(
+                    _evaluate_band(task, split, evaluation, reference_draws)._replace(
+                        entry=TRUTH_ENTRY
+                    )
                 )
-            credible.append(_evaluate_band(task, split, evaluation))
-    return credible
+            bands.append(_evaluate_band(task, split, evaluation))
+    return bands
 
 
 def _load_reference_draws(task: Task, split: int) -> Empirical | None:
@@ -188,10 +191,14 @@ def _evaluate_band(
     task: Task, split: int, evaluation: Evaluation, posterior: Posterior | None = None
 ) -> CredibleBand:
     rows = task.data.split(split)
-    inputs, new = (task.data.x[rows_of_part, 0] for rows_of_part in (rows.train, rows.test))
+    inputs, test_inputs = (
+        task.data.x[rows_of_part, 0] for rows_of_part in (rows.train, rows.test)
+    )
     low, high = float(inputs.min()), float(inputs.max())
     beyond = GRID_MARGIN * (high - low)
-    x = np.linspace(min([low - beyond, *new]), max([high + beyond, *new]), GRID_POINTS)
+    x = np.linspace(
+        min([low - beyond, *test_inputs]), max([high + beyond, *test_inputs]), GRID_POINTS
+    )
     grid = standardise_examples(task, split, x[:, None], np.zeros(GRID_POINTS))
     outputs = evaluation.outputs(
         grid, Draws(evaluation.samples, evaluation.key, DRAW_STEP), posterior
@@ -211,7 +218,11 @@ def _evaluate_band(
             inputs,
             task.data.y[rows.train],
         ),
-        *(quartiles.numpy(), np.stack([new, task.data.y[rows.test]]), bool(task.data.classes)),
+        *(
+            quartiles.numpy(),
+            np.stack([test_inputs, task.data.y[rows.test]]),
+            bool(task.data.classes),
+        ),
     )
 
 
@@ -221,11 +232,11 @@ def predict_labels(tasks: Sequence[Task], store: Store) -> list[LabelPredictions
     This is for benchmarks with `aurc` among the metrics, and models of at most `MAX_PARAMETERS`
     parameters.
     """
-    scored = (
+    ranked_tasks = (
         task for task in tasks if any(metric.name == "aurc" for metric in task.benchmark.metrics)
     )
     predictions = []
-    for task in (task for task in scored if task.problem.dim <= MAX_PARAMETERS):
+    for task in (task for task in ranked_tasks if task.problem.dim <= MAX_PARAMETERS):
         for _, evaluation in _iterate_evaluations(task, store):
             by_order = {by: risks(evaluation, by).numpy() for by in get_args(Uncertainty)}
             labels = evaluation.tested.y.long().numpy()

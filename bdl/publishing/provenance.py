@@ -83,8 +83,8 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     """Write ``provenance.json`` with the checksums of the rows beside it, all of it or nothing."""
     path = folder / "provenance.json"
     content = content | {"checksums": compute_row_checksums(folder)}
-    with replace_atomically(path) as new:
-        new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    with replace_atomically(path) as new_path:
+        new_path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return path
 
 

@@ -147,18 +147,19 @@ def compare_runs(
         if first.benchmark and second.benchmark
         else None
     )
-    both = [change for change in changes if not change.only]
-    changed = [change for change in both if not change.same]
+    paired_changes = [change for change in changes if not change.only]
+    different_scores = [change for change in paired_changes if not change.same]
+    n_same = len(paired_changes) - len(different_scores)
     lines = [
         f"first: {first.folder}; second: {second.folder}; differences are second minus first",
-        f"scores of both: {len(both)}, {len(both) - len(changed)} the same to six digits "
-        f"and {len(changed)} not",
+        f"scores of both: {len(paired_changes)}, {n_same} the same to six digits "
+        f"and {len(different_scores)} not",
         *_describe_unpaired_scores(changes),
         *lines,
         *_describe_spec_changes(fields),
     ]
     sections = [
-        *change_sections(changed, "mean difference"),
+        *change_sections(different_scores, "mean difference"),
         *([hyperparameter_section(hypers)] if hypers else []),
     ]
     content = {
@@ -199,13 +200,13 @@ def compare_entries(
         )
     lines = [loaded.remark, *lines] if loaded.remark else lines
     table_entries, ranked = compare_with_print(loaded), list[Ranks]()
-    scored = [
+    ranked_metrics = [
         name
         for name in dict.fromkeys(entry.metric for entry in table_entries)
         if info(name).direction in RANKED_DIRECTIONS
     ]
     try:
-        ranked = [ranks for name in scored if (ranks := rank_entries(table_entries, name))]
+        ranked = [ranks for name in ranked_metrics if (ranks := rank_entries(table_entries, name))]
     except InputError as error:  # without the library, which says what to install
         lines.append(str(error))
     sections = [
@@ -274,9 +275,9 @@ def _describe_spec_changes(fields: Mapping[str, tuple[Any, Any]] | None) -> Iter
     sections = dict.fromkeys(
         field for path in fields if (field := path.partition(".")[0]) in FIELDS_WITHOUT_EFFECT
     )
-    for path, (before, after) in fields.items():
+    for path, (first_value, second_value) in fields.items():
         if path.partition(".")[0] not in sections:
-            yield f"{path}: {abbreviate_value(before)} -> {abbreviate_value(after)}"
+            yield f"{path}: {abbreviate_value(first_value)} -> {abbreviate_value(second_value)}"
     if sections:
         yield f"different without an effect on numbers: {', '.join(sections)}"
 
