@@ -167,7 +167,7 @@ def make_mlflow_dataset(dataset: DatasetName) -> Any:
 
     settings = {name: json.dumps(value) for name, value in dataset.settings.items()}
     # the class is abstract to the type checker alone
-    origin = CodeDatasetSource({"dataset": dataset.name, **settings})  # type: ignore[abstract]
-    source = MetaDataset(origin, str(dataset))
+    origin = CodeDatasetSource({"dataset": dataset.name, **settings})
+    source = MetaDataset(origin, str(dataset))  # type: ignore[abstract]
     entity: Any = Dataset.from_dictionary(source.to_dict())
     return DatasetInput(entity, [InputTag("mlflow.data.context", "training")])

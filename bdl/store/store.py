@@ -48,11 +48,14 @@ _PRIMARY_KEY = ", ".join(_ROW_COLUMNS)
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
-    dataset TEXT, entry TEXT, point TEXT, fit_hash TEXT NOT NULL, PRIMARY KEY (dataset, entry, point));
+    dataset TEXT, entry TEXT, point TEXT, fit_hash TEXT NOT NULL,
+    PRIMARY KEY (dataset, entry, point));
 CREATE TABLE IF NOT EXISTS fits (
-    {_ROW_COLUMN_TYPES}, status TEXT NOT NULL, body TEXT NOT NULL, artefact TEXT, PRIMARY KEY ({_PRIMARY_KEY}));
+    {_ROW_COLUMN_TYPES}, status TEXT NOT NULL, body TEXT NOT NULL, artefact TEXT,
+    PRIMARY KEY ({_PRIMARY_KEY}));
 CREATE TABLE IF NOT EXISTS scores (
-    {_ROW_COLUMN_TYPES}, metric TEXT, value REAL, code TEXT NOT NULL, PRIMARY KEY ({_PRIMARY_KEY}, metric));
+    {_ROW_COLUMN_TYPES}, metric TEXT, value REAL, code TEXT NOT NULL,
+    PRIMARY KEY ({_PRIMARY_KEY}, metric));
 CREATE TABLE IF NOT EXISTS points (
     {_ROW_COLUMN_TYPES}, axis TEXT, at INTEGER, metric TEXT, value REAL,
     PRIMARY KEY ({_PRIMARY_KEY}, axis, at, metric));
