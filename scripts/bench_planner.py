@@ -19,7 +19,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from bdl.archive.frames import read_frames
+from bdl.archive.frames import read_rows
 from bdl.errors import InputError
 from bdl.execution.estimate import RemainingWork
 from bdl.execution.timing import time_updates
@@ -66,7 +66,7 @@ def of_folder(place: Path, seconds: float) -> list[Stage]:
     InputError
         If the rows cannot be read, or their data sets are not at hand.
     """
-    rows, _, text = read_frames(place)
+    rows, _, text = read_rows(place)
     if text is None or not {"updates", "width", "compiled"} <= set(rows):
         return []
     cells = {cell.key: cell for cell in list_tasks(Request.parse(text, str(place)).benchmark)}

@@ -58,7 +58,7 @@ def write(place: Path, rows: int) -> tuple[Path, list[float]]:
     asked = load_request(str(file))
     cells = list_tasks(asked.benchmark)
     with Store(place / "results/many/store.sqlite") as store:
-        store.remember(json.dumps(asked.dump()))
+        store.record_request(json.dumps(asked.dump()))
         for cell in cells:
             store.claim(cell.key, fit_hash(cell))
             details = {"width": 10, "device": "cpu", "compiled": False, "updates": 8}

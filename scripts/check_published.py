@@ -25,7 +25,7 @@ import pandas as pd
 from rich.console import Console
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import TRIALS, cell_keys
+from bdl.archive.frames import TRIALS, list_cell_keys
 from bdl.errors import InputError
 from bdl.execution.groups import FinalFit, group_final_fits
 from bdl.plan import Task
@@ -95,9 +95,9 @@ class PublishedCells:
     def __init__(self, folder: Path) -> None:
         with ResultsFolder(folder) as results:
             self.request = results.recorded_request
-            rows = results.finals
+            rows = results.final_rows
         self._rows = rows[rows.status == "ok"].sort_values("split")
-        self._keys = cell_keys(self._rows)
+        self._keys = list_cell_keys(self._rows)
 
     @property
     def name(self) -> str:

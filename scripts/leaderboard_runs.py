@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
-from bdl.publishing.provenance import recorded_overlaps
+from bdl.publishing.provenance import load_overlaps
 from bdl.reports import TableEntry
 from bdl.spec import load_request
 
@@ -24,7 +24,7 @@ class Run(NamedTuple):
     table: Sequence[TableEntry]
     """The statistics of the rows."""
     overlap: Mapping[str, float] | None
-    """As `overlaps` gives it; None where it is neither recorded nor are the data here."""
+    """As `compute_overlaps` gives it; None where it is neither recorded nor are the data here."""
     methods: Mapping[str, str]
     """Name of the method by entry."""
     origins: Mapping[str, str]
@@ -94,6 +94,6 @@ def rows_by_split(run: Run) -> Iterator[tuple[str, str, bytes]]:
 
 def _overlap(found: LoadedResults) -> Mapping[str, float] | None:
     try:
-        return recorded_overlaps(found.folder, found.benchmark)
+        return load_overlaps(found.folder, found.benchmark)
     except InputError:
         return None

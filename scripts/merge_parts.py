@@ -27,13 +27,13 @@ import pandas as pd
 from rich.console import Console
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import TRIALS, axes_of, read_frames, write_table
+from bdl.archive.frames import TRIALS, list_axes, read_rows, write_table
 from bdl.archive.loading import load_open_results
-from bdl.archive.posteriors import Contents, read_posteriors, write_posteriors
-from bdl.archive.reuse import ORIGIN
+from bdl.archive.posteriors import PosteriorFiles, read_posteriors, write_posteriors
+from bdl.archive.reuse import ORIGIN_FIELDS
 from bdl.errors import InputError
 from bdl.publishing.provenance import write_provenance
-from bdl.publishing.published_files import gather_figure_data, tables
+from bdl.publishing.published_files import gather_figure_data, render_tables
 from bdl.reports.figures import draw_figures
 from bdl.spec import load_request
 from bdl.spec.request import to_inline_yaml
@@ -51,7 +51,7 @@ class Run(NamedTuple):
     rows: pd.DataFrame
     points: pd.DataFrame
     origin: dict[str, Any]
-    posteriors: Contents
+    posteriors: PosteriorFiles
 
     @property
     def splits(self) -> Splits:
@@ -88,9 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(folder: Path) -> Run:
-    """Read a folder of published rows; errors as in `read_frames`."""
+    """Read a folder of published rows; errors as in `read_rows`."""
     origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-    rows, points, _ = read_frames(folder, origin.get("checksums"))
+    rows, points, _ = read_rows(folder, origin.get("checksums"))
     return Run(rows, points, origin, read_posteriors(folder, origin))
 
 
@@ -154,7 +154,7 @@ def write(merged: Run, folder: Path) -> None:
     with ResultsFolder(folder, asked) as here:
         found = load_open_results(here)
     for format, name in (("markdown", "table.md"), ("json", "table.json")):
-        (folder / name).write_text(str(tables(found, format)), encoding="utf-8")
+        (folder / name).write_text(str(render_tables(found, format)), encoding="utf-8")
     draw_figures(gather_figure_data(found, {}), folder / "figures")
 
 
@@ -175,7 +175,7 @@ def _among(table: pd.DataFrame, splits: Splits) -> list[bool]:
 
 def _refuse_duplicates(rows: pd.DataFrame) -> None:
     """Refuse rows of which two are of one fold of one trial."""
-    keys = ["dataset", "entry", *axes_of(rows), "stage", "split", "trial", "fold"]
+    keys = ["dataset", "entry", *list_axes(rows), "stage", "split", "trial", "fold"]
     duplicates = rows[rows.duplicated(keys)]
     if len(duplicates):
         first = duplicates.iloc[0]
@@ -202,7 +202,7 @@ def _provenance(kept: Run, part: Run, rows: pd.DataFrame) -> dict[str, Any]:
     origins = dict[str, tuple[dict[str, Any], Splits]]()
     for run in (kept, part):
         for origin, splits in _origins(run):
-            own = {name: origin[name] for name in ORIGIN if name in origin}
+            own = {name: origin[name] for name in ORIGIN_FIELDS if name in origin}
             known = origins.setdefault(_place(own), (own, {}))
             known[0]["written"] = max(known[0]["written"], own["written"])
             for cell, some in splits.items():
@@ -234,7 +234,7 @@ def _provenance(kept: Run, part: Run, rows: pd.DataFrame) -> dict[str, Any]:
 
 def _place(origin: Mapping[str, Any]) -> str:
     """Distinguish origins, whenever they wrote."""
-    return json.dumps({name: origin.get(name) for name in ORIGIN if name != "written"})
+    return json.dumps({name: origin.get(name) for name in ORIGIN_FIELDS if name != "written"})
 
 
 def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], Splits]]:

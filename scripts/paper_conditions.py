@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from peers import slang_release
 
-from bdl.archive.frames import folder
+from bdl.archive.frames import locate_folder
 from bdl.data import load_stream
 from bdl.metrics.distances import relative_distance, wasserstein2
 from bdl.plan import Task
@@ -171,10 +171,10 @@ def main() -> None:
         f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2"
     )
     for benchmark in map(load_benchmark, ("uci-linear-posterior", "logistic-posterior")):
-        with Store(folder(results, Request(benchmark)) / "store.sqlite") as store:
+        with Store(locate_folder(results, Request(benchmark)) / "store.sqlite") as store:
             for cell in list_tasks(benchmark.select(entries=["vifa"])):
                 reference = compute_truth(cell, 0)
-                kept = [row.artefact for row in store.rows("final", cell.key) if row.artefact]
+                kept = [row.artefact for row in store.load_rows("final", cell.key) if row.artefact]
                 moments = [
                     moments_of(artefacts.read_posterior(store.posteriors, sha)[0]) for sha in kept
                 ]

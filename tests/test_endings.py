@@ -239,9 +239,9 @@ def test_a_database_that_cannot_be_made_is_not_left_half_made(tmp_path, monkeypa
             db.execute("CREATE TABLE experiments (id INTEGER)")
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(tracking, "_client", half)
+    monkeypatch.setattr(tracking, "_make_client", half)
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    with pytest.raises(tracking.InputError, match="disk is full"), tracking.connection(uri):
+    with pytest.raises(tracking.InputError, match="disk is full"), tracking.connect(uri):
         pass
     left = [path for path in tmp_path.iterdir() if path.stat().st_size and path.is_file()]
     assert left == []

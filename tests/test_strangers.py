@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from bdl.archive.frames import _MADE  # the key under which a table keeps its request
+from bdl.archive.frames import REQUEST_ATTRIBUTE  # the key under which a table keeps its request
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAME = "noisy-wine-splits"
@@ -43,9 +43,9 @@ def change_request(folder, change):
     """Change what the rows say that they were made with, with all checksums right."""
     path = folder / "trials.parquet"
     rows = pd.read_parquet(path)
-    request = json.loads(rows.attrs[_MADE])
+    request = json.loads(rows.attrs[REQUEST_ATTRIBUTE])
     change(request["spec"])
-    rows.attrs[_MADE] = json.dumps(request)
+    rows.attrs[REQUEST_ATTRIBUTE] = json.dumps(request)
     rows.to_parquet(path, compression="zstd", index=False)
     provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
     provenance["checksums"]["trials.parquet"] = sha256(path.read_bytes()).hexdigest()
@@ -120,7 +120,7 @@ def test_the_file_that_names_the_code_allows_it(invoke, tmp_path, monkeypatch):
 def test_a_store_names_no_code_either(invoke, folder, evil, tmp_path):
     """The request of a store is text as well, and so is the family of a posterior."""
     rows = pd.read_parquet(folder / "trials.parquet")
-    request = json.loads(rows.attrs[_MADE])
+    request = json.loads(rows.attrs[REQUEST_ATTRIBUTE])
     PLACES["metric"](request["spec"], f"{evil}:load")
     for path in folder.iterdir():
         if path.is_file():

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny import TINY, contents, raising, refusal
 
-from bdl.archive.loading import LoadedResults, departures
+from bdl.archive.loading import LoadedResults, list_departures
 from bdl.publishing import mlflow_export
 from bdl.spec import load_request
 
@@ -141,7 +141,7 @@ def test_an_entry_that_a_profile_runs_on_no_data_set_has_not_come_since():
     kept = replace(large, benchmark=large.benchmark.select())
     assert "nuts" in large.benchmark.entries
     assert "nuts" not in kept.benchmark.entries
-    assert departures(kept, large.benchmark) == []
+    assert list_departures(kept, large.benchmark) == []
 
 
 def test_the_whole_reuses_the_fits_of_parts(tiny, run):
@@ -174,7 +174,7 @@ def test_what_is_mirrored_is_what_was_run(tiny, run, invoke, monkeypatch):
     told = {}
 
     def take(benchmark, store, cells, **more):
-        told.update(more, parameters=[mlflow_export.parameters(cell) for cell in cells])
+        told.update(more, parameters=[mlflow_export.list_parameters(cell) for cell in cells])
         return ["a run"]
 
     monkeypatch.setattr(mlflow_export, "export_run", take)

@@ -19,8 +19,8 @@ from bdl.plan.planning import list_tasks
 from bdl.publishing.published_files import (
     compare_with_print,
     gather_figure_data,
+    gather_stored_pictures,
     judge_run_claims,
-    stored_pictures,
 )
 from bdl.reports.figures import Figures, draw_figure, drawings_of, tables_html
 from bdl.reports.layout import metric_sections
@@ -90,7 +90,7 @@ class Results:
         InputError
             If there is no such figure.
         """
-        pictures = stored_pictures(self.loaded, self.loaded.recorded_request)
+        pictures = gather_stored_pictures(self.loaded, self.loaded.recorded_request)
         drawings = drawings_of(gather_figure_data(self.loaded, pictures))
         if name and name not in drawings:
             raise unknown_name_error("figure", name, drawings)
@@ -151,7 +151,7 @@ class Results:
         with ResultsFolder(
             self.folder, self.loaded.recorded_request, prefer_store=True
         ) as results_folder:
-            posterior, buffers, row = results_folder.posterior(task, split)
+            posterior, buffers, row = results_folder.load_posterior(task, split)
         return Fitted(task.with_splits((split,)), split, posterior, buffers, row.hyper)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bdl import runtime
-from bdl.archive.loading import timings
+from bdl.archive.loading import load_timings
 from bdl.archive.reuse import PublishedFits
 from bdl.data import file_states
 from bdl.errors import escape_unprintable
@@ -52,7 +52,7 @@ def estimate_run(
         count_remaining(task, store, copied_splits.get(task.key, ())) for task in tasks
     ]
     unfinished = [work for work in remaining_work if work.splits]
-    measured = timings(request, results) if unfinished else []
+    measured = load_timings(request, results) if unfinished else []
     measured += time_updates(unfinished, measured, _TIMING_SECONDS)
     if jobs:
         return estimate_remaining(remaining_work, jobs, measured)
@@ -98,7 +98,7 @@ def describe_fits_without_data(request: Request, published: Sequence[PublishedFi
     for task, count in tasks:
         identified: set[int] = set()
         for source in published:
-            identified |= source.identified_splits(task).intersection(splits)
+            identified |= source.list_identified_splits(task).intersection(splits)
         published_fits += len(identified)
         final_fits += count
         search_fits += count * count_fits(task, "search")

@@ -106,7 +106,9 @@ class Display:
         self._is_live = console.is_terminal and not console.is_dumb_terminal
         self._rows = {
             task: {
-                stage: [row for row in store.rows(stage, task.key) if row.split in task.splits]
+                stage: [
+                    row for row in store.load_rows(stage, task.key) if row.split in task.splits
+                ]
                 for stage in STAGES
             }
             for task in tasks
@@ -143,7 +145,7 @@ class Display:
             self._console.print(
                 f"Nothing is left to do, but {n_failed} of {len(finals)} final fits failed."
             )
-        elif n_refused := sum(bool(row.refused) for row in finals):
+        elif n_refused := sum(bool(row.refusals) for row in finals):
             self._console.print(
                 f"Nothing is left to train, but {n_refused} of {len(finals)} final fits "
                 "lack scores."

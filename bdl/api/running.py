@@ -17,14 +17,20 @@ from bdl.archive.frames import (
     STORE,
     TRIALS,
     back_up_and_clear,
-    empty_store,
-    folder,
+    list_sibling_folders,
+    locate_folder,
+    make_empty_store,
     open_for_writing,
     open_readonly,
-    siblings,
 )
 from bdl.archive.loading import check_overwrite
-from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, stored_fits
+from bdl.archive.reuse import (
+    PublishedFits,
+    copy_fits,
+    iterate_stored_fits,
+    list_reusable_splits,
+    read_published_fits,
+)
 from bdl.errors import InputError
 from bdl.execution.cluster import open_worker_pool
 from bdl.execution.rehearsal import rehearse, shorten_component_errors
@@ -37,7 +43,7 @@ from bdl.execution.scheduler import (
 )
 from bdl.plan import Task, initial_check, planning, reference_posteriors
 from bdl.plan.reference_posteriors import SampledReference
-from bdl.publishing.published_files import export_to_mlflow, publish, tables
+from bdl.publishing.published_files import export_to_mlflow, publish, render_tables
 from bdl.reports.papers import paper_values
 from bdl.reports.search_bounds import bound_notes
 from bdl.spec import Request
@@ -90,7 +96,7 @@ def run_benchmark(
             _run_missing_fits(request, tasks, store, mending_options, console)
             fitted_at = time.perf_counter()
             loaded, table_entries, files = publish(request, store, results, fitted_at - start)
-        console.print(tables(loaded, "rich", cells=table_entries))
+        console.print(render_tables(loaded, "rich", table_entries=table_entries))
         bounds = bound_notes(loaded.benchmark, loaded.rows)
         _print_lines((f"{note.dataset}/{note.entry}: {note.text}" for note in bounds), console)
         if request.folder_name:
@@ -109,7 +115,7 @@ def run_benchmark(
         print_detail(
             console, f"worked until {fitted_at - start:.1f} s, and published in {seconds:.1f} s"
         )
-        finals = [row for task in tasks for row in store.rows("final", task.key)]
+        finals = [row for task in tasks for row in store.load_rows("final", task.key)]
     if shortfall := _explain_shortfall(request, finals, results):
         _print_lines(shortfall, console)
         if isinstance(console, LoggedConsole) and console.quiet:
@@ -125,7 +131,7 @@ def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> li
     lines = []
     splits_by_refusal: dict[tuple[str, str], list[int]] = {}
     for row in finals:
-        for metric, reason in row.refused.items():
+        for metric, reason in row.refusals.items():
             splits_by_refusal.setdefault((metric, reason), []).append(row.split)
     refusals: list[str] = []
     for (metric, reason), splits in splits_by_refusal.items():
@@ -169,7 +175,7 @@ def print_forecast(request: Request, options: RunOptions, console: Console) -> N
         _print_lines(missing_files, console)
         return
     tasks = _plan_tasks(request, options, console, dry=True)
-    with empty_store() if options.fresh else open_readonly(options.results, request) as store:
+    with make_empty_store() if options.fresh else open_readonly(options.results, request) as store:
         check_stored_fits(tasks, store)
         copied_splits = _list_reusable_splits(request, tasks, store, options)
         estimate = forecast.estimate_run(
@@ -242,7 +248,7 @@ def _list_unfinished_tasks(request: Request, tasks: list[Task], options: RunOpti
     unfinished_tasks: list[Task] = []
     with open_readonly(options.results, request) as store:
         for task in tasks:
-            rows = store.rows("final", task.key)
+            rows = store.load_rows("final", task.key)
             splits = {row.split for row in rows if row.status == "ok" or not options.retry}
             if not splits.issuperset(task.splits):
                 unfinished_tasks.append(task)
@@ -259,10 +265,10 @@ def _select_runnable_tasks(
     uninstalled_tasks = [task for task in tasks if task.settings.method.build().missing]
     if not uninstalled_tasks:
         return tasks
-    with empty_store() if options.fresh else open_readonly(options.results, request) as store:
+    with make_empty_store() if options.fresh else open_readonly(options.results, request) as store:
         available_splits = _list_reusable_splits(request, uninstalled_tasks, store, options)
         for task in uninstalled_tasks:
-            available_splits[task.key] |= {row.split for row in store.rows("final", task.key)}
+            available_splits[task.key] |= {row.split for row in store.load_rows("final", task.key)}
     runnable_tasks: list[Task] = []
     missing_packages: dict[str, str] = {}
     for task in tasks:
@@ -286,10 +292,12 @@ def _list_reusable_splits(
     request: Request, tasks: list[Task], store: Store, options: RunOptions
 ) -> dict[CellKey, set[int]]:
     """Return the splits of each task that a run copies from other runs or from published rows."""
-    other_runs = [] if options.fresh else siblings(folder(options.results, request))
-    copied_splits = reusable(tasks, store, stored_fits(other_runs))
+    other_runs = (
+        [] if options.fresh else list_sibling_folders(locate_folder(options.results, request))
+    )
+    copied_splits = list_reusable_splits(tasks, store, iterate_stored_fits(other_runs))
     importing_tasks, published = _list_importable_fits(request, tasks, options)
-    imported_splits = reusable(importing_tasks, store, published)
+    imported_splits = list_reusable_splits(importing_tasks, store, published)
     return {key: splits | imported_splits.get(key, set()) for key, splits in copied_splits.items()}
 
 
@@ -311,18 +319,18 @@ def _list_importable_fits(
 
 def _read_published_fits(request: Request, options: RunOptions) -> list[PublishedFits]:
     """Read what is published of the benchmark and profile, and of its variants."""
-    run_folder = folder(options.results, request)
-    return published_fits(run_folder, siblings(run_folder))
+    run_folder = locate_folder(options.results, request)
+    return read_published_fits(run_folder, list_sibling_folders(run_folder))
 
 
 def _check_published_rows(request: Request, options: RunOptions) -> None:
     """Refuse ``--published`` where nothing is published: the run would make every fit anew."""
     if not options.published:
         return
-    run_folder = folder(options.results, request)
-    folders = [run_folder, *siblings(run_folder)]
+    run_folder = locate_folder(options.results, request)
+    folders = [run_folder, *list_sibling_folders(run_folder)]
     if not any((path / name).exists() for path in folders for name in (TRIALS, STORE)):
-        base = folder(options.results, request.full_request)
+        base = locate_folder(options.results, request.full_request)
         raise InputError(
             f"--published: no published rows in {base}; run it in a clone of the repository, or "
             "name the folder that holds them by --results; without --published, all is trained here"
@@ -347,16 +355,18 @@ def _run_missing_fits(
         _print_lines(prepare_store(tasks, store), console)
         if options.retry and (count := forget_failed(tasks, store)):
             console.print(f"fits that failed and are made again: {count}")
-        store.remember(json.dumps(request.dump()))
+        store.record_request(json.dumps(request.dump()))
         if not options.fresh:
-            count = copy_fits(tasks, store, stored_fits(siblings(store.path.parent)))
+            count = copy_fits(
+                tasks, store, iterate_stored_fits(list_sibling_folders(store.path.parent))
+            )
             if count:
                 console.print(
                     f"final fits reused from other runs of {request.benchmark.name}: {count}"
                 )
         importing_tasks, published = _list_importable_fits(request, tasks, options)
         if count := copy_fits(importing_tasks, store, published):
-            finals = [row for task in tasks for row in store.rows("final", task.key)]
+            finals = [row for task in tasks for row in store.load_rows("final", task.key)]
             without_posterior = sum(
                 row.imported and row.status == "ok" and not row.artefact for row in finals
             )

@@ -1,4 +1,4 @@
-"""A folder of results, whichever of a store and published rows it holds.
+"""A folder of results, with a store, published rows or both.
 
 Published rows are what tables show, until a run publishes again. Failures, timings, posteriors and
 exports come from the store, where there is one.
@@ -17,12 +17,12 @@ from torch import Tensor
 from bdl.archive.frames import (
     STORE,
     TRIALS,
-    Frames,
-    cell_keys,
-    final_frame,
-    frame,
-    points_frame,
-    read_frames,
+    PublishedRows,
+    list_cell_keys,
+    read_rows,
+    tabulate_curve_points,
+    tabulate_final_rows,
+    tabulate_rows,
 )
 from bdl.archive.posteriors import POSTERIORS
 from bdl.errors import InputError, parse_json
@@ -36,49 +36,56 @@ from bdl.spec.sections import Note
 from bdl.store import STAGES, Row, artefacts
 from bdl.store.store import Store
 
-HASHES = ("fit_hashes", "score_hashes")
+HASH_FIELDS = ("fit_hashes", "score_hashes")
 """Identities of the published fits and scores of each cell, in the provenance."""
 
-SHOWN = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
+FIELDS_WITHOUT_EFFECT = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
 """Fields that decide no number: tables show what the file says now."""
 
-LEGACY = "Legacy code: made by an earlier version; today's code has not been seen to give the same numbers."
+LEGACY_NOTE = (
+    "Legacy code: made by an earlier version; today's code has not been seen to give the same "
+    "numbers."
+)
 """Note of published cells without an identity."""
 
 
-class Failure(NamedTuple):
-    """Fits of one stage of one cell that failed for one reason, or of which a score could not be computed."""
+class FailedFits(NamedTuple):
+    """Fits of one stage of one cell that failed, or lack a score, for one reason."""
 
     cell: str
+    """Label of the cell."""
     stage: str
     splits: tuple[int, ...]
     """Splits with such a fit."""
     fits: int
+    """Number of such fits."""
     reason: str
     traceback: str
     """Of the first such fit that has one; empty where a fit diverged, and for published rows."""
 
 
 class ResultsFolder:
-    """The data sets and entries that are asked for, in a folder of results.
+    """The results in a folder for the data sets and entries of a request.
 
     A ``with`` block closes the store.
 
-    `asked` is the benchmark as its file is now, with the overrides and the part of the run, or
-    with a narrower part; None for what the rows themselves say. `latest` reads rows from the store
-    where both are there: a run may have added some since it published. What reads a damaged file
-    raises `InputError`.
+    `request` is the benchmark as its file is now, with the overrides and the part of the run, or
+    with a narrower part; None for what the rows themselves say. With `prefer_store`, rows are read
+    from the store where both are there: a run may have added some since it published. Members that
+    read a damaged file raise `InputError`.
     """
 
     def __init__(
         self, folder: Path, request: Request | None = None, *, prefer_store: bool = False
     ) -> None:
         self.folder = folder
-        self._tabled, self._stored = ((folder / name).exists() for name in (TRIALS, STORE))
-        self.published = self._tabled and not (prefer_store and self._stored)
+        self._has_published, self._has_store = (
+            (folder / name).exists() for name in (TRIALS, STORE)
+        )
+        self.published = self._has_published and not (prefer_store and self._has_store)
         self.path = folder / (TRIALS if self.published else STORE)
-        self._asked, self._stack = request, ExitStack()
-        self._chosen: tuple[Sequence[str], Sequence[str]] = (
+        self._given_request, self._stack = request, ExitStack()
+        self._selections: tuple[Sequence[str], Sequence[str]] = (
             (request.datasets, request.entries) if request else ((), ())
         )
 
@@ -95,43 +102,51 @@ class ResultsFolder:
     @cached_property
     def store(self) -> Store | None:
         """The store; None if there is none."""
-        return self._stack.enter_context(Store(self.folder / STORE)) if self._stored else None
+        return self._stack.enter_context(Store(self.folder / STORE)) if self._has_store else None
 
     @property
     def has_rows(self) -> bool:
         """Whether there is any row: a run that was stopped at once leaves an empty store."""
-        return self._tabled or bool(self.store and self.store.begun)
+        return self._has_published or bool(self.store and self.store.has_rows)
 
     @cached_property
-    def spec(self) -> Request | None:
-        """What the rows were made with.
+    def original_request(self) -> Request | None:
+        """The request that the rows were made with.
 
         None if they do not say so, as those of earlier versions.
         """
-        text = self._frames.recorded_request if self.published else self._rows_of.recorded_request
+        text = (
+            self._published_rows.recorded_request
+            if self.published
+            else self._required_store.recorded_request
+        )
         return Request.parse(text, str(self.path)) if text else None
 
     @cached_property
     def request(self) -> Request:
-        """What is asked for."""
-        if self._asked:
-            return self._asked
+        """The request for these results."""
+        if self._given_request:
+            return self._given_request
         return (
-            replace(self.spec, source=self.spec.benchmark.name)
-            if self.spec
+            replace(self.original_request, source=self.original_request.benchmark.name)
+            if self.original_request
             else load_request(self.folder.name)
         )
 
     @cached_property
     def recorded_request(self) -> Request:
-        """What the rows were made with, as tables show it.
+        """The request that the rows were made with, as tables show it.
 
-        What is asked for if the rows do not say.
+        That of these results if the rows do not say.
         """
-        recorded = _as_shown(self.spec, self.request) if self.spec else self.request
+        recorded = (
+            _with_current_texts(self.original_request, self.request)
+            if self.original_request
+            else self.request
+        )
         if self.published:
             with suppress(InputError):  # a damaged provenance, without which the rows are shown
-                recorded = _with_legacy(recorded, self.provenance.get("fit_hashes", {}))
+                recorded = _with_legacy_notes(recorded, self.provenance.get("fit_hashes", {}))
         if self.request.is_narrowed and not recorded.is_narrowed:  # to a part of the whole
             return replace(recorded, datasets=self.request.datasets, entries=self.request.entries)
         return recorded
@@ -145,7 +160,7 @@ class ResultsFolder:
         try:
             content = parse_json(path.read_text("utf-8"))
             if not isinstance(content, dict) or not all(
-                isinstance(content.get(name, {}), dict) for name in HASHES
+                isinstance(content.get(name, {}), dict) for name in HASH_FIELDS
             ):
                 raise ValueError("it does not say what rows were made with")
         except (OSError, ValueError) as error:
@@ -153,51 +168,55 @@ class ResultsFolder:
         return content
 
     @cached_property
-    def cells(self) -> list[Task]:
+    def stored_tasks(self) -> list[Task]:
         """Cells that have final rows in the store, with the splits that have them."""
-        cells = stored_cells(self.recorded_request.benchmark, self.store) if self.store else []
-        datasets, entries = self._chosen
-        selected = [cell for cell in cells if not datasets or str(cell.dataset) in datasets]
-        return [cell for cell in selected if not entries or cell.entry in entries]
+        tasks = (
+            list_stored_cells(self.recorded_request.benchmark, self.store) if self.store else []
+        )
+        datasets, entries = self._selections
+        selected = [task for task in tasks if not datasets or str(task.dataset) in datasets]
+        return [task for task in selected if not entries or task.entry in entries]
 
     @property
-    def finals(self) -> pd.DataFrame:
+    def final_rows(self) -> pd.DataFrame:
         """Final rows."""
         if not self.published:
-            return final_frame(self.cells, self._rows_of)
-        rows = self._frames.rows
+            return tabulate_final_rows(self.stored_tasks, self._required_store)
+        rows = self._published_rows.rows
         return self._select_part(rows[rows.stage == "final"])
 
     @property
-    def points(self) -> pd.DataFrame:
+    def curve_points(self) -> pd.DataFrame:
         """Scores at recorded counts."""
         return (
-            self._select_part(self._frames.points)
+            self._select_part(self._published_rows.points)
             if self.published
-            else points_frame(self.cells, self._rows_of)
+            else tabulate_curve_points(self.stored_tasks, self._required_store)
         )
 
-    def rows(self, *details: str) -> pd.DataFrame:
-        """Return all rows, folds of the search as well, with these details of the store's rows as further columns."""
+    def load_rows(self, *details: str) -> pd.DataFrame:
+        """Load all rows, folds of the search as well, with details of the store as columns."""
         if self.published:
-            return self._select_part(self._frames.rows)
+            return self._select_part(self._published_rows.rows)
         return self._select_part(
-            frame(list_tasks(self.recorded_request.benchmark), self._rows_of, STAGES, details)
+            tabulate_rows(
+                list_tasks(self.recorded_request.benchmark), self._required_store, STAGES, details
+            )
         )
 
-    def failures(self) -> list[Failure]:
-        """Return what failed, folds of the search as well, in the order of the cells."""
+    def list_failed_fits(self) -> list[FailedFits]:
+        """List fits that failed, folds of the search as well, in the order of the cells."""
         cells = list_tasks(self.recorded_request.benchmark)
         if self.published:
-            rows = self._select_part(self._frames.rows)
+            rows = self._select_part(self._published_rows.rows)
             rows = rows[(rows.status != "ok") | rows.reason.notna()]
         else:
             rows = self._select_part(
-                frame(cells, self._rows_of, STAGES, ["traceback"], problems=True)
+                tabulate_rows(cells, self._required_store, STAGES, ["traceback"], problems=True)
             )
         labels = {cell.key: cell.label for cell in cells}
         columns = rows.reindex(columns=["stage", "split", "reason", "traceback"])
-        columns["cell"] = [labels.get(key, "/".join(key[:2])) for key in cell_keys(rows)]
+        columns["cell"] = [labels.get(key, "/".join(key[:2])) for key in list_cell_keys(rows)]
         columns["reason"] = columns.reason.fillna("no reason was kept")
         failures = []
         for (cell, stage, reason), cell_failures in columns.groupby(
@@ -205,7 +224,7 @@ class ResultsFolder:
         ):
             trace = next((text for text in cell_failures.traceback if isinstance(text, str)), "")
             failures.append(
-                Failure(
+                FailedFits(
                     str(cell),
                     str(stage),
                     tuple(sorted({*cell_failures.split})),
@@ -216,35 +235,43 @@ class ResultsFolder:
             )
         return failures
 
-    def timings(self, is_requested: bool) -> Iterator[MeasuredFit]:
-        """Yield what the fits took; `own` says whether the folder is that of the run that goes on.
+    def iterate_measured_fits(self, is_requested: bool) -> Iterator[MeasuredFit]:
+        """Yield the seconds and updates of the fits.
 
-        Fits that were imported from published rows are not its own: another machine may have made
-        them.
+        `is_requested` is whether the folder is that of the run to be estimated. Fits that were
+        imported from published rows do not count as its fits: another machine may have made them.
         """
-        rows = self.rows("origin")
+        rows = self.load_rows("origin")
         columns = ["stage", "split", "seconds", "width", "updates", "device", "compiled", "origin"]
         fits = list(
-            zip(cell_keys(rows), rows.reindex(columns=columns).to_dict("records"), strict=True)
+            zip(
+                list_cell_keys(rows), rows.reindex(columns=columns).to_dict("records"), strict=True
+            )
         )
-        imported = {(key, row["split"]) for key, row in fits if isinstance(row["origin"], dict)}
+        imported_fits = {
+            (key, row["split"]) for key, row in fits if isinstance(row["origin"], dict)
+        }
         for key, row in fits:
-            if (
-                row["seconds"] > 0 and row["width"] == row["width"]
-            ):  # one that failed before it began has no width
-                updates = (
-                    row["updates"] if row["updates"] == row["updates"] else 0.0
-                )  # not counted
-                made_here = (
-                    is_requested and not self.published and (key, row["split"]) not in imported
+            # a fit that failed before it began has no width: NaN, which differs from itself
+            if row["seconds"] > 0 and row["width"] == row["width"]:
+                # updates are not counted everywhere
+                updates = row["updates"] if row["updates"] == row["updates"] else 0.0
+                is_same_run = (
+                    is_requested
+                    and not self.published
+                    and (key, row["split"]) not in imported_fits
                 )
-                how = int(row["width"]), row["device"], bool(row["compiled"])
+                conditions = int(row["width"]), row["device"], bool(row["compiled"])
                 basis: Basis = (
-                    "the same cells" if made_here else "the same cells in other or published runs"
+                    "the same cells"
+                    if is_same_run
+                    else "the same cells in other or published runs"
                 )
-                yield MeasuredFit(key, row["stage"], row["seconds"], updates, *how, basis)
+                yield MeasuredFit(key, row["stage"], row["seconds"], updates, *conditions, basis)
 
-    def posterior(self, cell: Task, split: int) -> tuple[Posterior, Mapping[str, Tensor], Row]:
+    def load_posterior(
+        self, task: Task, split: int
+    ) -> tuple[Posterior, Mapping[str, Tensor], Row]:
         """Load the posterior of a final fit, the buffers of its model, and its row.
 
         `InputError` if there is no such fit, it failed or was imported from published rows, or
@@ -254,60 +281,61 @@ class ResultsFolder:
         if self.store is None:
             rerun += " --published" if (self.folder / POSTERIORS).exists() else ""
             raise InputError(
-                f"{self.folder} has published rows alone, without posteriors; they come with: {rerun}"
+                f"{self.folder} has published rows alone, without posteriors; "
+                f"they come with: {rerun}"
             )
-        check_fit_hashes([cell], self.store)
-        rows = {row.split: row for row in self.store.rows("final", cell.key)}
+        check_fit_hashes([task], self.store)
+        rows = {row.split: row for row in self.store.load_rows("final", task.key)}
         if split not in rows:
             available = f"there are {', '.join(map(str, rows))}" if rows else "there is none"
-            raise InputError(f"{cell.label} has no fit of split {split}; {available}")
+            raise InputError(f"{task.label} has no fit of split {split}; {available}")
         row = rows[split]
         if row.artefact is None:
-            imported = f"it was imported from published rows; make it by: {rerun} --fresh"
+            remedy = f"it was imported from published rows; make it by: {rerun} --fresh"
             raise InputError(
-                f"{cell.label}, split {split} has no posterior: {row.reason or imported}"
+                f"{task.label}, split {split} has no posterior: {row.reason or remedy}"
             )
         return *artefacts.read_posterior(self.store.posteriors, row.artefact), row
 
     @cached_property
-    def _frames(self) -> Frames:
+    def _published_rows(self) -> PublishedRows:
         checksums = {}
-        if not self._stored:  # which writes the rows anew, and may have been stopped in between
+        if not self._has_store:  # which writes the rows anew, and may have been stopped in between
             with suppress(InputError):  # a damaged provenance, without which the rows are shown
                 checksums = self.provenance.get("checksums", {})
-        return read_frames(self.folder, checksums)
+        return read_rows(self.folder, checksums)
 
     def _select_part(self, table: pd.DataFrame) -> pd.DataFrame:
-        for column, names in zip(("dataset", "entry"), self._chosen, strict=True):
+        for column, names in zip(("dataset", "entry"), self._selections, strict=True):
             table = table[table[column].isin(names)] if names else table
         return table
 
     @property
-    def _rows_of(self) -> Store:
+    def _required_store(self) -> Store:
         if self.store is None:
             raise InputError(f"no results in {self.folder}")
         return self.store
 
 
-def stored_cells(benchmark: Benchmark, store: Store) -> list[Task]:
-    """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
-    stored = ((cell, store.splits(cell.key)) for cell in list_tasks(benchmark))
-    return [cell.with_splits(splits) for cell, splits in stored if splits]
+def list_stored_cells(benchmark: Benchmark, store: Store) -> list[Task]:
+    """List the cells of a benchmark with final rows in a store, each with those splits."""
+    splits_by_task = ((task, store.list_splits(task.key)) for task in list_tasks(benchmark))
+    return [task.with_splits(splits) for task, splits in splits_by_task if splits]
 
 
-def _as_shown(recorded: Request, request: Request) -> Request:
-    current = {name: getattr(request.benchmark, name) for name in SHOWN}
+def _with_current_texts(recorded: Request, request: Request) -> Request:
+    current = {name: getattr(request.benchmark, name) for name in FIELDS_WITHOUT_EFFECT}
     benchmark = recorded.benchmark.model_copy(
         update=current
     ).select()  # which leaves out a baseline that it lacks
     return replace(recorded, benchmark=benchmark, source=request.source)
 
 
-def _with_legacy(recorded: Request, hashes: Mapping[str, str | None]) -> Request:
-    """Add a note to the published cells without an identity: today's code has not been seen to give their numbers."""
-    cells = [cell for cell in list_tasks(recorded.benchmark) if hashes.get(cell.label, "") is None]
-    pairs = dict.fromkeys((str(cell.dataset), cell.entry) for cell in cells)
-    notes = tuple(Note(dataset=dataset, entry=entry, text=LEGACY) for dataset, entry in pairs)
+def _with_legacy_notes(recorded: Request, hashes: Mapping[str, str | None]) -> Request:
+    """Add a note to the published cells without an identity: today's code may differ."""
+    tasks = [task for task in list_tasks(recorded.benchmark) if hashes.get(task.label, "") is None]
+    pairs = dict.fromkeys((str(task.dataset), task.entry) for task in tasks)
+    notes = tuple(Note(dataset=dataset, entry=entry, text=LEGACY_NOTE) for dataset, entry in pairs)
     return replace(
         recorded,
         benchmark=recorded.benchmark.model_copy(

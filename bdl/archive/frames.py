@@ -1,9 +1,9 @@
-"""The files of a run: where they are, and its rows as tables, and as the parquet files that are published.
+"""The files of a run: their folder, and its rows as tables and as published parquet files.
 
 ``<results>/<benchmark>`` has the protocol, with a folder below for profiles other than paper, and
 one ``seed-<number>`` for each replicate, which has another seed and is otherwise the same. A
-variant, which is narrowed or changed by overrides, has a folder of its own in ``variants`` below
-that.
+variant, which is a run that is narrowed or changed by overrides, has a folder of its own in
+``variants`` below that.
 """
 
 import shutil
@@ -32,88 +32,89 @@ STORE = "store.sqlite"
 _VARIANTS = "variants"
 
 
-def folder(results: Path, variant: Request) -> Path:
-    """Return the folder of a variant, of a replicate or of the protocol, under its profile."""
-    base = results / variant.benchmark.name
-    base = base if variant.benchmark.profile == "paper" else base / variant.benchmark.profile
-    if variant.replicate_seed is not None:
-        base = base / f"seed-{variant.replicate_seed}"
-        if not variant.is_narrowed:
+def locate_folder(results: Path, request: Request) -> Path:
+    """Return the folder of a request: the protocol, a replicate or a variant under its profile."""
+    base = results / request.benchmark.name
+    base = base if request.benchmark.profile == "paper" else base / request.benchmark.profile
+    if request.replicate_seed is not None:
+        base = base / f"seed-{request.replicate_seed}"
+        if not request.is_narrowed:
             return base
-    return base / _VARIANTS / variant.folder_name if variant.folder_name else base
+    return base / _VARIANTS / request.folder_name if request.folder_name else base
 
 
-def siblings(folder: Path) -> list[Path]:
-    """List the other folders of the same benchmark and profile: that of the protocol, and those of its variants."""
+def list_sibling_folders(folder: Path) -> list[Path]:
+    """List the other folders of the benchmark and profile: the protocol and its variants."""
     base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
     return [path for path in (base, *sorted((base / _VARIANTS).glob("*/"))) if path != folder]
 
 
-def replicate_folders(folder: Path) -> list[Path]:
-    """List the folders of the replicates of a protocol, by its folder or that of a part of it."""
+def list_replicate_folders(folder: Path) -> list[Path]:
+    """List the folders of the replicates of a protocol, from its folder or that of a part."""
     base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
     return sorted(path.parent for path in base.glob(f"seed-*/{TRIALS}"))
 
 
 @contextmanager
-def open_for_writing(results: Path, variant: Request) -> Iterator[Store]:
-    """Open the store for writing, alone.
+def open_for_writing(results: Path, request: Request) -> Iterator[Store]:
+    """Open the store of a request for writing, and lock out other runs.
 
     `InputError` if the folder is not writable, or another run is under way.
     """
-    path = folder(results, variant) / STORE
+    path = locate_folder(results, request) / STORE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path.with_suffix(".lock"))
         lock.acquire(timeout=0)
     except Timeout:
         raise InputError(
-            f"another run of {variant.benchmark.name} writes to {path.parent}; wait for it or choose another --results"
+            f"another run of {request.benchmark.name} writes to {path.parent}; "
+            "wait for it or choose another --results"
         ) from None
     except OSError as error:
         raise InputError(
             f"cannot write to {path.parent}: {error.strerror}; choose another --results"
         ) from None
     try:
-        with with_rerun_hint(variant, results), Store(path) as store:
+        with with_rerun_hint(request, results), Store(path) as store:
             yield store
     finally:
         lock.release()
 
 
 @contextmanager
-def open_readonly(results: Path, variant: Request) -> Iterator[Store]:
-    """Open the store to look at what it has; an `empty_store` one if there is none."""
-    path = folder(results, variant) / STORE
+def open_readonly(results: Path, request: Request) -> Iterator[Store]:
+    """Open the store of a request for reading; an empty one in memory if there is none."""
+    path = locate_folder(results, request) / STORE
     with (
-        with_rerun_hint(variant, results),
-        Store(path) if path.exists() else empty_store() as store,
+        with_rerun_hint(request, results),
+        Store(path) if path.exists() else make_empty_store() as store,
     ):
         yield store
 
 
 @contextmanager
 def replace_atomically(path: Path) -> Iterator[Path]:
-    """Yield a file to write to, which takes the place of another at the end of the block, if that does not fail."""
-    new = path.with_name(f".{path.name}.new")
+    """Yield a new file, which replaces another at the end of the block, if that does not fail."""
+    new_path = path.with_name(f".{path.name}.new")
     try:
-        yield new
-        new.replace(path)
+        yield new_path
+        new_path.replace(path)
     finally:
-        new.unlink(missing_ok=True)
+        new_path.unlink(missing_ok=True)
 
 
-def empty_store() -> Store:
-    """Make a store in memory, which leaves nothing behind."""
+def make_empty_store() -> Store:
+    """Make a store in memory, which leaves no file."""
     return Store(Path(":memory:"))
 
 
-def back_up_and_clear(store: Store, cells: Sequence[CellKey]) -> Path | None:
-    """Forget the cells' rows, keeping a copy of the store beside it.
+def back_up_and_clear(store: Store, cell_keys: Sequence[CellKey]) -> Path | None:
+    """Copy the store, then remove the rows of cells from it; return the path of the copy.
 
-    None if there was nothing to forget.
+    None if the cells have no rows.
     """
-    if not any(store.fit_hash(cell) for cell in cells):
+    if not any(store.find_fit_hash(cell_key) for cell_key in cell_keys):
         return None
     copy = store.path.with_name(f"{STORE}.{time.strftime('%Y%m%dT%H%M%S')}")
     try:
@@ -122,26 +123,26 @@ def back_up_and_clear(store: Store, cells: Sequence[CellKey]) -> Path | None:
         raise InputError(
             f"cannot copy {store.path}: {error.strerror}; nothing was changed"
         ) from None
-    store.forget(cells)
+    store.forget(cell_keys)
     return copy
 
 
 TRIALS, POINTS = "trials.parquet", "points.parquet"
 
 COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
-_MADE = "made"
-_PUBLISHED_ELSEWHERE = {"traceback", "origin", "files"}
-"""Details of a row that are published elsewhere: with failures, and in the provenance."""
-_AS_LISTS = 100_000
-"""Rows from which on columns become arrays: lists take several times their memory."""
+REQUEST_ATTRIBUTE = "made"
+_UNPUBLISHED_DETAILS = {"traceback", "origin", "files"}
+"""Details of a row that are not columns: they are with failures, and in the provenance."""
+_MAX_LIST_ROWS = 100_000
+"""Rows that are gathered as lists before they become arrays, which take less memory."""
 _MAX_VALUES = 40_000_000
-"""Of a table of published rows; a few hundred MB in memory."""
+"""Values of a table of published rows; a few hundred MB in memory."""
 _MAX_TEXT_BYTES = 200 * 10**6
-"""Of the texts of a table of published rows, written out for each row."""
+"""Size of the texts of a table of published rows, written out for each row."""
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
 
-class Frames(NamedTuple):
+class PublishedRows(NamedTuple):
     """Published rows."""
 
     rows: pd.DataFrame
@@ -154,43 +155,46 @@ class Frames(NamedTuple):
     """
 
 
-def frame(
-    cells: Sequence[Task],
+def tabulate_rows(
+    tasks: Sequence[Task],
     store: Store,
     stages: Sequence[Stage],
     details: Collection[str] = (),
     *,
     problems: bool = False,
 ) -> pd.DataFrame:
-    """Return rows as a table: a column for each axis of the sweep and each metric, ``hyper_<name>``, and the details.
+    """Tabulate the rows of tasks, in their order, then that of the stages.
 
-    The order is that of cells, then stages. `details` names further ones, such as ``traceback``,
-    which is not published. With `problems`, only rows with a reason are read.
+    There is a column for each axis of the sweep, each metric, each ``hyper_<name>`` and each
+    detail that is published. `details` names further ones, such as ``traceback``. With `problems`,
+    only rows with a reason are read.
     """
-    separate_columns = _PUBLISHED_ELSEWHERE.difference(details)
+    separate_columns = _UNPUBLISHED_DETAILS.difference(details)
     tables = (
         {
             **{
                 name: [text] * len(columns["split"])
-                for name, text in {**_cell_columns(cell), "stage": stage}.items()
+                for name, text in {**_list_key_columns(task), "stage": stage}.items()
             },
             **{name: values for name, values in columns.items() if name not in separate_columns},
         }
-        for cell in cells
+        for task in tasks
         for stage in stages
-        for columns in store.columns(stage, cell.key, problems=problems)
+        for columns in store.iterate_columns(stage, task.key, problems=problems)
     )
-    return _table(tables, [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]])
+    return _join_columns(tables, [*COLUMNS[:2], *_list_task_axes(tasks), *COLUMNS[2:]])
 
 
-def _cell_columns(cell: Task) -> dict[str, str]:
-    return {**dict(zip(COLUMNS[:2], cell.key, strict=False)), **cell.point.texts}
+def _list_key_columns(task: Task) -> dict[str, str]:
+    return {**dict(zip(COLUMNS[:2], task.key, strict=False)), **task.point.texts}
 
 
-def _table(column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]) -> pd.DataFrame:
-    """Put parts, a list a column, below each other, with NaN for a column that one lacks.
+def _join_columns(
+    column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]
+) -> pd.DataFrame:
+    """Join sets of columns below each other, with NaN for a column that one lacks.
 
-    These columns without any.
+    Without any set, the table has no rows, and `columns`.
     """
     blocks: list[pd.DataFrame] = []
     lists: dict[str, list[Any]] = {}
@@ -203,7 +207,7 @@ def _table(column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str
         for name, values in lists.items():
             values += table.get(name) or [nan] * size
         count += size
-        if count >= _AS_LISTS:
+        if count >= _MAX_LIST_ROWS:
             blocks.append(pd.DataFrame(lists))
             lists, count = {}, 0
     if count or not blocks:
@@ -211,37 +215,40 @@ def _table(column_sets: Iterable[Mapping[str, list[Any]]], columns: Sequence[str
     return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True).infer_objects()
 
 
-def final_frame(cells: Sequence[Task], store: Store) -> pd.DataFrame:
-    """Return the final rows of the cells as a table, with a column for each metric of the benchmark."""
-    table = frame(cells, store, ["final"])
-    metrics = cells[0].benchmark.metrics if cells else ()
+def tabulate_final_rows(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
+    """Tabulate final rows, with a column for each metric of the benchmark."""
+    table = tabulate_rows(tasks, store, ["final"])
+    metrics = tasks[0].benchmark.metrics if tasks else ()
     return table.reindex(
         columns=[*table.columns, *(str(name) for name in metrics if name not in table.columns)]
     )
 
 
-def points_frame(cells: Sequence[Task], store: Store) -> pd.DataFrame:
-    """Return the scores at recorded counts as a table, one row a score."""
+def tabulate_curve_points(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
+    """Tabulate the scores at recorded counts, one row a score."""
     records: list[dict[str, Any]] = [
-        {**_cell_columns(cell), "split": split, **reading._asdict()}
-        for cell in cells
-        for split, reading in store.readings(cell.key)
+        {**_list_key_columns(task), "split": split, **reading._asdict()}
+        for task in tasks
+        for split, reading in store.load_curve_points(task.key)
     ]
-    columns = [*POINT_COLUMNS[:2], *_axes(cells), *POINT_COLUMNS[2:]]
+    columns = [*POINT_COLUMNS[:2], *_list_task_axes(tasks), *POINT_COLUMNS[2:]]
     return pd.DataFrame(records, columns=columns)
 
 
-def write_frames(
-    cells: Sequence[Task], store: Store, folder: Path, request_text: str | None = None
+def write_rows(
+    tasks: Sequence[Task], store: Store, folder: Path, request_text: str | None = None
 ) -> list[Path]:
-    """Write every row of the cells to ``trials.parquet``, folds of the search as well, and the points beside it.
+    """Write all rows to ``trials.parquet``, and scores at recorded counts to ``points.parquet``.
 
-    What they were made with is in the metadata of ``trials.parquet``, so that one is never without
-    the other.
+    Folds of the search are among the rows. The JSON of their request is in the metadata of
+    ``trials.parquet``, so that one is never without the other. Return the paths.
     """
-    tables = {TRIALS: frame(cells, store, STAGES), POINTS: points_frame(cells, store)}
+    tables = {
+        TRIALS: tabulate_rows(tasks, store, STAGES),
+        POINTS: tabulate_curve_points(tasks, store),
+    }
     if request_text is not None:
-        tables[TRIALS].attrs[_MADE] = request_text
+        tables[TRIALS].attrs[REQUEST_ATTRIBUTE] = request_text
     paths = []
     for name, table in tables.items():
         path = folder / name
@@ -255,53 +262,53 @@ def write_frames(
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write a table as parquet with a checksum of each page, all of it or nothing."""
-    with replace_atomically(path) as new:
-        table.to_parquet(new, compression="zstd", index=False, write_page_checksum=True)
+    with replace_atomically(path) as new_path:
+        table.to_parquet(new_path, compression="zstd", index=False, write_page_checksum=True)
 
 
-def row_checksums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 (hex) of each file of published rows in a folder, by its name."""
+def compute_row_checksums(folder: Path) -> dict[str, str]:
+    """Compute the SHA-256 (hex) of each file of published rows in a folder, by its name."""
     paths = [folder / name for name in (TRIALS, POINTS)]
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in paths if path.exists()}
 
 
-def read_frames(folder: Path, checksums: Mapping[str, str] | None = None) -> Frames:
+def read_rows(folder: Path, checksums: Mapping[str, str] | None = None) -> PublishedRows:
     """Read published rows; `InputError` if a file is damaged.
 
-    `checksums` are those of `row_checksums` when the files were published. Pages of a file have
-    checksums of their own, which do not cover what describes the pages.
+    `checksums` are those of `compute_row_checksums` when the files were published. Pages of a file
+    have checksums of their own, which do not cover the metadata that describes the pages.
     """
     for name, recorded in (checksums or {}).items():
-        if row_checksums(folder).get(name) != recorded:
+        if compute_row_checksums(folder).get(name) != recorded:
             raise InputError(
                 f"{folder / name} is damaged or of another run: its SHA-256 is not the one in "
                 "provenance.json; fetch the folder again, or remove it and run again"
             )
-    rows = _read(folder / TRIALS, COLUMNS)
+    rows = _read_table(folder / TRIALS, COLUMNS)
     points = pd.DataFrame(columns=POINT_COLUMNS)
     if (folder / POINTS).exists():
-        points = _read(folder / POINTS, POINT_COLUMNS)
-    return Frames(rows, points, rows.attrs.pop(_MADE, None))
+        points = _read_table(folder / POINTS, POINT_COLUMNS)
+    return PublishedRows(rows, points, rows.attrs.pop(REQUEST_ATTRIBUTE, None))
 
 
-def axes_of(rows: pd.DataFrame) -> list[str]:
-    """Return the paths of the axes of a sweep: the columns between the entry and the stage."""
+def list_axes(rows: pd.DataFrame) -> list[str]:
+    """List the paths of the axes of a sweep: the columns between the entry and the stage."""
     return [str(name) for name in rows.columns[2 : rows.columns.get_loc("stage")]]
 
 
-def cell_keys(rows: pd.DataFrame) -> list[CellKey]:
-    """Return the key of each row's cell."""
-    axes = axes_of(rows)
+def list_cell_keys(rows: pd.DataFrame) -> list[CellKey]:
+    """List the key of the cell of each row."""
+    axes = list_axes(rows)
 
     @cache
-    def point(*texts: str) -> str:
+    def format_point(*texts: str) -> str:
         return SweepPoint(
             {path: parse_json(text) for path, text in zip(axes, texts, strict=True)}
         ).text
 
     keys = rows[["dataset", "entry", *axes]].itertuples(index=False, name=None)
     try:
-        return [(dataset, entry, point(*texts)) for dataset, entry, *texts in keys]
+        return [(dataset, entry, format_point(*texts)) for dataset, entry, *texts in keys]
     except (ValueError, TypeError) as error:
         raise InputError(
             f"the rows have points of {', '.join(axes)} that are no JSON ({error}); "
@@ -309,7 +316,7 @@ def cell_keys(rows: pd.DataFrame) -> list[CellKey]:
         ) from None
 
 
-def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+def _read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     try:
         with ParquetFile(path) as file:
             size = file.metadata.num_rows * file.metadata.num_columns
@@ -357,5 +364,5 @@ def _check_text_size(path: Path) -> None:
         )
 
 
-def _axes(cells: Sequence[Task]) -> list[str]:
-    return list(cells[0].point.texts) if cells else []
+def _list_task_axes(tasks: Sequence[Task]) -> list[str]:
+    return list(tasks[0].point.texts) if tasks else []

@@ -1,4 +1,4 @@
-"""Results of an earlier run: how they differ from the protocol, and what a run asks of them before it starts."""
+"""Results of an earlier run: how they differ from the protocol, and the overwrite guard."""
 
 import re
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from bdl.archive import SHOWN, ResultsFolder, stored_cells
+from bdl.archive import FIELDS_WITHOUT_EFFECT, ResultsFolder, list_stored_cells
 from bdl.archive.frames import (
     STORE,
     TRIALS,
-    cell_keys,
-    folder,
-    replicate_folders,
-    siblings,
+    list_cell_keys,
+    list_replicate_folders,
+    list_sibling_folders,
+    locate_folder,
 )
 from bdl.errors import InputError
 from bdl.execution.estimate import MeasuredFit
@@ -35,25 +35,25 @@ from bdl.store import CellKey
 
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
-_BELOW = ("", "*/", "variants/*/", "*/variants/*/")
+_FOLDER_PATTERNS = ("", "*/", "variants/*/", "*/variants/*/")
 """Where a benchmark's folder has results: the protocol, its profiles and replicates, and the
 variants of each.
 """
 
-_LONG = 100
-"""Characters of a value that are written out."""
+_MAX_VALUE_CHARACTERS = 100
+"""Characters of a value before it is cut."""
 
-_NAMED = 4
-"""Cells that are listed by name, rather than counted."""
+_MAX_NAMED_CELLS = 4
+"""Cells that are named, rather than counted."""
 
 
 class LoadedResults(NamedTuple):
-    """Rows of a run, and what they are."""
+    """Rows of a run, their request, and how they differ from the protocol."""
 
     folder: Path
     """Folder that they are in."""
     recorded_request: Request
-    """What they were made with."""
+    """Request that they were made with."""
     rows: pd.DataFrame
     """Final rows."""
     points: pd.DataFrame
@@ -70,26 +70,28 @@ class LoadedResults(NamedTuple):
         cls,
         folder: Path,
         request: Request,
-        now: Benchmark,
+        current_benchmark: Benchmark,
         rows: pd.DataFrame,
         points: pd.DataFrame,
         has_spec: bool = True,
     ) -> "LoadedResults":
         """Compare rows with the protocol: profile, part, overrides, a file that has changed since.
 
-        `now` is the benchmark as its file is, under the same overrides. Rows of earlier versions,
-        which are not `known` to be all, may be published in part.
+        `current_benchmark` is the benchmark as its file is, under the same overrides. Rows
+        without a spec (`has_spec`), those of earlier versions, may be published in part.
         """
-        changed = departures(request, now)
-        remarks = [_profile(request)] if request.benchmark.profile != "paper" else []
+        changed = list_departures(request, current_benchmark)
+        remarks = [_describe_profile(request)] if request.benchmark.profile != "paper" else []
         remarks += [
-            *(_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
-            *(f"{name} is an entry of its own" for name in _added_entries(request)),
+            *(_list_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
+            *(f"{name} is an entry of its own" for name in _list_added_entries(request)),
             *changed,
         ]
         remark = f"Not the protocol: {'; '.join(remarks)}." if remarks else ""
         is_protocol = request.benchmark.profile == "paper" and not changed
-        replicates = read_replicates(folder, now, rows) if not request.changes else rows[:0]
+        replicates = (
+            read_replicates(folder, current_benchmark, rows) if not request.changes else rows[:0]
+        )
         return cls(folder, request, rows, points, remark, is_protocol, replicates)
 
     @property
@@ -110,49 +112,50 @@ class LoadedResults(NamedTuple):
 def load_results(request: Request, results: Path) -> LoadedResults:
     """Load the published rows of an earlier run, otherwise those of the store.
 
-    `InputError` if none, or if damaged.
-
-    The benchmark is as its file is now, with the overrides and the part of the run. If no run was
-    narrowed to these data sets and entries, they are selected from the rows of the whole.
+    `InputError` if there are none, or if they are damaged. The benchmark is as its file is now,
+    with the overrides and the part of the run. If no run was narrowed to these data sets and
+    entries, they are selected from the rows of the whole.
     """
-    with open_results(request, results) as opened:
-        return load_open_results(opened)
+    with open_results(request, results) as results_folder:
+        return load_open_results(results_folder)
 
 
-def load_open_results(opened: ResultsFolder) -> LoadedResults:
+def load_open_results(results_folder: ResultsFolder) -> LoadedResults:
     """Load the results of a folder that has rows; errors as in `load_results`."""
-    has_spec = opened.spec is not None
+    has_spec = results_folder.original_request is not None
     return LoadedResults.of(
-        opened.folder,
-        opened.recorded_request,
-        opened.request.benchmark,
-        opened.finals,
-        opened.points,
+        results_folder.folder,
+        results_folder.recorded_request,
+        results_folder.request.benchmark,
+        results_folder.final_rows,
+        results_folder.curve_points,
         has_spec,
     )
 
 
 def open_results(request: Request, results: Path, *, prefer_store: bool = False) -> ResultsFolder:
-    """Open the folder of what is asked for, or that of the whole if no run was narrowed to it.
+    """Open the folder of a request, or that of the whole if no run was narrowed to it.
 
-    As `load_results`.
-
-    Splits are not selected from the whole: means and standard errors of some of them are those of
-    another run.
+    Errors as in `load_results`. Splits are not selected from the whole: means and standard errors
+    of some of them are those of another run.
     """
-    part_folder, full_folder = folder(results, request), folder(results, request.full_request)
+    part_folder, full_folder = (
+        locate_folder(results, request),
+        locate_folder(results, request.full_request),
+    )
     for path in (
         (part_folder, full_folder)
         if request.is_narrowed and not request.splits
         else (part_folder,)
     ):
-        opened = ResultsFolder(path, request, prefer_store=prefer_store)
-        if opened.has_rows:
-            return opened
-        opened.close()
+        results_folder = ResultsFolder(path, request, prefer_store=prefer_store)
+        if results_folder.has_rows:
+            return results_folder
+        results_folder.close()
     start = request.format_command("run", results)
     raise InputError(
-        f"no results in {part_folder}; start with: {start}{_other_runs(part_folder, request.source, results)}"
+        f"no results in {part_folder}; start with: {start}"
+        f"{_suggest_sibling(part_folder, request.source, results)}"
     )
 
 
@@ -163,20 +166,22 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
     seed. Cells of another spec are left out, and so is a folder that cannot be read.
     """
     tables = [rows[:0].assign(seed=pd.Series(dtype=int))]
-    for path in replicate_folders(folder):
-        with suppress(InputError), ResultsFolder(path) as opened:
-            recorded = opened.spec
+    for path in list_replicate_folders(folder):
+        with suppress(InputError), ResultsFolder(path) as results_folder:
+            recorded = results_folder.original_request
             if recorded is None or recorded.benchmark.profile != benchmark.profile:
                 continue
-            same_cells = set(cell_keys(rows)) & _cells_of_same_spec(recorded.benchmark, benchmark)
-            finals = opened.finals
-            finals = finals[[key in same_cells for key in cell_keys(finals)]]
+            same_cells = set(list_cell_keys(rows)) & _list_cells_of_same_spec(
+                recorded.benchmark, benchmark
+            )
+            finals = results_folder.final_rows
+            finals = finals[[key in same_cells for key in list_cell_keys(finals)]]
             tables.append(finals.assign(seed=recorded.benchmark.seed))
     return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
 
 
-def _cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[CellKey]:
-    """Return the cells whose fits and scores have the same spec in both, but for the seed."""
+def _list_cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[CellKey]:
+    """List the cells whose fits and scores have the same spec in both, but for the seed."""
     recorded_cells = {
         (str(dataset), entry, point.text) for dataset, entry, point in recorded.cells
     }
@@ -185,139 +190,165 @@ def _cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[CellKey]
         key = (str(dataset), entry, point.text)
         if key not in recorded_cells:
             continue
-        then, now = recorded.at(point), current.at(point)
-        same_fits = then.fit_part(dataset, entry) | {"seed": 0} == now.fit_part(dataset, entry) | {
-            "seed": 0
-        }
-        if same_fits and then.score_part(dataset, entry) == now.score_part(dataset, entry):
+        recorded_at_point, current_at_point = recorded.at(point), current.at(point)
+        recorded_fits = recorded_at_point.fit_part(dataset, entry) | {"seed": 0}
+        current_fits = current_at_point.fit_part(dataset, entry) | {"seed": 0}
+        if recorded_fits != current_fits:
+            continue
+        recorded_scores = recorded_at_point.score_part(dataset, entry)
+        if recorded_scores == current_at_point.score_part(dataset, entry):
             same_cells.add(key)
     return same_cells
 
 
-def timings(request: Request, results: Path) -> list[MeasuredFit]:
-    """Return what earlier fits of a benchmark took, whatever profile, part or overrides they had.
+def load_timings(request: Request, results: Path) -> list[MeasuredFit]:
+    """Load the seconds of earlier fits of a benchmark, of any profile, part or overrides.
 
-    Those of the folder of what is asked for are told apart from others. What cannot be read is
-    left out.
+    Those of the folder of the request are marked as such. A folder that cannot be read is left
+    out.
     """
-    requested_folder, base = folder(results, request), results / request.benchmark.name
+    requested_folder, base = locate_folder(results, request), results / request.benchmark.name
     fits: list[MeasuredFit] = []
     folders = {
         path.parent
-        for below in _BELOW
+        for below in _FOLDER_PATTERNS
         for name in (STORE, TRIALS)
         for path in base.glob(below + name)
     }
     for path in sorted(folders):
         with (
             suppress(InputError),
-            ResultsFolder(path, request.full_request, prefer_store=True) as opened,
+            ResultsFolder(path, request.full_request, prefer_store=True) as results_folder,
         ):
-            fits += opened.timings(path == requested_folder)
+            fits += results_folder.iterate_measured_fits(path == requested_folder)
     return fits
 
 
-def check_overwrite(request: Request, cells: Sequence[Task], results: Path) -> None:
-    """Refuse a run after which published rows would be lost that no store holds, or would be those of another spec."""
-    path, name = folder(results, request), request.benchmark.name
-    with ResultsFolder(path, request) as opened:
-        if not opened.published:
+def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> None:
+    """Refuse a run that would lose published rows which no store holds.
+
+    Rows would also be lost if the run had another spec for their cells.
+    """
+    path, name = locate_folder(results, request), request.benchmark.name
+    with ResultsFolder(path, request) as results_folder:
+        if not results_folder.published:
             return
-        unstored = set(zip(cell_keys(opened.finals), opened.finals.split.astype(int), strict=True))
-        stored = stored_cells(request.benchmark, opened.store) if opened.store else []
-        unstored -= {(cell.key, split) for cell in stored for split in cell.splits}
-        has_spec = opened.spec is not None or name not in dict(list_benchmarks())
-        recorded_request = (
-            opened.recorded_request if has_spec else load_request(name, request.benchmark.profile)
-        )
-    ours = {cell.key: cell for cell in cells}
-    elsewhere = "give the benchmark a name of its own, or choose another --results"
-    for cell in list_tasks(recorded_request.benchmark):
-        task = ours.get(cell.key)
-        if task and any(key == cell.key for key, _ in unstored):
-            today, then = (
-                version.benchmark.fit_part(version.dataset, version.entry)
-                for version in (task, cell)
+        unstored_fits = set(
+            zip(
+                list_cell_keys(results_folder.final_rows),
+                results_folder.final_rows.split.astype(int),
+                strict=True,
             )
-            if today != then:
+        )
+        stored_tasks = (
+            list_stored_cells(request.benchmark, results_folder.store)
+            if results_folder.store
+            else []
+        )
+        unstored_fits -= {(task.key, split) for task in stored_tasks for split in task.splits}
+        has_spec = results_folder.original_request is not None or name not in dict(
+            list_benchmarks()
+        )
+        recorded_request = (
+            results_folder.recorded_request
+            if has_spec
+            else load_request(name, request.benchmark.profile)
+        )
+    planned_tasks = {task.key: task for task in tasks}
+    elsewhere = "give the benchmark a name of its own, or choose another --results"
+    for task in list_tasks(recorded_request.benchmark):
+        planned_task = planned_tasks.get(task.key)
+        if planned_task and any(key == task.key for key, _ in unstored_fits):
+            planned_spec, recorded_spec = (
+                version_task.benchmark.fit_part(version_task.dataset, version_task.entry)
+                for version_task in (planned_task, task)
+            )
+            if planned_spec != recorded_spec:
                 refusal = (
-                    f"{path} has published rows of {cell.label} of another spec, and no store"
+                    f"{path} has published rows of {task.label} of another spec, and no store"
                 )
                 raise InputError(f"{refusal}; {elsewhere}")
-    lost = unstored - {(cell.key, split) for cell in cells for split in cell.splits}
-    if lost:
+    lost_fits = unstored_fits - {(task.key, split) for task in tasks for split in task.splits}
+    if lost_fits:
         raise InputError(
-            f"{path} has {len(lost)} published final fits that this benchmark lacks, and no store of them; {elsewhere}"
+            f"{path} has {len(lost_fits)} published final fits that this benchmark lacks, "
+            f"and no store of them; {elsewhere}"
         )
 
 
-def _other_runs(folder: Path, source: str, results: Path) -> str:
-    for path in siblings(folder):
-        with ResultsFolder(path) as opened:
-            if opened.published and opened.spec:
-                return f" (there is: {replace(opened.spec, source=source).format_command('table', results)})"
+def _suggest_sibling(folder: Path, source: str, results: Path) -> str:
+    for path in list_sibling_folders(folder):
+        with ResultsFolder(path) as results_folder:
+            if results_folder.published and results_folder.original_request:
+                request = replace(results_folder.original_request, source=source)
+                return f" (there is: {request.format_command('table', results)})"
     return ""
 
 
-def departures(recorded_request: Request, current_benchmark: Benchmark) -> list[str]:
+def list_departures(recorded_request: Request, current_benchmark: Benchmark) -> list[str]:
     """List the overrides, and the fields that the file has changed since.
 
     An entry that an override adds is not among them: those of the protocol are as they were.
     """
-    additions = {f"entries.{name}" for name in _added_entries(recorded_request)}
+    additions = {f"entries.{name}" for name in _list_added_entries(recorded_request)}
     texts: list[str] = []
     for path, value in recorded_request.changes.items():
-        if path not in additions and _concerns(path, recorded_request):
-            texts.append(f"{path}={brief(value)}")
-    both = (
-        current_benchmark.select(),
-        recorded_request.benchmark.select(),
-    )  # without entries that a profile runs on no data set
-    since = {path: old for path, (_, old) in find_differences(*both).items() if path not in SHOWN}
-    for path, old in since.items():
-        if _concerns(path, recorded_request):
+        if path not in additions and _is_of_request(path, recorded_request):
+            texts.append(f"{path}={abbreviate_value(value)}")
+    # a selection leaves out entries that a profile runs on no data set
+    benchmarks = current_benchmark.select(), recorded_request.benchmark.select()
+    changed_fields = {
+        path: old_value
+        for path, (_, old_value) in find_differences(*benchmarks).items()
+        if path not in FIELDS_WITHOUT_EFFECT
+    }
+    for path, old_value in changed_fields.items():
+        if _is_of_request(path, recorded_request):
             texts.append(
                 f"{path} has come into the file since"
-                if old == MISSING_FIELD
-                else f"the file had {path}={brief(old)} then"
+                if old_value == MISSING_FIELD
+                else f"the file had {path}={abbreviate_value(old_value)} then"
             )
     return texts
 
 
-def _added_entries(recorded_request: Request) -> list[str]:
+def _list_added_entries(recorded_request: Request) -> list[str]:
     """List the entries that overrides add to those of the file: each is one changed field."""
     paths = [path.split(".") for path in recorded_request.changes]
     return [path[1] for path in paths if len(path) == 2 and path[0] == "entries"]
 
 
-def _concerns(path: str, recorded_request: Request) -> bool:
-    """Return whether a field is one of the part that was run, rather than of an entry or a data set that was not."""
+def _is_of_request(path: str, recorded_request: Request) -> bool:
+    """Return whether a field is outside the entries and data sets that were not run."""
     field, _, rest = path.partition(".")
-    selected = {"entries": recorded_request.entries, "by_dataset": recorded_request.datasets}.get(
-        field, ()
-    )
-    return not selected or rest.partition(".")[0] in selected
+    selected_names = {
+        "entries": recorded_request.entries,
+        "by_dataset": recorded_request.datasets,
+    }.get(field, ())
+    return not selected_names or rest.partition(".")[0] in selected_names
 
 
-def _profile(recorded_request: Request) -> str:
-    """Name a profile, and the fields that it changes with their values there, one time for all entries."""
+def _describe_profile(recorded_request: Request) -> str:
+    """Describe a profile by its name, and the fields and values that it changes."""
     name = recorded_request.benchmark.profile
     file = load_benchmark(recorded_request.source or recorded_request.benchmark.name, name)
     values = dict[str, dict[str, None]]()
     for path, (profile_value, _) in find_differences(
         file, load_benchmark(recorded_request.source or recorded_request.benchmark.name)
     ).items():
-        if path not in (*SHOWN, "profile") and _concerns(path, recorded_request):
+        if path not in (*FIELDS_WITHOUT_EFFECT, "profile") and _is_of_request(
+            path, recorded_request
+        ):
             inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
-            values.setdefault(inner, {})[brief(profile_value)] = None
-    changed = ", ".join(
+            values.setdefault(inner, {})[abbreviate_value(profile_value)] = None
+    changes = ", ".join(
         f"{inner} {' or '.join(profile_value)}" for inner, profile_value in values.items()
     )
-    return f"profile {name} ({changed})" if changed else f"profile {name}"
+    return f"profile {name} ({changes})" if changes else f"profile {name}"
 
 
-def brief(value: object) -> str:
-    """Write a value for people; components of a list by their labels or names."""
+def abbreviate_value(value: object) -> str:
+    """Write a value in short; components of a list by their labels or names."""
     text = to_inline_yaml(value)
     if isinstance(value, list):
         names = [
@@ -325,25 +356,27 @@ def brief(value: object) -> str:
             for item in value
         ]
         text = f"[{', '.join(map(to_inline_yaml, names))}]"
-    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}..."
 
 
-def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
+def _list_gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     """Describe which cells and splits there are, if some are missing."""
     columns = ["dataset", "entry", *benchmark.axes]
-    have = {key: set(cell_rows.split) for key, cell_rows in rows.groupby(columns, sort=False)}
-    expected = {
-        (str(cell.dataset), cell.entry, *cell.point.texts.values()): cell
-        for cell in list_tasks(benchmark)
+    splits_by_key = {
+        key: set(cell_rows.split) for key, cell_rows in rows.groupby(columns, sort=False)
     }
-    present = {key: cell for key, cell in expected.items() if key in have}
-    named = [cell.label for cell in present.values()]
+    expected_tasks = {
+        (str(task.dataset), task.entry, *task.point.texts.values()): task
+        for task in list_tasks(benchmark)
+    }
+    present_tasks = {key: task for key, task in expected_tasks.items() if key in splits_by_key}
+    labels = [task.label for task in present_tasks.values()]
     gaps = []
-    if len(present) < len(expected):
-        names = f" ({', '.join(named)})" if len(named) <= _NAMED else ""
-        gaps.append(f"{len(named)} of {len(expected)} cells{names}")
-    if any(set(cell.splits) - have[key] for key, cell in present.items()):
-        first, *further = ({*have[key]} for key in present)
+    if len(present_tasks) < len(expected_tasks):
+        names = f" ({', '.join(labels)})" if len(labels) <= _MAX_NAMED_CELLS else ""
+        gaps.append(f"{len(labels)} of {len(expected_tasks)} cells{names}")
+    if any(set(task.splits) - splits_by_key[key] for key, task in present_tasks.items()):
+        first, *further = ({*splits_by_key[key]} for key in present_tasks)
         same_splits, n = all(cell_rows == first for cell_rows in further), benchmark.splits
         gaps.append(
             f"{len(first)} of {n} splits ({format_ranges(first)})"

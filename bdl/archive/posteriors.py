@@ -1,7 +1,8 @@
-"""Posteriors that travel with published rows, in one compressed file: a score that is added later needs no training.
+"""Posteriors that travel with published rows, in one compressed file.
 
-``posteriors.zip`` has the artefacts of final fits as the store keeps them, equal ones once, and
-``index.json``, which names them by cell and split. The provenance beside it has its digest.
+With them, a score that is added later needs no training. ``posteriors.zip`` has the artefacts of
+final fits as the store keeps them, equal ones once, and ``index.json``, which names them by cell
+and split. The provenance beside it has its digest.
 """
 
 import json
@@ -21,85 +22,88 @@ from bdl.store.artefacts import DamagedPosterior
 from bdl.store.store import Store
 
 POSTERIORS = "posteriors.zip"
-LIMIT = 10 * 10**6
+MAX_BYTES = 10 * 10**6
 """Bytes of the file; larger ones are not written."""
 
-_TIMES = 2
-"""How much larger the artefacts may be, that are read to see whether they fit: half of them may
-be zeros.
+_MAX_COMPRESSION = 2
+"""Largest ratio of artefacts to `MAX_BYTES` at which packing is tried: half of their bytes may be
+zeros.
 """
 _INDEX = "index.json"
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+_MEMBER_TIME = (1980, 1, 1, 0, 0, 0)
 """Time of all members: equal posteriors give equal bytes."""
 
-Contents = Mapping[str, Mapping[int, bytes]]
+PosteriorFiles = Mapping[str, Mapping[int, bytes]]
 """Artefacts by the label of the cell and the split."""
 
 
-def stored_posteriors(cells: Sequence[Task], store: Store) -> Contents:
-    """Read the artefacts of the final fits of cells; nothing if they are far too large to travel.
+def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFiles:
+    """Load the artefacts of the final fits of tasks; none if they are far too large to travel.
 
-    `Damaged` if one of them is missing or not what was written; all of these are noticed by the
-    next run.
+    `DamagedPosterior` if one of them is missing or not what was written; all of these are noticed
+    by the next run.
     """
     digests = {
-        cell.label: {split: name for split, _, name in store.artefacts(cell.key) if name}
-        for cell in cells
+        task.label: {split: name for split, _, name in store.list_artefacts(task.key) if name}
+        for task in tasks
     }
     distinct = {name for by_split in digests.values() for name in by_split.values()}
     if (
         sum(artefacts.measure_posterior_file(store.posteriors, name) for name in distinct)
-        > _TIMES * LIMIT
+        > _MAX_COMPRESSION * MAX_BYTES
     ):
         return {}
-    read, damaged = dict[str, bytes](), list[DamagedPosterior]()
+    contents, errors = dict[str, bytes](), list[DamagedPosterior]()
     for name in distinct:
         try:
-            read[name] = artefacts.read_posterior_bytes(store.posteriors, name)
+            contents[name] = artefacts.read_posterior_bytes(store.posteriors, name)
         except DamagedPosterior as error:
-            damaged.append(error)
-    if damaged:
-        raise damaged[0]
+            errors.append(error)
+    if errors:
+        raise errors[0]
     return {
-        label: {split: read[name] for split, name in by_split.items()}
+        label: {split: contents[name] for split, name in by_split.items()}
         for label, by_split in digests.items()
         if by_split
     }
 
 
-def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
-    """Write what travels, all or nothing.
+def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] | None:
+    """Write the posteriors of this package's families to one archive, all or nothing.
 
     A family that is not of this package's does not travel: reading it would run code that came
-    with the file. Returned is what `read_posteriors` finds in the provenance; None, and no file,
-    if nothing travels.
+    with the file. Return the entry of the provenance that `read_posteriors` checks; None, and no
+    file, if no posterior travels.
     """
     path = folder / POSTERIORS
     contents_to_write = {
         label: {
             split: content
             for split, content in splits.items()
-            if _ours(artefacts.read_family(content))
+            if _is_shipped_family(artefacts.read_family(content))
         }
         for label, splits in contents.items()
     }
-    if any(contents_to_write.values()) and len(packed := _packed(contents_to_write)) <= LIMIT:
-        with replace_atomically(path) as new:
-            new.write_bytes(packed)
+    if (
+        any(contents_to_write.values())
+        and len(packed := _pack_archive(contents_to_write)) <= MAX_BYTES
+    ):
+        with replace_atomically(path) as new_path:
+            new_path.write_bytes(packed)
         return {"sha256": sha256(packed).hexdigest()}
     path.unlink(missing_ok=True)
     return None
 
 
-def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
-    """Read what travels with published rows; nothing where no file does.
+def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> PosteriorFiles:
+    """Read the posteriors that travel with published rows; none where there is no archive.
 
-    `InputError` if it is another one.
+    `InputError` if the archive is damaged or of other rows.
     """
     path = folder / POSTERIORS
     if not (provenance.get("posteriors") and path.is_file()):
         return {}
-    if not is_published(folder, provenance):
+    if not is_archive_whole(folder, provenance):
         refusal = (
             f"{path} is damaged or of other rows: its SHA-256 is not the one in provenance.json"
         )
@@ -113,38 +117,39 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
         }
     except (BadZipFile, LookupError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is damaged ({error!r}): remove it") from None
-    if foreign := sorted(family for family in families if not _ours(family)):
+    if foreign := sorted(family for family in families if not _is_shipped_family(family)):
         raise InputError(
-            f"{path} has posteriors of a family that is not of this package, {foreign[0]}: remove it"
+            f"{path} has posteriors of a family that is not of this package, {foreign[0]}: "
+            "remove it"
         )
     return contents
 
 
-def _read_archive(path: Path) -> Contents:
+def _read_archive(path: Path) -> PosteriorFiles:
     """Read the posteriors of each cell and split.
 
     Equal posteriors are one file of the archive.
     """
     with ZipFile(path) as file:
         unpacked = sum(entry.file_size for entry in file.infolist())
-        if unpacked > 2 * _TIMES * LIMIT:  # artefacts have headers as well
+        if unpacked > 2 * _MAX_COMPRESSION * MAX_BYTES:  # artefacts have headers as well
             raise InputError(f"{path} unpacks to {unpacked / 1e6:,.0f} MB: remove it")
         index: dict[str, dict[str, str]] = parse_json(file.read(_INDEX))
         contents: dict[str, dict[int, bytes]] = {}
-        read: dict[str, bytes] = {}
+        contents_by_name: dict[str, bytes] = {}
         for label, by_split in index.items():
             contents[label] = {}
             for split, name in by_split.items():
-                if name not in read:
-                    read[name] = file.read(name)
-                contents[label][int(split)] = read[name]
+                if name not in contents_by_name:
+                    contents_by_name[name] = file.read(name)
+                contents[label][int(split)] = contents_by_name[name]
     return contents
 
 
-def is_published(folder: Path, provenance: Mapping[str, Any]) -> bool:
-    """Return whether the file that the provenance names is there and whole.
+def is_archive_whole(folder: Path, provenance: Mapping[str, Any]) -> bool:
+    """Return whether the archive that the provenance names is there and whole.
 
-    Whether there is none if it names none.
+    If it names none, return whether there is none.
     """
     path, recorded = folder / POSTERIORS, provenance.get("posteriors")
     try:
@@ -153,7 +158,7 @@ def is_published(folder: Path, provenance: Mapping[str, Any]) -> bool:
         return recorded is None and "posteriors" in provenance
 
 
-def _packed(contents: Contents) -> bytes:
+def _pack_archive(contents: PosteriorFiles) -> bytes:
     index, named = dict[str, dict[int, str]](), dict[str, bytes]()
     for label, by_split in contents.items():
         index[label] = {
@@ -164,10 +169,10 @@ def _packed(contents: Contents) -> bytes:
     buffer = BytesIO()
     with ZipFile(buffer, "w") as file:
         for name, content in {_INDEX: json.dumps(index, indent=1).encode(), **named}.items():
-            file.writestr(ZipInfo(name, _LONG_AGO), content, ZIP_DEFLATED, compresslevel=9)
+            file.writestr(ZipInfo(name, _MEMBER_TIME), content, ZIP_DEFLATED, compresslevel=9)
     return buffer.getvalue()
 
 
-def _ours(family: str) -> bool:
+def _is_shipped_family(family: str) -> bool:
     """Return whether a family is registered, or a class of this package."""
     return ":" not in family or re.fullmatch(r"bdl(\.\w+)+:\w+", family) is not None

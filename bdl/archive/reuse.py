@@ -1,4 +1,4 @@
-"""Fits that are not made again: those of other runs of the benchmark, and published ones.
+"""Reuse of fits: those of other runs of the benchmark, and published ones.
 
 Equal identities mean equal spec, data and versions. A fit is copied with its search, or not at
 all.
@@ -13,7 +13,7 @@ import pandas as pd
 
 from bdl.archive import ResultsFolder
 from bdl.archive.frames import COLUMNS
-from bdl.archive.posteriors import Contents, read_posteriors
+from bdl.archive.posteriors import PosteriorFiles, read_posteriors
 from bdl.errors import InputError
 from bdl.execution.scoring import fit_metrics, score_hashes
 from bdl.plan import Task, is_fit_hash, joint_hash, score_hash
@@ -32,9 +32,9 @@ from bdl.store import (
 )
 from bdl.store.store import Store
 
-ORIGIN = ("written", "git_commit", "python", "packages", "machine")
-"""What is kept of the provenance of imported fits: where they were made, and with what."""
-_DETAILS = {
+ORIGIN_FIELDS = ("written", "git_commit", "python", "packages", "machine")
+"""Fields of the provenance that an imported fit keeps: date, software and machine."""
+_DETAIL_TYPES = {
     "width": int,
     "device": str,
     "compiled": bool,
@@ -49,129 +49,144 @@ class StoredFits:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def splits(self, cell: Task) -> set[int]:
+    def list_splits(self, task: Task) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
-        if not is_fit_hash(cell, self._store.fit_hash(cell.key)):
+        if not is_fit_hash(task, self._store.find_fit_hash(task.key)):
             return set()
-        rows, posteriors = self._store.rows("final", cell.key), self._store.posteriors
+        rows, posteriors = self._store.load_rows("final", task.key), self._store.posteriors
         return {
             row.split
             for row in rows
             if row.artefact and artefacts.is_whole(posteriors, row.artefact)
         }
 
-    def outcomes(self, cell: Task, split: int) -> list[FitResult]:
-        """Return such a fit with its search; raise `Damaged` if its posterior cannot be read."""
-        row = next(row for row in self._store.rows("final", cell.key) if row.split == split)
+    def load_fit(self, task: Task, split: int) -> list[FitResult]:
+        """Load such a fit with its search; `DamagedPosterior` if its posterior cannot be read."""
+        row = next(row for row in self._store.load_rows("final", task.key) if row.split == split)
         folds = [
-            FitResult(fold) for fold in self._store.rows("search", cell.key) if fold.split == split
+            FitResult(fold)
+            for fold in self._store.load_rows("search", task.key)
+            if fold.split == split
         ]
-        readings = tuple(reading for at, reading in self._store.readings(cell.key) if at == split)
+        curve_points = tuple(
+            point for at, point in self._store.load_curve_points(task.key) if at == split
+        )
         return [
             *folds,
             FitResult(
                 row,
-                readings,
+                curve_points,
                 artefacts.read_posterior_bytes(self._store.posteriors, str(row.artefact)),
             ),
         ]
 
 
 class PublishedFits:
-    """Published fits whose identities, of the fit and of every score, are those of today's spec, data and versions.
+    """Published fits that have the identities of today's spec, data and versions.
 
-    A fit is imported with the curves that the benchmark records, or not at all; one that failed is
-    a result like any other. Where its posterior travels, the fit alone has to have today's
-    identity: its other scores are computed from the posterior. Without one, what needs it, such as
-    a figure, needs the fit anew. `InputError` if what is in the folder cannot be read.
+    Those are the identities of the fit and of every score. A fit is imported with the curves that
+    the benchmark records, or not at all; one that failed is a result like any other. Where its
+    posterior travels, the fit alone has to have today's identity: its other scores are computed
+    from the posterior. Without one, what needs it, such as a figure, needs the fit anew.
+    `InputError` if what is in the folder cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._known: dict[str, Any] = {}
-        self._posteriors: Contents = {}
-        with ResultsFolder(folder) as opened:
-            if opened.published:
-                self._rows, self._points, self._known = (
-                    opened.rows(),
-                    opened.points,
-                    opened.provenance,
+        self._provenance: dict[str, Any] = {}
+        self._posteriors: PosteriorFiles = {}
+        with ResultsFolder(folder) as results_folder:
+            if results_folder.published:
+                self._rows, self._points, self._provenance = (
+                    results_folder.load_rows(),
+                    results_folder.curve_points,
+                    results_folder.provenance,
                 )
-                self._posteriors = read_posteriors(folder, self._known)
+                self._posteriors = read_posteriors(folder, self._provenance)
 
     @property
     def has_rows(self) -> bool:
         """Whether anything is published in the folder."""
-        return bool(self._known)
+        return bool(self._provenance)
 
-    def identified_splits(self, cell: Task) -> set[int]:
-        """Return the splits of a cell with a fit of any identity: one that could be that of today."""
-        if self._recorded_hash("fit_hashes", cell) is None:
+    def list_identified_splits(self, task: Task) -> set[int]:
+        """Return the splits of a cell with a fit of any identity, also one of another spec."""
+        if self._find_recorded_hash("fit_hashes", task) is None:
             return set()
-        cell_rows = _of(cell, self._rows)
+        cell_rows = _select_task_rows(task, self._rows)
         return set(cell_rows.split[cell_rows.stage == "final"])
 
-    def splits(self, cell: Task) -> set[int]:
+    def list_splits(self, task: Task) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
-        travels = self._posteriors.get(cell.label, {})
-        if not is_fit_hash(cell, self._recorded_hash("fit_hashes", cell)):
+        posteriors = self._posteriors.get(task.label, {})
+        if not is_fit_hash(task, self._find_recorded_hash("fit_hashes", task)):
             return set()
-        if not (travels or self._scored_as(cell, fit_metrics(cell))):
+        if not (posteriors or self._has_current_scores(task, fit_metrics(task))):
             return set()
-        cell_rows = _of(cell, self._rows)
+        cell_rows = _select_task_rows(task, self._rows)
         complete = (
             cell_rows.status == "failed"
         ) | cell_rows.reason.isna()  # of which all scores were computed
-        good = set(
+        usable_splits = set(
             cell_rows.split[
-                (cell_rows.stage == "final") & (complete | cell_rows.split.isin([*travels]))
+                (cell_rows.stage == "final") & (complete | cell_rows.split.isin([*posteriors]))
             ]
         )
-        if build_evaluation_schedule(cell) is not None:
-            good &= set(_of(cell, self._points).split) | set(
+        if build_evaluation_schedule(task) is not None:
+            usable_splits &= set(_select_task_rows(task, self._points).split) | set(
                 cell_rows.split[cell_rows.status == "failed"]
             )
-        return good
+        return usable_splits
 
-    def outcomes(self, cell: Task, split: int) -> list[FitResult]:
-        """Return such a fit with its search."""
+    def load_fit(self, task: Task, split: int) -> list[FitResult]:
+        """Load such a fit with its search."""
         cell_rows, points = (
-            _of(cell, table[table.split == split]) for table in (self._rows, self._points)
+            _select_task_rows(task, table[table.split == split])
+            for table in (self._rows, self._points)
         )
-        origin, current = _origin(self._known, cell, split), self._current(cell)
-        rows = [_row(cell, values, origin, current) for values in cell_rows.to_dict("records")]
-        readings = tuple(
+        origin, current = (
+            _find_origin(self._provenance, task, split),
+            self._list_current_hashes(task),
+        )
+        rows = [
+            _restore_row(task, values, origin, current) for values in cell_rows.to_dict("records")
+        ]
+        curve_points = tuple(
             CurvePoint(*values)
             for values in points[list(CurvePoint._fields)].itertuples(index=False)
         )
-        posterior = self._posteriors.get(cell.label, {}).get(split)
+        posterior = self._posteriors.get(task.label, {}).get(split)
         return [
-            FitResult(row, readings, posterior) if row.stage == "final" else FitResult(row)
+            FitResult(row, curve_points, posterior) if row.stage == "final" else FitResult(row)
             for row in rows
         ]
 
-    def _recorded_hash(self, name: str, cell: Task) -> Any:
-        return self._known.get(name, {}).get(cell.label)
+    def _find_recorded_hash(self, name: str, task: Task) -> Any:
+        return self._provenance.get(name, {}).get(task.label)
 
-    def _current(self, cell: Task) -> set[str]:
-        metrics = [metric for metric in fit_metrics(cell) if str(metric) in self._rows.columns]
+    def _list_current_hashes(self, task: Task) -> set[str]:
+        metrics = [metric for metric in fit_metrics(task) if str(metric) in self._rows.columns]
         return (
-            {score_hash(cell, metric) for metric in metrics}
-            if self._scored_as(cell, metrics)
+            {score_hash(task, metric) for metric in metrics}
+            if self._has_current_scores(task, metrics)
             else set()
         )
 
-    def _scored_as(self, cell: Task, metrics: Iterable[MetricName]) -> bool:
-        scores = [score_hash(cell, metric) for metric in metrics]
+    def _has_current_scores(self, task: Task, metrics: Iterable[MetricName]) -> bool:
+        scores = [score_hash(task, metric) for metric in metrics]
         return bool(
-            self._recorded_hash("score_hashes", cell) == (joint_hash(scores) if scores else None)
+            self._find_recorded_hash("score_hashes", task)
+            == (joint_hash(scores) if scores else None)
         )
 
 
-Source = StoredFits | PublishedFits
+FitSource = StoredFits | PublishedFits
 
 
-def published_fits(folder: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
-    """Read what is published in a folder (`InputError` if that cannot be), and in others as far as it can be read."""
+def read_published_fits(folder: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
+    """Read the fits published in a folder, and in others as far as they can be read.
+
+    `InputError` if those of the folder itself cannot be read.
+    """
     sources = [PublishedFits(folder)]
     for path in siblings:
         with suppress(InputError):
@@ -179,84 +194,82 @@ def published_fits(folder: Path, siblings: Iterable[Path]) -> list[PublishedFits
     return sources
 
 
-def stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
+def iterate_stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
     """Yield the fits of the stores in folders, as far as they can be read."""
     for path in folders:
-        with suppress(InputError), ResultsFolder(path) as opened:
-            if opened.store:
-                yield StoredFits(opened.store)
+        with suppress(InputError), ResultsFolder(path) as results_folder:
+            if results_folder.store:
+                yield StoredFits(results_folder.store)
 
 
-def copy_fits(cells: Sequence[Task], store: Store, sources: Iterable[Source]) -> int:
-    """Copy fits of the plan, which the store has claimed, from sources.
+def copy_fits(tasks: Sequence[Task], store: Store, sources: Iterable[FitSource]) -> int:
+    """Copy fits of planned tasks, which the store has claimed, from sources.
 
-    Return how many final ones.
-
-    A split of which the store holds anything stays as it is. What cannot be read is left where it
-    is, and made here.
+    Return the number of final ones. A split of which the store holds any row stays as it is. A fit
+    that cannot be read is left where it is, and made here.
     """
     count = 0
-    for source, cell, splits in _missing_splits(cells, store, sources):
+    for source, task, splits in _iterate_missing_splits(tasks, store, sources):
         for split in sorted(splits):
             results: list[FitResult] = []
             with suppress(InputError):
-                results = source.outcomes(cell, split)
+                results = source.load_fit(task, split)
             store.append(results)
             count += bool(results)
     return count
 
 
-def reusable(
-    cells: Sequence[Task], store: Store, sources: Iterable[Source]
+def list_reusable_splits(
+    tasks: Sequence[Task], store: Store, sources: Iterable[FitSource]
 ) -> dict[CellKey, set[int]]:
-    """Return the splits of each cell that `copy_fits` would copy."""
-    splits_by_cell: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
-    for _, cell, splits in _missing_splits(cells, store, sources):
-        splits_by_cell[cell.key] |= splits
+    """List the splits of each cell that `copy_fits` would copy."""
+    splits_by_cell: dict[CellKey, set[int]] = {task.key: set() for task in tasks}
+    for _, task, splits in _iterate_missing_splits(tasks, store, sources):
+        splits_by_cell[task.key] |= splits
     return splits_by_cell
 
 
-def _missing_splits(
-    cells: Sequence[Task], store: Store, sources: Iterable[Source]
-) -> Iterator[tuple[Source, Task, set[int]]]:
-    """Yield the splits of the plan that each source has of each cell, and of which the store holds nothing."""
+def _iterate_missing_splits(
+    tasks: Sequence[Task], store: Store, sources: Iterable[FitSource]
+) -> Iterator[tuple[FitSource, Task, set[int]]]:
+    """Yield for each source and cell the planned splits that it has and the store lacks."""
     for source in sources:
-        for cell in cells:
+        for task in tasks:
             splits = set[int]()
             with suppress(InputError):
-                splits = source.splits(cell).intersection(cell.splits)
+                splits = source.list_splits(task).intersection(task.splits)
             if splits:
                 yield (
                     source,
-                    cell,
+                    task,
                     splits
-                    - {row.split for stage in STAGES for row in store.rows(stage, cell.key)},
+                    - {row.split for stage in STAGES for row in store.load_rows(stage, task.key)},
                 )
 
 
-def _origin(provenance: dict[str, Any], cell: Task, split: int) -> dict[str, Any]:
-    """Return where a fit was made, and with what: where it was imported from, or otherwise where it is published."""
+def _find_origin(provenance: dict[str, Any], task: Task, split: int) -> dict[str, Any]:
+    """Return the machine and the software of a fit: of its first publication, if imported."""
     earlier = (
         run
         for run in provenance.get("taken_from", ())
-        if split in run["cells"].get(cell.label, ())
+        if split in run["cells"].get(task.label, ())
     )
     origin = next(earlier, provenance)
-    return {name: origin[name] for name in ORIGIN if name in origin}
+    return {name: origin[name] for name in ORIGIN_FIELDS if name in origin}
 
 
-def _of(cell: Task, table: pd.DataFrame) -> pd.DataFrame:
-    keys = {"dataset": str(cell.dataset), "entry": cell.entry, **cell.point.texts}
+def _select_task_rows(task: Task, table: pd.DataFrame) -> pd.DataFrame:
+    keys = {"dataset": str(task.dataset), "entry": task.entry, **task.point.texts}
     return table[(table.reindex(columns=list(keys)) == pd.Series(keys)).all(axis=1)]
 
 
-def _row(
-    cell: Task, values: dict[Hashable, Any], origin: dict[str, Any], current: set[str]
+def _restore_row(
+    task: Task, values: dict[Hashable, Any], origin: dict[str, Any], current: set[str]
 ) -> Row:
-    """Return a published row as the store has it, without the columns of which it has no value.
+    """Restore a row of the store from a published one.
 
-    Scores have hashes that are `current`, and none where one could not be computed: those are
-    computed again.
+    Columns without a value are left out. Scores get those of their hashes that are in `current`,
+    and none where one could not be computed: those are computed again.
     """
     present = {str(name): value for name, value in values.items() if not pd.isna(value)}
     hyper = {
@@ -265,35 +278,35 @@ def _row(
         if name.startswith(HYPER_PREFIX)
     }
     details: dict[str, Any] = {
-        name: kind(present[name]) for name, kind in _DETAILS.items() if name in present
+        name: kind(present[name]) for name, kind in _DETAIL_TYPES.items() if name in present
     }
     metrics: dict[str, float | None]
     if present["stage"] == "search":
-        score = str(cell.settings.search and cell.settings.search.metric)
+        score = str(task.settings.search and task.settings.search.metric)
         metrics, hashes = {score: present.get(score)}, {}
     else:
         not_scores = {
             *COLUMNS,
-            *cell.point.texts,
-            *_DETAILS,
+            *task.point.texts,
+            *_DETAIL_TYPES,
             *(HYPER_PREFIX + name for name in hyper),
         }
         recorded_details = {
             *present,
-            *map(str, fit_metrics(cell)),
+            *map(str, fit_metrics(task)),
         }  # of which one that is not finite has no number
-        scored = map(str, values) if present["status"] == "ok" else ()
+        score_names = map(str, values) if present["status"] == "ok" else ()
         metrics = {
             name: present.get(name)
-            for name in scored
+            for name in score_names
             if name in recorded_details and name not in not_scores
         }
-        refused = present["status"] == "ok" and "reason" in present
-        current_hashes = {} if refused else score_hashes(cell, metrics)
+        has_refusals = present["status"] == "ok" and "reason" in present
+        current_hashes = {} if has_refusals else score_hashes(task, metrics)
         hashes = {name: code for name, code in current_hashes.items() if code in current}
         details |= {"origin": origin}
     stage, status = present["stage"], present["status"]
     reason = present.get("reason") if status == "failed" else None  # of others it tells of scores
     split, trial, fold = (int(present[name]) for name in ("split", "trial", "fold"))
-    key = *cell.key, stage, split, trial, fold
+    key = *task.key, stage, split, trial, fold
     return Row(*key, status, reason, hyper, metrics, present["seconds"], details, hashes)

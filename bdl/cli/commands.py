@@ -127,7 +127,7 @@ def run(
         from bdl.api import running
         from bdl.api.progress import LoggedConsole
         from bdl.publishing.mlflow_names import check_mlflow_names
-        from bdl.publishing.published_files import tracking_uri
+        from bdl.publishing.published_files import resolve_tracking_uri
         from bdl.publishing.tracking import check_uri
 
     if dry_run and changed:
@@ -150,7 +150,7 @@ def run(
     if dry_run:
         running.print_forecast(request, options, console)
         return
-    if uri := tracking_uri(tracking, results):
+    if uri := resolve_tracking_uri(tracking, results):
         check_mlflow_names(request.benchmark.metrics)
         check_uri(uri, results)
     running.run_benchmark(request, options, uri, console)
@@ -168,10 +168,10 @@ def table(
     """Show a benchmark's numbers beside the printed ones."""
     with frozen_imports():
         from bdl.archive.loading import load_results
-        from bdl.publishing.published_files import tables
+        from bdl.publishing.published_files import render_tables
 
         request = request_options.request  # it imports the user's components
-    rendered = tables(load_results(request, request_options.results), format, metric)
+    rendered = render_tables(load_results(request, request_options.results), format, metric)
     if format == "rich":
         console.print(rendered)
     else:
@@ -193,7 +193,7 @@ def failures(
     with open_results(
         request_options.request, request_options.results, prefer_store=True
     ) as folder:
-        failed_fits = folder.failures()
+        failed_fits = folder.list_failed_fits()
     if as_json:
         terminal.write_json([failure._asdict() for failure in failed_fits])
         return
@@ -213,9 +213,9 @@ def failures(
 @with_request_options
 def figures(request_options: RequestOptions) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
-    from bdl.publishing.published_files import redraw
+    from bdl.publishing.published_files import redraw_figures
 
-    for path in redraw(request_options.request, request_options.results):
+    for path in redraw_figures(request_options.request, request_options.results):
         console.print(str(path), highlight=False, soft_wrap=True)
 
 
@@ -223,14 +223,14 @@ def figures(request_options: RequestOptions) -> None:
 @with_request_options
 def log(request_options: RequestOptions, tracking: Tracking = "") -> None:
     """Mirror an earlier run to MLflow."""
-    from bdl.publishing.published_files import export_again, tracking_uri
+    from bdl.publishing.published_files import export_earlier_run, resolve_tracking_uri
 
-    uri = tracking_uri(tracking, request_options.results)
+    uri = resolve_tracking_uri(tracking, request_options.results)
     if uri is None:
         raise InputError(
             "--tracking none leaves nothing to do; leave it out, or give a tracking URI"
         )
-    n_runs = export_again(request_options.request, uri, request_options.results)
+    n_runs = export_earlier_run(request_options.request, uri, request_options.results)
     console.print(f"{n_runs} runs are in {uri}", soft_wrap=True)
 
 
@@ -241,16 +241,16 @@ def ui(
     tracking: Tracking = "",
 ) -> None:
     """Open the MLflow UI on this machine."""
-    from bdl.publishing.mlflow_names import open_ui
-    from bdl.publishing.published_files import ARTIFACTS, tracking_uri
+    from bdl.publishing.mlflow_ui import open_ui
+    from bdl.publishing.published_files import ARTIFACT_FOLDER, resolve_tracking_uri
     from bdl.publishing.tracking import upgrade_database
 
-    uri = tracking_uri(tracking, results)
+    uri = resolve_tracking_uri(tracking, results)
     if uri is None:
         raise InputError(
             "--tracking none has nothing to show; leave it out, or give a tracking URI"
         )
-    upgrade_database(uri, results / ARTIFACTS)
+    upgrade_database(uri, results / ARTIFACT_FOLDER)
     open_ui(uri, port)
 
 

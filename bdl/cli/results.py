@@ -64,8 +64,8 @@ def compare(
                 "--profile, --set and --splits are for one run; "
                 "leave them out, and name its folder"
             )
-        first = run_comparison.read_run(request_options.name, request_options.results)
-        second = run_comparison.read_run(second_run, request_options.results)
+        first = run_comparison.load_run(request_options.name, request_options.results)
+        second = run_comparison.load_run(second_run, request_options.results)
         comparison = run_comparison.compare_runs(
             first, second, request_options.dataset, request_options.method
         )

@@ -113,9 +113,9 @@ def count_remaining(
 
     Fits that the store has are left out, and `copied_splits`, which the run copies from elsewhere.
     """
-    finished = {row.split for row in store.rows("final", task.key)} | set(copied_splits)
+    finished = {row.split for row in store.load_rows("final", task.key)} | set(copied_splits)
     unfinished = {split for split in task.splits if split not in finished}
-    searched = Counter(row.split for row in store.rows("search", task.key))
+    searched = Counter(row.split for row in store.load_rows("search", task.key))
     per_split = count_fits(task, "search")
     search = sum(per_split - searched[split] for split in unfinished)
     return RemainingWork(

@@ -249,8 +249,8 @@ class FinalGroup:
                 "updates": evaluated.updates,
                 **posterior_details(evaluated.posterior),
             },
-            codes=score_hashes(fit.task, scores.stored),
-            refused={} if reason else dict(scores.refused),
+            score_hashes=score_hashes(fit.task, scores.stored),
+            refusals={} if reason else dict(scores.refused),
         )
         content = None
         if not reason:

@@ -180,16 +180,16 @@ def prepare_store(tasks: Sequence[Task], store: Store) -> list[str]:
     components that have changed.
     """
     for task, digest in check_stored_fits(tasks, store).items():
-        if store.fit_hash(task.key) is None:
+        if store.find_fit_hash(task.key) is None:
             store.claim(task.key, digest)
-    n_before = sum(len(store.rows("final", task.key)) for task in tasks)
+    n_before = sum(len(store.load_rows("final", task.key)) for task in tasks)
     for task in tasks:
-        rows = (row for row in store.rows("final", task.key) if row.artefact)
+        rows = (row for row in store.load_rows("final", task.key) if row.artefact)
         store.remove(
             [row for row in rows if not artefacts.is_whole(store.posteriors, str(row.artefact))]
         )
         rescore(task, store)
-    lost = n_before - sum(len(store.rows("final", task.key)) for task in tasks)
+    lost = n_before - sum(len(store.load_rows("final", task.key)) for task in tasks)
     notes = []
     if lost:
         notes.append(
@@ -210,7 +210,7 @@ def _describe_changed_files(tasks: Sequence[Task], store: Store) -> list[str]:
         if not digests:
             continue
         for stage in STAGES:
-            for row in store.rows(stage, task.key):
+            for row in store.load_rows(stage, task.key):
                 row_digests = row.details.get("files", {})
                 for name, digest in digests.items():
                     if row_digests.get(name, digest) != digest:
@@ -232,7 +232,7 @@ def forget_failed(tasks: Sequence[Task], store: Store) -> int:
     for task in tasks:
         failed = {
             row.split: row
-            for row in store.rows("final", task.key)
+            for row in store.load_rows("final", task.key)
             if row.status == "failed" and row.split in task.splits
         }
         hopeless: list[Row] = []
@@ -267,7 +267,7 @@ def check_fit_hashes(tasks: Sequence[Task], store: Store) -> dict[Task, str]:
     """
     hashes = {task: fit_hash(task) for task in tasks}
     for task, current in hashes.items():
-        stored = store.fit_hash(task.key)
+        stored = store.find_fit_hash(task.key)
         if stored is not None and not is_fit_hash(task, stored):
             difference = f"of another spec, data or code ({stored[:12]}, now {current[:12]})"
             raise UnusableFits(f"{store.path} holds {task.label} {difference}", "--changed")
@@ -281,7 +281,7 @@ def changed_tasks(tasks: Sequence[Task], store: Store) -> list[Task]:
     """
     changed = []
     for task in tasks:
-        stored = store.fit_hash(task.key)
+        stored = store.find_fit_hash(task.key)
         is_other_fit = stored is not None and not is_fit_hash(task, stored)
         if is_other_fit or scores_needing_posteriors(task, store):
             changed.append(task)
@@ -314,13 +314,13 @@ def _store_results(
 
 
 def _pending_splits(task: Task, store: Store) -> list[int]:
-    finished = {row.split for row in store.rows("final", task.key)}
+    finished = {row.split for row in store.load_rows("final", task.key)}
     return [split for split in task.splits if split not in finished]
 
 
 def _search_rows(task: Task, store: Store) -> dict[int, list[Row]]:
     """Return the rows of a task's search by split."""
-    by_split = groupby(store.rows("search", task.key), key=attrgetter("split"))
+    by_split = groupby(store.load_rows("search", task.key), key=attrgetter("split"))
     return {split: [*rows] for split, rows in by_split}
 
 

@@ -201,8 +201,8 @@ def rescore(task: Task, store: Store) -> None:
                 replace(
                     row,
                     metrics=scores.stored,
-                    codes=score_hashes(task, scores.stored),
-                    refused=dict(scores.refused),
+                    score_hashes=score_hashes(task, scores.stored),
+                    refusals=dict(scores.refused),
                 )
             )
     store.rescore(rescored)
@@ -224,11 +224,11 @@ def scores_needing_posteriors(task: Task, store: Store) -> list[str]:
 def _stale_rows(task: Task, store: Store) -> Iterator[tuple[Row, list[MetricName]]]:
     """Yield final rows with the metrics that they lack, or that other code has computed."""
     hashes = {metric: score_hash(task, metric) for metric in fit_metrics(task)}
-    for row in store.rows("final", task.key):
+    for row in store.load_rows("final", task.key):
         stale = [
             metric
             for metric, current in hashes.items()
-            if row.codes.get(str(metric)) != current or str(metric) in row.refused
+            if row.score_hashes.get(str(metric)) != current or str(metric) in row.refusals
         ]
         if stale and row.status == "ok":
             yield row, stale

@@ -1,1 +1,1 @@
-"""What follows a run: rows and provenance, tables, figures, and the MLflow mirror."""
+"""Published files of a run, its report, comparisons of runs, and the export to MLflow."""

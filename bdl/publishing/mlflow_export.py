@@ -1,4 +1,4 @@
-"""The MLflow mirror: one experiment a benchmark, one run a cell with one a split below, written from the store."""
+"""Export to MLflow: an experiment for a benchmark, a run for a cell, one for each split below."""
 
 import hashlib
 import json
@@ -15,14 +15,14 @@ from bdl.publishing.mlflow_names import (
     Measurement,
     describe_experiment,
     describe_run,
-    measurements,
-    mlflow_dataset,
-    mlflow_name,
-    split_measurements,
+    list_measurements,
+    list_split_measurements,
+    make_mlflow_dataset,
+    to_mlflow_name,
 )
 from bdl.publishing.tracking import (
-    completed_runs,
-    connection,
+    connect,
+    find_completed_runs,
     upgrade_database,
     with_tracking_hint,
 )
@@ -36,42 +36,40 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-_KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Opens the experiment in the interface's view for trained models, not in that for language
-models.
-"""
+_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+"""Tags that open the experiment in the view for trained models, not for language models."""
 
-_CONTENT = "bdl.content"
-"""Tag with the digest of a run that is complete."""
+_CONTENT_TAG = "bdl.content"
+"""Tag of a complete run with the digest of its content."""
 
-_PARENT = "mlflow.parentRunId"
-"""Tag of a run with that which it is shown below."""
+_PARENT_TAG = "mlflow.parentRunId"
+"""Tag of a run with the identifier of the run that it is shown below."""
 
-_LONGEST = 5000
-"""Characters of a tag or a parameter that MLflow takes."""
+_MAX_CHARACTERS = 5000
+"""Characters that MLflow takes in a tag or a parameter."""
 
 
-class _Split(NamedTuple):
-    """What a run of one split says, below that of its cell."""
+class _SplitRecord(NamedTuple):
+    """Content of the run of one split, below that of its cell."""
 
     number: int
     failed: bool
     params: dict[str, str]
-    measured: list[Measurement]
+    measurements: list[Measurement]
 
 
-class _Content(NamedTuple):
-    """What a run says; `identity` is on it from the start, the rest follows."""
+class _RunRecord(NamedTuple):
+    """Content of the run of a cell; `identity` is set when it is created, the rest afterwards."""
 
     identity: dict[str, str]
     failed: bool
     """Whether every fit failed."""
     params: dict[str, str]
-    measured: list[Measurement]
+    measurements: list[Measurement]
     tags: Mapping[str, str]
     artifacts: Sequence[Path]
     dataset: DatasetName
-    splits: Sequence[_Split]
+    splits: Sequence[_SplitRecord]
 
     @property
     def name(self) -> str:
@@ -87,22 +85,22 @@ class _Content(NamedTuple):
             (path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts
         ]
         below = [split._asdict() for split in self.splits]
-        said = [
+        content = [
             self.identity,
             self.failed,
             self.params,
-            self.measured,
+            self.measurements,
             dict(self.tags),
             files,
             below,
         ]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def export_run(
     benchmark: "Benchmark",
     store: Store,
-    cells: Iterable[Task],
+    tasks: Iterable[Task],
     *,
     variant: str = "",
     tracking_uri: str,
@@ -110,25 +108,23 @@ def export_run(
     tags: Mapping[str, str],
     artifacts: Sequence[Path],
 ) -> list[str]:
-    """Write cells of a store to MLflow, each as one run of the benchmark's experiment.
+    """Export cells of a store to MLflow, each as one run of the benchmark's experiment.
 
-    Return the runs' identifiers.
-
-    A `variant`, which is not the protocol, has an experiment of its own. `artifact_root` is the
-    folder of a new experiment's artifacts; an experiment that exists keeps its own, but for one of
-    a database beside the folder, whose artifacts are where both are now. Tags and files
-    (`artifacts`) go to every run. `InputError` if a cell has no rows, a file is missing, or the
-    database, server or folder cannot be used.
+    Return the identifiers of the runs. A `variant`, which is not the protocol, has an experiment
+    of its own. `artifact_root` is the folder of a new experiment's artifacts; an experiment that
+    exists keeps its own, but for one of a database beside the folder, whose artifacts are where
+    both are now. Tags and files (`artifacts`) go to every run. `InputError` if a cell has no rows,
+    a file is missing, or the database, server or folder cannot be used.
 
     Notes
     -----
-    A run of the same fingerprint that says the same, by the tag ``bdl.content``, stays. Another is
+    A run of the same fit hash with the same content, by the tag ``bdl.content``, stays. Another is
     replaced, since MLflow's parameters never change and its series only grow: the new one is
     completed first, then the old one is deleted (``mlflow gc`` purges it). A run of another
-    fingerprint stays, as history. A run is FINISHED only when complete and when a fit of it
+    fit hash stays, as history. A run is FINISHED only when complete and when a fit of it
     succeeded. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
-    contents = [_content(benchmark, store, cell, tags, artifacts) for cell in cells]
+    contents = [_describe_cell(benchmark, store, task, tags, artifacts) for task in tasks]
     for path in artifacts:
         if not path.is_file():
             raise InputError(
@@ -137,90 +133,93 @@ def export_run(
     upgrade_database(tracking_uri, artifact_root)
     suffixes = [suffix for suffix in (benchmark.profile, variant) if suffix not in ("paper", "")]
     name = f"{benchmark.name} ({', '.join(suffixes)})" if suffixes else benchmark.name
-    if exported := completed_runs(
-        tracking_uri, name, _CONTENT, [(content.digest, content.status) for content in contents]
+    if exported := find_completed_runs(
+        tracking_uri,
+        name,
+        _CONTENT_TAG,
+        [(content.digest, content.status) for content in contents],
     ):
         return exported
-    with connection(tracking_uri) as client, with_tracking_hint(tracking_uri):
-        experiment = _experiment(client, name, artifact_root)
+    with connect(tracking_uri) as client, with_tracking_hint(tracking_uri):
+        experiment = _get_or_create_experiment(client, name, artifact_root)
         describe_experiment(client, experiment, benchmark)
-        return [_replace(client, experiment, content) for content in contents]
+        return [_replace_run(client, experiment, content) for content in contents]
 
 
-def _content(
+def _describe_cell(
     benchmark: "Benchmark",
     store: Store,
-    cell: Task,
+    task: Task,
     tags: Mapping[str, str],
     artifacts: Sequence[Path],
-) -> _Content:
-    fit_hash = store.fit_hash(cell.key)
+) -> _RunRecord:
+    fit_hash = store.find_fit_hash(task.key)
     if fit_hash is None:
-        raise InputError(f"{store.path} has no rows of {cell.label}; run the benchmark first")
-    swept = {"bdl.point": cell.point.text} if cell.point else {}
-    rows = store.rows("final", cell.key)
+        raise InputError(f"{store.path} has no rows of {task.label}; run the benchmark first")
+    swept = {"bdl.point": task.point.text} if task.point else {}
+    rows = store.load_rows("final", task.key)
     reasons = Counter(row.reason for row in rows if row.status == "failed")
     tags_of_cell = {
         "bdl.failures": "; ".join(
             f"{count} x {reason}" for reason, count in reasons.most_common()
-        )[:_LONGEST]
+        )[:_MAX_CHARACTERS]
     }
-    measured = measurements(rows, benchmark.metrics, store.readings(cell.key))
-    description = describe_run(cell, measured, len(rows), tags.get("bdl.protocol", ""))
-    return _Content(
+    measurements = list_measurements(rows, benchmark.metrics, store.load_curve_points(task.key))
+    description = describe_run(task, measurements, len(rows), tags.get("bdl.protocol", ""))
+    return _RunRecord(
         identity={
-            "bdl.dataset": str(cell.dataset),
-            "bdl.entry": cell.entry,
+            "bdl.dataset": str(task.dataset),
+            "bdl.entry": task.entry,
             **swept,
             "bdl.fit_hash": fit_hash,
         },
         failed=reasons.total() == len(rows) > 0,
-        params=parameters(cell),
-        measured=measured,
+        params=list_parameters(task),
+        measurements=measurements,
         tags={
             **tags,
             **(tags_of_cell if reasons else {}),
-            "mlflow.note.content": description[:_LONGEST],
+            "mlflow.note.content": description[:_MAX_CHARACTERS],
         },
         artifacts=artifacts,
-        dataset=cell.dataset,
+        dataset=task.dataset,
         splits=[
-            _Split(
+            _SplitRecord(
                 row.split,
                 row.status == "failed",
                 {
-                    mlflow_name(f"hyper.{name}"): f"{value:.6g}"
+                    to_mlflow_name(f"hyper.{name}"): f"{value:.6g}"
                     for name, value in row.hyper.items()
                 },
-                split_measurements(row, benchmark.metrics),
+                list_split_measurements(row, benchmark.metrics),
             )
             for row in rows
         ],
     )
 
 
-def parameters(cell: Task) -> dict[str, str]:
-    """List what a cell was run with: its entry with every default, dotted, and what the cells share."""
-    benchmark, dataset = cell.benchmark, cell.dataset
+def list_parameters(task: Task) -> dict[str, str]:
+    """List the settings of a cell, by dotted names: those of its entry and those of all cells."""
+    benchmark, dataset = task.benchmark, task.dataset
     settings = {
         "dataset": str(dataset),
-        "entry": cell.entry,
+        "entry": task.entry,
         "seed": benchmark.seed,
-        "splits": len(cell.splits),
-        "split_numbers": format_ranges(cell.splits),
+        "splits": len(task.splits),
+        "split_numbers": format_ranges(task.splits),
         **({"dataset_settings": dataset.settings} if dataset.settings else {}),
-        **benchmark.entries[cell.entry].dump_on(dataset),
+        **benchmark.entries[task.entry].dump_on(dataset),
         "preparation": benchmark.preparation.dump_on(dataset),
-        "evaluation": benchmark.evaluation_of(cell.entry).model_dump(mode="json"),
+        "evaluation": benchmark.evaluation_of(task.entry).model_dump(mode="json"),
     }
     texts = {
         name: value if isinstance(value, str) else json.dumps(value)
         for name, value in iterate_leaves(settings)
     }
-    return {mlflow_name(name): text[:_LONGEST] for name, text in texts.items()}
+    return {to_mlflow_name(name): text[:_MAX_CHARACTERS] for name, text in texts.items()}
 
 
-def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
+def _get_or_create_experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         folder = (artifact_root / name).resolve()
@@ -231,7 +230,7 @@ def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
                 f"cannot make {folder}: {error.strerror}; choose another --results"
             ) from None
         identifier: str = client.create_experiment(
-            name, artifact_location=folder.as_uri(), tags=_KIND
+            name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
         )
         return identifier
     if experiment.lifecycle_stage != "active":
@@ -242,10 +241,10 @@ def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
     return str(experiment.experiment_id)
 
 
-def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
+def _replace_run(client: "MlflowClient", experiment: str, content: _RunRecord) -> str:
     """Write a run, then delete the runs that it replaces.
 
-    One that says the same and is complete stays instead.
+    A complete one with the same content stays instead.
     """
     candidates = client.search_runs(
         [experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'"
@@ -253,43 +252,47 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     replaced = [run for run in candidates if content.identity.items() <= run.data.tags.items()]
     digest = content.digest
     for run in replaced:
-        if (run.data.tags.get(_CONTENT), run.info.status) == (digest, content.status):
+        if (run.data.tags.get(_CONTENT_TAG), run.info.status) == (digest, content.status):
             return str(run.info.run_id)
     run_id: str = client.create_run(
         experiment, tags=content.identity, run_name=content.name
     ).info.run_id
     try:
-        _log(client, run_id, content, content.tags)
-        client.log_inputs(run_id, [mlflow_dataset(content.dataset)])
+        _log_record(client, run_id, content, content.tags)
+        client.log_inputs(run_id, [make_mlflow_dataset(content.dataset)])
         for path in content.artifacts:
             client.log_artifact(run_id, str(path))
         for split in content.splits:
-            tags = {_PARENT: run_id, "bdl.split": f"{split.number}"}
+            tags = {_PARENT_TAG: run_id, "bdl.split": f"{split.number}"}
             below = client.create_run(
                 experiment, tags=tags, run_name=f"{content.name}/{split.number}"
             ).info.run_id
-            _log(client, below, split, {})
+            _log_record(client, below, split, {})
             client.set_terminated(below, "FAILED" if split.failed else "FINISHED")
-        client.set_tag(run_id, _CONTENT, digest)
+        client.set_tag(run_id, _CONTENT_TAG, digest)
         client.set_terminated(run_id, content.status)
     except BaseException:
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")
         raise
     for run in replaced:
-        for child in client.search_runs([experiment], f"tags.`{_PARENT}` = '{run.info.run_id}'"):
+        for child in client.search_runs(
+            [experiment], f"tags.`{_PARENT_TAG}` = '{run.info.run_id}'"
+        ):
             client.delete_run(child.info.run_id)
         client.delete_run(run.info.run_id)
     return run_id
 
 
-def _log(
-    client: "MlflowClient", run_id: str, said: _Content | _Split, tags: Mapping[str, str]
+def _log_record(
+    client: "MlflowClient", run_id: str, record: _RunRecord | _SplitRecord, tags: Mapping[str, str]
 ) -> None:
-    """Log what a run says, in as few calls as MLflow allows."""
+    """Log the numbers, parameters and tags of a run, in as few calls as MLflow allows."""
     from mlflow.entities import Metric, Param, RunTag
 
-    now = int(time.time() * 1000)
-    metrics = [Metric(name, value, now, step) for name, value, step in said.measured]
-    params = [Param(*item) for item in said.params.items()]
+    milliseconds = int(time.time() * 1000)
+    metrics = [
+        Metric(name, value, milliseconds, step) for name, value, step in record.measurements
+    ]
+    params = [Param(*item) for item in record.params.items()]
     client.log_batch(run_id, metrics, params, [RunTag(*item) for item in tags.items()])

@@ -1,25 +1,16 @@
-"""What MLflow is told of a cell, and shows on this machine: names, numbers, and what a person sees first."""
+"""Names, numbers and descriptions of a run in MLflow."""
 
 import json
-import os
 import re
-import signal
-import socket
-import sqlite3
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from math import isfinite, sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bdl.errors import InputError
 from bdl.plan import Task
-from bdl.publishing.tracking import PRIVATE, address_of, database
 from bdl.reports.layout import format_number, metric_heading
 from bdl.spec.fields import sha256
 from bdl.spec.labels import DatasetName
@@ -30,24 +21,26 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-_LONGEST = 200
+_MAX_CHARACTERS = 200
 """Characters, which leaves room for what goes before and after."""
-_DIGITS = 8
-"""Of the digest that tells apart names which would otherwise read the same."""
+_DIGEST_DIGITS = 8
+"""Digits of the digest that tells apart names which would otherwise be the same."""
 
 Measurement = tuple[str, float, int]
 """Name, value, step."""
 
-_VIEW = "scores"
+SCORES_VIEW = "scores"
 """Key of the view with the means of all scores."""
-_VIEWS = "mlflow.sharedViewState."
-_NOTE = "mlflow.note.content"
+VIEW_TAG_PREFIX = "mlflow.sharedViewState."
+"""Beginning of the tags of an experiment that hold its views."""
+_NOTE_TAG = "mlflow.note.content"
 
 
-def mlflow_name(name: str) -> str:
-    """Return the name that a metric or parameter has in MLflow: its own where MLflow takes it, else one like it.
+def to_mlflow_name(name: str) -> str:
+    """Convert the name of a metric or parameter to one that MLflow takes.
 
-    Two names are never the same there. A ``/`` between two parts stays.
+    A name that MLflow takes stays. Two names are never the same there. A ``/`` between two parts
+    stays.
     """
     segments = [re.sub(r"[^\w. -]", "_", segment) for segment in name.split("/")]
     plain = "/".join(
@@ -55,37 +48,42 @@ def mlflow_name(name: str) -> str:
         for segment in segments
         if segment
     )
-    if plain == name and len(name) <= _LONGEST:
+    if plain == name and len(name) <= _MAX_CHARACTERS:
         return name
-    return f"{plain[: _LONGEST - _DIGITS - 1]}-{sha256(name)[:_DIGITS]}"
+    return f"{plain[: _MAX_CHARACTERS - _DIGEST_DIGITS - 1]}-{sha256(name)[:_DIGEST_DIGITS]}"
 
 
 def check_mlflow_names(metrics: Sequence[str]) -> None:
-    """Refuse, before anything is run, metrics that are called as a statistic of another is in MLflow, or as a count."""
-    statistics = [mlflow_name(name) + end for name in metrics for end in ("", "_median", "_se")]
+    """Refuse metrics whose name in MLflow is that of a count, or of a statistic of another one."""
+    statistics = [to_mlflow_name(name) + end for name in metrics for end in ("", "_median", "_se")]
     numbers = Counter(["trials", "trials_failed", *statistics])
     for name in metrics:
-        if numbers[mlflow_name(name)] > 1:
+        if numbers[to_mlflow_name(name)] > 1:
             raise InputError(
-                f"metrics: in MLflow '{name}' is the name of another number; give it another label, or --tracking none"
+                f"metrics: in MLflow '{name}' is the name of another number; "
+                "give it another label, or --tracking none"
             )
 
 
-def measurements(
-    rows: Sequence[Row], metrics: Sequence[str], readings: Sequence[tuple[int, CurvePoint]] = ()
+def list_measurements(
+    rows: Sequence[Row],
+    metrics: Sequence[str],
+    curve_points: Sequence[tuple[int, CurvePoint]] = (),
 ) -> list[Measurement]:
-    """List every number of a cell, none of which is NaN or infinite, as name, value and step.
+    """List every finite number of a cell as name, value and step.
 
     For each metric its mean over the finite values under its own name, ``_median`` and, from two
     values on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded
-    counts (`readings`, each with its split) the series ``<name>_by_<axis>`` of means over the
+    counts (`curve_points`, each with its split) the series ``<name>_by_<axis>`` of means over the
     splits; ``trials``; ``trials_failed``, which failed or lack a finite value. MLflow compares by
     what comes first.
     """
-    scores = [{name: value for name, value, _ in split_measurements(row, metrics)} for row in rows]
+    scores = [
+        {name: value for name, value, _ in list_split_measurements(row, metrics)} for row in rows
+    ]
     numbers: list[Measurement] = []
-    for name in map(mlflow_name, metrics):
-        values = [of[name] for of in scores if name in of]
+    for name in map(to_mlflow_name, metrics):
+        values = [finite_scores[name] for finite_scores in scores if name in finite_scores]
         if values:
             numbers += [
                 (name, float(np.mean(values)), 0),
@@ -94,34 +92,39 @@ def measurements(
         if len(values) > 1:
             numbers.append((f"{name}_se", float(np.std(values, ddof=1)) / sqrt(len(values)), 0))
     n_failed = sum(
-        row.status == "failed" or len(of) < len(metrics)
-        for row, of in zip(rows, scores, strict=True)
+        row.status == "failed" or len(finite_scores) < len(metrics)
+        for row, finite_scores in zip(rows, scores, strict=True)
     )
     numbers += [("trials", float(len(rows)), 0), ("trials_failed", float(n_failed), 0)]
     series: dict[tuple[str, int], list[float]] = {}
-    for _, reading in readings:
-        if isfinite(reading.value):
+    for _, point in curve_points:
+        if isfinite(point.value):
             series.setdefault(
-                (f"{mlflow_name(reading.metric)}_by_{reading.axis}", reading.at), []
-            ).append(reading.value)
+                (f"{to_mlflow_name(point.metric)}_by_{point.axis}", point.at), []
+            ).append(point.value)
     return [
         *numbers,
         *((name, float(np.mean(values)), at) for (name, at), values in series.items()),
     ]
 
 
-def split_measurements(row: Row, metrics: Sequence[str]) -> list[Measurement]:
+def list_split_measurements(row: Row, metrics: Sequence[str]) -> list[Measurement]:
     """List the finite scores of one final fit, under the metrics' own names; none if it failed."""
-    values = [(mlflow_name(name), row.metrics.get(name)) for name in metrics if row.status == "ok"]
+    values = [
+        (to_mlflow_name(name), row.metrics.get(name)) for name in metrics if row.status == "ok"
+    ]
     return [(name, value, 0) for name, value in values if value is not None and isfinite(value)]
 
 
 def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Benchmark") -> None:
-    """Describe an experiment, and save a view of its table with a column a metric, which MLflow's own view lacks."""
+    """Describe an experiment, and save a view of its table with a column for each metric.
+
+    MLflow's own view lacks these columns.
+    """
     recorded = client.get_experiment(experiment)
     columns = [
         "attributes.`Dataset`",
-        *(f"metrics.`{mlflow_name(name)}`" for name in benchmark.metrics),
+        *(f"metrics.`{to_mlflow_name(name)}`" for name in benchmark.metrics),
     ]
     view = {
         "name": "Scores",
@@ -129,115 +132,42 @@ def describe_experiment(client: "MlflowClient", experiment: str, benchmark: "Ben
         "updatedAt": recorded.creation_time,
     }
     tags = {
-        _NOTE: f"{benchmark.title}\n\nA run is a method on a data set, with means over the splits; below it is a run "
-        "for each split. The view **Scores** (Views, above the table) has a column for each score.",
-        f"{_VIEWS}{_VIEW}": json.dumps(view | {"state": json.dumps({"selectedColumns": columns})}),
+        _NOTE_TAG: f"{benchmark.title}\n\nA run is a method on a data set, with means over the "
+        "splits; below it is a run for each split. The view **Scores** (Views, above the table) "
+        "has a column for each score.",
+        f"{VIEW_TAG_PREFIX}{SCORES_VIEW}": json.dumps(
+            view | {"state": json.dumps({"selectedColumns": columns})}
+        ),
     }
     for name, text in tags.items():
         if recorded.tags.get(name) != text:
             client.set_experiment_tag(experiment, name, text)
 
 
-def views(database: Path, address: str) -> list[str]:
-    """Write the addresses of the views of a database's experiments, each behind its name."""
-    query = (
-        "SELECT name, experiment_id FROM experiments JOIN experiment_tags USING (experiment_id) "
-        "WHERE key = ? AND lifecycle_stage = 'active' ORDER BY name"
-    )
-    with closing(sqlite3.connect(database)) as db:
-        rows = db.execute(query, (f"{_VIEWS}{_VIEW}",)).fetchall()
-    return [
-        f"{name}: {address}/#/experiments/{number}/runs?viewStateShareKey={_VIEW}"
-        for name, number in rows
-    ]
-
-
-def describe_run(cell: Task, measured: Sequence[Measurement], fits: int, remark: str) -> str:
-    """Describe a run in Markdown: what was fitted to what, its means and standard errors, and what it is not."""
-    values = {name: value for name, value, _ in measured}
+def describe_run(task: Task, measurements: Sequence[Measurement], fits: int, remark: str) -> str:
+    """Describe a run in Markdown: entry, data set, means, standard errors and the remark."""
+    values = {name: value for name, value, _ in measurements}
     lines = [
-        f"**{cell.entry}** on **{cell.dataset}**{f' at {cell.point.text}' if cell.point else ''}, {fits} splits"
+        f"**{task.entry}** on **{task.dataset}**"
+        f"{f' at {task.point.text}' if task.point else ''}, {fits} splits"
     ]
-    for metric in cell.benchmark.metrics:
-        name = mlflow_name(metric)
+    for metric in task.benchmark.metrics:
+        name = to_mlflow_name(metric)
         if name in values:
             error = f" ± {values[f'{name}_se']:.2g}" if f"{name}_se" in values else ""
             lines.append(f"- {metric_heading(metric)}: {format_number(values[name])}{error}")
     return "\n".join([*lines, *(["", remark] if remark not in ("", "Yes.") else [])])
 
 
-def mlflow_dataset(dataset: DatasetName) -> Any:
-    """Return a data set as MLflow takes it as a run's input: its name and settings, whose digest it has."""
+def make_mlflow_dataset(dataset: DatasetName) -> Any:
+    """Make the MLflow input of a run: the name and settings of a data set, and their digest."""
     from mlflow.data.code_dataset_source import CodeDatasetSource
     from mlflow.data.meta_dataset import MetaDataset
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     settings = {name: json.dumps(value) for name, value in dataset.settings.items()}
-    # not at run time
-    source = MetaDataset(CodeDatasetSource({"dataset": dataset.name, **settings}), str(dataset))  # type: ignore[abstract]
+    # the class is abstract to the type checker alone
+    origin = CodeDatasetSource({"dataset": dataset.name, **settings})
+    source = MetaDataset(origin, str(dataset))  # type: ignore[abstract]
     entity: Any = Dataset.from_dictionary(source.to_dict())
     return DatasetInput(entity, [InputTag("mlflow.data.context", "training")])
-
-
-_HOST = "127.0.0.1"
-_LEAN = {"MLFLOW_LOGGING_LEVEL": "WARNING", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""The interface alone: MLflow would start nine more processes for jobs that nobody submits."""
-
-
-def open_ui(tracking_uri: str, port: int) -> None:
-    """Serve MLflow's web interface of a database on 127.0.0.1 until interrupted with Ctrl-C.
-
-    `InputError` if there is no such database, the port cannot be used, or the server stops by
-    itself.
-    """
-    path = database(tracking_uri)
-    if path is None:
-        raise InputError(f"{tracking_uri} is a server already; open this address in a browser")
-    if not path.is_file():
-        raise InputError(
-            f"no MLflow database {path}; mirror a run to it first, with: bdl-bench log NAME"
-        )
-    try:
-        socket.create_server((_HOST, port)).close()
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"cannot use port {port} ({reason}); choose another with --port"
-        ) from None
-    address = f"http://{_HOST}:{port}"
-    print(f"MLflow UI at {address} (Ctrl-C ends it)", *views(path, address), sep="\n", flush=True)
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "ui",
-        "--host",
-        _HOST,
-        "--port",
-        f"{port}",
-        "--workers",
-        "1",
-    ]
-    command += ["--uvicorn-opts", "--log-level warning", "--backend-store-uri"]
-    with address_of(tracking_uri) as uri:
-        if code := run_server([*command, uri], os.environ | PRIVATE | _LEAN):
-            raise InputError(
-                f"the MLflow UI stopped with exit code {code}; its message stands above"
-            )
-
-
-def run_server(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a server until it ends or this process is interrupted or terminated, either of which ends it as well.
-
-    Its exit code is returned; 0 where it was ended from here.
-    """
-    with subprocess.Popen(command, env=environment) as server:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            return server.wait()
-        except KeyboardInterrupt:
-            # A terminal interrupts the server too; a signal to this process alone does not.
-            server.terminate()
-            return 0
-        finally:
-            signal.signal(signal.SIGTERM, before)

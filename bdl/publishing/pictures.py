@@ -1,4 +1,4 @@
-"""What figures show of the posteriors that a store keeps."""
+"""Data of the figures that are drawn from the posteriors in a store."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
@@ -24,73 +24,76 @@ from bdl.reports.statistics import Array
 from bdl.store import artefacts
 from bdl.store.store import Store
 
-POINTS = 401
+GRID_POINTS = 401
 """Inputs at which a function is evaluated."""
-WIDER = 0.5
-"""How far they reach beyond the training rows to either side, in ranges of those; further if test
-rows do.
+GRID_MARGIN = 0.5
+"""Margin of these inputs beyond the training rows on either side, in ranges of those.
+
+It is wider if test rows lie further out.
 """
-TRUTH = "truth"
-STEP = 2
-"""First counter word of the draws; those of scores have others."""
+TRUTH_ENTRY = "truth"
+DRAW_STEP = 2
+"""First counter word of the draws; those of scores have other words."""
 
-MOST = 1_000_000
-"""Parameters of a model whose predictions are made again, which takes as long as its scores do."""
+MAX_PARAMETERS = 1_000_000
+"""Largest model whose predictions are computed again, which takes as long as its scores."""
 
 
-def pictures(cells: Sequence[Task], store: Store) -> dict[str, Any]:
+def gather_pictures(tasks: Sequence[Task], store: Store) -> dict[str, Any]:
     """Gather the fields of `bdl.reports.figures.FigureData` that come from posteriors.
 
-    They are of data sets all of whose posteriors are stored.
+    Data sets are left out unless all of their posteriors are stored.
     """
-    complete = cells_with_all_splits(cells, store)
+    complete = list_complete_cells(tasks, store)
     gather = {
-        "posteriors": posteriors,
-        "credible_bands": credible_bands,
-        "label_predictions": labelled_predictions,
-        "weights": layer_weights,
+        "posteriors": pair_posteriors,
+        "credible_bands": evaluate_credible_bands,
+        "label_predictions": predict_labels,
+        "weights": gather_layer_weights,
     }
     return {name: gather_picture(complete, store) for name, gather_picture in gather.items()}
 
 
-def cells_with_all_splits(cells: Sequence[Task], store: Store) -> list[Task]:
-    """Leave out data sets with fits that were imported without their posteriors."""
+def list_complete_cells(tasks: Sequence[Task], store: Store) -> list[Task]:
+    """List the cells of data sets whose posteriors are all stored, not imported without them."""
     incomplete = {
-        cell.dataset
-        for cell in cells
+        task.dataset
+        for task in tasks
         if any(
-            status == "ok" and not artefact for _, status, artefact in store.artefacts(cell.key)
+            status == "ok" and not artefact
+            for _, status, artefact in store.list_artefacts(task.key)
         )
     }
-    return [cell for cell in cells if cell.dataset not in incomplete]
+    return [task for task in tasks if task.dataset not in incomplete]
 
 
-def _first(cell: Task, store: Store) -> tuple[int, str] | None:
+def _find_first_artefact(task: Task, store: Store) -> tuple[int, str] | None:
     return next(
-        ((split, artefact) for split, _, artefact in store.artefacts(cell.key) if artefact), None
+        ((split, artefact) for split, _, artefact in store.list_artefacts(task.key) if artefact),
+        None,
     )
 
 
-def _evaluations(cell: Task, store: Store) -> Iterator[tuple[int, Evaluation]]:
-    for row in store.rows("final", cell.key):
+def _iterate_evaluations(task: Task, store: Store) -> Iterator[tuple[int, Evaluation]]:
+    for row in store.load_rows("final", task.key):
         if row.artefact:
             posterior, buffers = artefacts.read_posterior(store.posteriors, row.artefact)
             yield (
                 row.split,
                 make_evaluation(
-                    cell, row.split, as_type(posterior, torch.float32), buffers, row.hyper
+                    task, row.split, as_type(posterior, torch.float32), buffers, row.hyper
                 ),
             )
 
 
-def posteriors(cells: Sequence[Task], store: Store) -> list[Gaussians]:
-    """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
+def pair_posteriors(tasks: Sequence[Task], store: Store) -> list[Gaussians]:
+    """Pair the posterior of each cell's first successful split with its exact reference."""
     pairs = []
-    for cell in (cell for cell in cells if cell.benchmark.measures_distances):
-        stored_fit = _first(cell, store)
+    for task in (task for task in tasks if task.benchmark.measures_distances):
+        stored_fit = _find_first_artefact(task, store)
         reference = (
-            compute_truth(cell, stored_fit[0])
-            if stored_fit and not knows_functions_only(cell)
+            compute_truth(task, stored_fit[0])
+            if stored_fit and not knows_functions_only(task)
             else None
         )
         if stored_fit and reference is not None:
@@ -99,10 +102,10 @@ def posteriors(cells: Sequence[Task], store: Store) -> list[Gaussians]:
                 moment.double().numpy() for moment in (posterior.mean(), posterior.covariance())
             ]
             true_moments = reference.mean.numpy(), reference.covariance.numpy()
-            density = _on_arrays(reference.log_density)
+            density = _wrap_for_arrays(reference.log_density)
             pair = Gaussians(
-                str(cell.dataset),
-                cell.entry,
+                str(task.dataset),
+                task.entry,
                 moments[0],
                 moments[1],
                 true_moments[0],
@@ -117,109 +120,130 @@ def posteriors(cells: Sequence[Task], store: Store) -> list[Gaussians]:
     return pairs
 
 
-def layer_weights(cells: Sequence[Task], store: Store) -> list[LayerWeights]:
-    """Gather the weights that a benchmark's first `weights_below` counts, of each cell's first successful split."""
+def gather_layer_weights(tasks: Sequence[Task], store: Store) -> list[LayerWeights]:
+    """Gather the weights of each cell's first successful split, in the layer that is scored.
+
+    That is the layer of the benchmark's first `weights_below`.
+    """
     weights = []
-    for cell in cells:
+    for task in tasks:
         counted = next(
             (
                 metric.build()
-                for metric in cell.benchmark.metrics
+                for metric in task.benchmark.metrics
                 if metric.name == "weights_below"
             ),
             None,
         )
-        stored_fit = _first(cell, store)
+        stored_fit = _find_first_artefact(task, store)
         if counted and stored_fit:
             posterior, _ = artefacts.read_posterior(store.posteriors, stored_fit[1])
-            values = posterior.mean()[cell.problem.layout.layers == counted.layer]
-            weights.append(LayerWeights(str(cell.dataset), cell.entry, values.double().numpy()))
+            values = posterior.mean()[task.problem.layout.layers == counted.layer]
+            weights.append(LayerWeights(str(task.dataset), task.entry, values.double().numpy()))
     return weights
 
 
-def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
+def _wrap_for_arrays(
+    log_density: Callable[[Tensor], Tensor] | None,
+) -> Callable[[Array], Array] | None:
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
-def credible_bands(cells: Sequence[Task], store: Store) -> list[CredibleBand]:
-    """Evaluate the stored posterior of each cell's first successful split, if its model is one function of one input.
+def evaluate_credible_bands(tasks: Sequence[Task], store: Store) -> list[CredibleBand]:
+    """Evaluate the posterior of each cell's first successful split on a grid of inputs.
 
-    Of two classes it is the probability of the second. As many samples are drawn as the entry is
-    scored with, but other ones; a posterior with fewer vectors gives each of them once. The draws
-    of a sampled reference come first, as the entry `TRUTH`.
+    Only models that are one function of one input are evaluated. Of two classes it is the
+    probability of the second. As many samples are drawn as the entry is scored with, but other
+    ones; a posterior with fewer vectors yields each of them once. The draws of a sampled reference
+    come first, as the entry `TRUTH_ENTRY`.
     """
-    credible: list[CredibleBand] = []
-    for cell in cells:
+    bands: list[CredibleBand] = []
+    for task in tasks:
         of_one_input = (
-            cell.settings.likelihood is not None and cell.data.d == cell.problem.d_out == 1
+            task.settings.likelihood is not None and task.data.d == task.problem.d_out == 1
         )
-        if of_one_input and _first(cell, store):
-            split, evaluation = next(_evaluations(cell, store))
-            if (exact := _reference_draws(cell, split)) and not any(
-                band.dataset == str(cell.dataset) for band in credible
+        if of_one_input and _find_first_artefact(task, store):
+            split, evaluation = next(_iterate_evaluations(task, store))
+            if (reference_draws := _load_reference_draws(task, split)) and not any(
+                earlier_band.dataset == str(task.dataset) for earlier_band in bands
             ):
-                credible.append(_band(cell, split, evaluation, exact)._replace(entry=TRUTH))
-            credible.append(_band(cell, split, evaluation))
-    return credible
+                bands.append(
+                    _evaluate_band(task, split, evaluation, reference_draws)._replace(
+                        entry=TRUTH_ENTRY
+                    )
+                )
+            bands.append(_evaluate_band(task, split, evaluation))
+    return bands
 
 
-def _reference_draws(cell: Task, split: int) -> Empirical | None:
+def _load_reference_draws(task: Task, split: int) -> Empirical | None:
     """Return the draws of a sampled reference; None if there is none, or it is not certified."""
-    if find_recipe(cell, split) is None:
+    if find_recipe(task, split) is None:
         return None
     try:
-        truth = compute_truth(cell, split)
+        truth = compute_truth(task, split)
     except InputError:
         return None
     return Empirical(truth.chains.flatten(0, 1)) if truth and truth.chains is not None else None
 
 
-def _band(
-    cell: Task, split: int, evaluation: Evaluation, posterior: Posterior | None = None
+def _evaluate_band(
+    task: Task, split: int, evaluation: Evaluation, posterior: Posterior | None = None
 ) -> CredibleBand:
-    rows = cell.data.split(split)
-    inputs, new = (cell.data.x[rows_of_part, 0] for rows_of_part in (rows.train, rows.test))
+    rows = task.data.split(split)
+    inputs, test_inputs = (
+        task.data.x[rows_of_part, 0] for rows_of_part in (rows.train, rows.test)
+    )
     low, high = float(inputs.min()), float(inputs.max())
-    beyond = WIDER * (high - low)
-    x = np.linspace(min([low - beyond, *new]), max([high + beyond, *new]), POINTS)
-    grid = standardise_examples(cell, split, x[:, None], np.zeros(POINTS))
-    outputs = evaluation.outputs(grid, Draws(evaluation.samples, evaluation.key, STEP), posterior)
-    values = cell.problem.likelihood.predictive(
+    beyond = GRID_MARGIN * (high - low)
+    x = np.linspace(
+        min([low - beyond, *test_inputs]), max([high + beyond, *test_inputs]), GRID_POINTS
+    )
+    grid = standardise_examples(task, split, x[:, None], np.zeros(GRID_POINTS))
+    outputs = evaluation.outputs(
+        grid, Draws(evaluation.samples, evaluation.key, DRAW_STEP), posterior
+    )
+    values = task.problem.likelihood.predictive(
         outputs, as_tensors(evaluation.hyper)
     ).mean  # (S, m), in original units
     sd = values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
     quartiles = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=values.dtype), dim=0)
     return CredibleBand(
         *(
-            str(cell.dataset),
-            cell.entry,
+            str(task.dataset),
+            task.entry,
             x,
             values.mean(0).numpy(),
             sd.numpy(),
             inputs,
-            cell.data.y[rows.train],
+            task.data.y[rows.train],
         ),
-        *(quartiles.numpy(), np.stack([new, cell.data.y[rows.test]]), bool(cell.data.classes)),
+        *(
+            quartiles.numpy(),
+            np.stack([test_inputs, task.data.y[rows.test]]),
+            bool(task.data.classes),
+        ),
     )
 
 
-def labelled_predictions(cells: Sequence[Task], store: Store) -> list[LabelPredictions]:
+def predict_labels(tasks: Sequence[Task], store: Store) -> list[LabelPredictions]:
     """Predict the test rows by the stored posterior of every split, as scores do.
 
-    This is for benchmarks with `aurc` among the metrics, and models of at most `MOST` parameters.
+    This is for benchmarks with `aurc` among the metrics, and models of at most `MAX_PARAMETERS`
+    parameters.
     """
-    scored = (
-        cell for cell in cells if any(metric.name == "aurc" for metric in cell.benchmark.metrics)
+    ranked_tasks = (
+        task for task in tasks if any(metric.name == "aurc" for metric in task.benchmark.metrics)
     )
     predictions = []
-    for cell in (cell for cell in scored if cell.problem.dim <= MOST):
-        for _, evaluation in _evaluations(cell, store):
+    for task in (task for task in ranked_tasks if task.problem.dim <= MAX_PARAMETERS):
+        for _, evaluation in _iterate_evaluations(task, store):
             by_order = {by: compute_risks(evaluation, by).numpy() for by in get_args(Uncertainty)}
             labels = evaluation.tested.y.long().numpy()
             predictions.append(
                 LabelPredictions(
-                    str(cell.dataset),
-                    cell.entry,
+                    str(task.dataset),
+                    task.entry,
                     evaluation.predictions.probabilities.numpy(),
                     labels,
                     by_order,

@@ -1,4 +1,4 @@
-"""Where published rows came from, and how much their splits have in common."""
+"""Provenance of published rows, and the overlap of their splits."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import replace_atomically, row_checksums
+from bdl.archive.frames import compute_row_checksums, replace_atomically
 from bdl.execution.scoring import fit_metrics
 from bdl.plan import Task, joint_hash
 from bdl.plan.planning import list_tasks
@@ -37,41 +37,44 @@ _PACKAGES = (
 )
 
 
-def provenance(
-    request: Request, cells: Sequence[Task], store: Store, wall_seconds: float
+def describe_provenance(
+    request: Request, tasks: Sequence[Task], store: Store, wall_seconds: float
 ) -> dict[str, Any]:
-    """Describe where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
+    """Describe the provenance of rows: spec, overrides, versions, seeds, machine and wall time.
 
-    Fits that were imported from published rows are listed under ``taken_from``; machine, packages,
-    commit and minutes of work are those of the others.
+    The wall time is that of the last command. Fits that were imported from published rows are
+    listed under ``taken_from``; machine, packages, commit and minutes of work are those of the
+    others.
     """
     benchmark = request.benchmark
-    rows = [row for cell in cells for row in store.rows("final", cell.key) if not row.imported]
+    rows = [
+        row for task in tasks for row in store.load_rows("final", task.key) if not row.imported
+    ]
     return {
         "benchmark": benchmark.name,
         "profile": benchmark.profile,
         "spec_hash": benchmark.content_hash,
-        "fit_hashes": {cell.label: store.fit_hash(cell.key) for cell in cells},
-        "score_hashes": {cell.label: _score_hash(cell, store) for cell in cells},
+        "fit_hashes": {task.label: store.find_fit_hash(task.key) for task in tasks},
+        "score_hashes": {task.label: _compute_score_hash(task, store) for task in tasks},
         "seed": benchmark.seed,
-        "splits": [int(split) for split in cells[0].splits],
+        "splits": [int(split) for split in tasks[0].splits],
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "command_wall_minutes": round(wall_seconds / 60, 3),
-        "work_minutes": _minutes(rows),
-        "git_commit": _git_commit() or _installed_commit(version("bdl-bench")),
+        "work_minutes": _sum_minutes(rows),
+        "git_commit": _find_git_commit() or _parse_installed_commit(version("bdl-bench")),
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
         "machine": {
-            "processor": _processor(),
+            "processor": _name_processor(),
             "cores": os.cpu_count(),
             "system": f"{platform.system()} {platform.machine()}",
-            "device": cells[0].device,
+            "device": tasks[0].device,
             "instructions": torch.backends.cpu.get_cpu_capability(),
-            "linear_algebra": _linear_algebra(),
+            "linear_algebra": _name_linear_algebra(),
             "threads": torch.get_num_threads(),
         },
-        "compiled": {cell.label: _compiled(cell, store) for cell in cells},
-        "taken_from": _imported_from(cells, store),
+        "compiled": {task.label: _list_compiled_stages(task, store) for task in tasks},
+        "taken_from": _list_origins(tasks, store),
         **request.dump(),
     }
 
@@ -79,57 +82,58 @@ def provenance(
 def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     """Write ``provenance.json`` with the checksums of the rows beside it, all of it or nothing."""
     path = folder / "provenance.json"
-    content = content | {"checksums": row_checksums(folder)}
-    with replace_atomically(path) as new:
-        new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    content = content | {"checksums": compute_row_checksums(folder)}
+    with replace_atomically(path) as new_path:
+        new_path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return path
 
 
-def _imported_from(cells: Sequence[Task], store: Store) -> list[dict[str, Any]]:
-    """Return each origin of imported fits, which fits they are, and the minutes that they took there."""
+def _list_origins(tasks: Sequence[Task], store: Store) -> list[dict[str, Any]]:
+    """List the origins of imported fits, each with its fits and the minutes that they took."""
     rows_by_origin: dict[str, dict[str, list[Row]]] = {}
-    for cell in cells:
-        for row in store.rows("final", cell.key):
+    for task in tasks:
+        for row in store.load_rows("final", task.key):
             if row.imported:
                 rows_by_origin.setdefault(json.dumps(row.details["origin"]), {}).setdefault(
-                    cell.label, []
+                    task.label, []
                 ).append(row)
     return [
         {
             **json.loads(origin),
-            "work_minutes": _minutes(chain(*rows_by_cell.values())),
+            "work_minutes": _sum_minutes(chain(*rows_by_cell.values())),
             "cells": {label: [row.split for row in rows] for label, rows in rows_by_cell.items()},
         }
         for origin, rows_by_cell in rows_by_origin.items()
     ]
 
 
-def _compiled(cell: Task, store: Store) -> list[Stage]:
+def _list_compiled_stages(task: Task, store: Store) -> list[Stage]:
     return [
         stage
         for stage in STAGES
-        if any(row.details.get("compiled") for row in store.rows(stage, cell.key))
+        if any(row.details.get("compiled") for row in store.load_rows(stage, task.key))
     ]
 
 
-def _minutes(rows: Iterable[Row]) -> float:
+def _sum_minutes(rows: Iterable[Row]) -> float:
     return round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3)
 
 
-def _score_hash(cell: Task, store: Store) -> str | None:
-    """Return the hash of the scores of a cell's fits.
+def _compute_score_hash(task: Task, store: Store) -> str | None:
+    """Compute the hash of the scores of a cell's fits.
 
-    None if there are none, or they were not computed alike.
+    None if there are none, or if their hashes differ.
     """
-    rows = [row for row in store.rows("final", cell.key) if row.status == "ok"]
+    rows = [row for row in store.load_rows("final", task.key) if row.status == "ok"]
     distinct = {
-        tuple(row.codes.get(str(metric), "") for metric in fit_metrics(cell)) for row in rows
+        tuple(row.score_hashes.get(str(metric), "") for metric in fit_metrics(task))
+        for row in rows
     }
     codes = distinct.pop() if len(distinct) == 1 else ()
     return joint_hash(codes) if codes and all(codes) else None
 
 
-def _linear_algebra() -> str:
+def _name_linear_algebra() -> str:
     """Name the library that multiplies PyTorch's matrices on the CPU."""
     lines = torch.__config__.show().splitlines()
     mkl = next((line.strip(" -") for line in lines if "Math Kernel Library" in line), None)
@@ -137,34 +141,33 @@ def _linear_algebra() -> str:
     return mkl or (match[1] if match else "unknown")
 
 
-def _git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
+def _find_git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
     """Name the commit of the package, marked if its files have changed since.
 
     None where git does not track it.
     """
     try:
-        git(
-            package, "ls-files", "--error-unmatch", "__init__.py"
-        )  # which may be installed below another repository
-        changes = git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
-        return git(package, "rev-parse", "HEAD") + ("+changes" if changes else "")
+        # the package may be installed below another repository
+        run_git(package, "ls-files", "--error-unmatch", "__init__.py")
+        changes = run_git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
+        return run_git(package, "rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def git(folder: Path, *words: str) -> str:
-    """Ask git about the repository of a folder.
+def run_git(folder: Path, *words: str) -> str:
+    """Run git in the repository of a folder, and return its output.
 
-    Raise `OSError` or `subprocess.SubprocessError` if it does not tell.
+    Raise `OSError` or `subprocess.SubprocessError` if it fails.
     """
     call = ["git", "--no-optional-locks", "-C", str(folder), *words]
-    done = subprocess.run(
+    process = subprocess.run(
         call, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
     )
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
-def _installed_commit(version: str) -> str | None:
+def _parse_installed_commit(version: str) -> str | None:
     """Read the commit from the version that an installation has.
 
     None for a release, which the version names.
@@ -173,7 +176,7 @@ def _installed_commit(version: str) -> str | None:
     return match and match[1] + ("+changes" if match[2] else "")
 
 
-def _processor() -> str:
+def _name_processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -184,35 +187,35 @@ def _processor() -> str:
     )
 
 
-def overlaps(benchmark: Benchmark) -> dict[str, float]:
-    """Return n_test / n_train of the first split of each data set whose splits share training rows.
+def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
+    """Compute n_test / n_train of the first split of data sets whose splits share training rows.
 
-    It is the largest at the points of a sweep. Replicates of one split, and single splits, are not
-    there. `InputError` if data cannot be had.
+    At the points of a sweep it is the largest. Replicates of one split, and single splits, are
+    left out. `InputError` if data cannot be had.
     """
     if benchmark.preparation.repeats:
         return {}
     shares: dict[str, float] = {}
-    for cell in list_tasks(benchmark):
-        if len(cell.splits) > 1 and not cell.settings.streams:
-            first, second = (cell.data.split(split) for split in cell.splits[:2])
+    for task in list_tasks(benchmark):
+        if len(task.splits) > 1 and not task.settings.streams:
+            first, second = (task.data.split(split) for split in task.splits[:2])
             if np.isin(first.train, second.train).any():
                 ratio = len(first.test) / len(first.train)
-                shares[str(cell.dataset)] = max(shares.get(str(cell.dataset), 0.0), ratio)
+                shares[str(task.dataset)] = max(shares.get(str(task.dataset), 0.0), ratio)
     return {name: ratio for name, ratio in shares.items() if ratio}
 
 
-def recorded_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
-    """Return what `overlaps` does, as the provenance of published rows has it.
+def load_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
+    """Load the overlaps from the provenance of published rows, or compute them from the data.
 
-    From the data where it has not.
+    They are those of `compute_overlaps`.
     """
-    with ResultsFolder(folder) as opened:
-        recorded: dict[str, float] | None = opened.provenance.get("overlap")
-        cells = opened.provenance.get("fit_hashes", {})
-    covered = {label.partition("/")[0] for label in cells}
+    with ResultsFolder(folder) as results_folder:
+        recorded: dict[str, float] | None = results_folder.provenance.get("overlap")
+        fit_hashes = results_folder.provenance.get("fit_hashes", {})
+    covered = {label.partition("/")[0] for label in fit_hashes}
     return (
-        overlaps(benchmark)
+        compute_overlaps(benchmark)
         if recorded is None or not {*map(str, benchmark.datasets)} <= covered
         else recorded
     )

@@ -1,4 +1,4 @@
-"""What follows a run: rows and provenance, the table in two formats, figures, and the MLflow mirror."""
+"""Published files of a run: rows, provenance, tables and figures; and its export to MLflow."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import RenderableType
 
-from bdl.archive import ResultsFolder, stored_cells
-from bdl.archive.frames import final_frame, folder, points_frame, write_frames
+from bdl.archive import ResultsFolder, list_stored_cells
+from bdl.archive.frames import (
+    locate_folder,
+    tabulate_curve_points,
+    tabulate_final_rows,
+    write_rows,
+)
 from bdl.archive.loading import LoadedResults, load_open_results, load_results, open_results
-from bdl.archive.posteriors import is_published, stored_posteriors, write_posteriors
+from bdl.archive.posteriors import is_archive_whole, load_stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown_name_error
 from bdl.plan import Task
 from bdl.plan.reference_posteriors import (
@@ -20,10 +25,14 @@ from bdl.plan.reference_posteriors import (
     list_sampled_references,
     read_certificates,
 )
-from bdl.publishing.pictures import cells_with_all_splits, pictures
-from bdl.publishing.provenance import overlaps, provenance, recorded_overlaps, write_provenance
-from bdl.reports import TableEntry as TableCell
-from bdl.reports import compare_with_papers, refusal_notes
+from bdl.publishing.pictures import gather_pictures, list_complete_cells
+from bdl.publishing.provenance import (
+    compute_overlaps,
+    describe_provenance,
+    load_overlaps,
+    write_provenance,
+)
+from bdl.reports import TableEntry, compare_with_papers, refusal_notes
 from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
 from bdl.reports.curves import average_curves
 from bdl.reports.distributions import gather_boxes, gather_truth_ranks
@@ -39,16 +48,16 @@ from bdl.spec import Benchmark, Request, find_differences
 from bdl.store.artefacts import with_rerun_hint
 from bdl.store.store import Store
 
-ARTIFACTS = "mlartifacts"
+ARTIFACT_FOLDER = "mlartifacts"
 """Folder of the files of MLflow's runs, in that of results."""
 
 
-def compare_with_print(loaded: LoadedResults) -> list[TableCell]:
+def compare_with_print(loaded: LoadedResults) -> list[TableEntry]:
     """Compare final rows with the printed values; data sets and entries without rows are left out.
 
     Entries whose searches ended on a bound have a note that says so.
     """
-    present = narrowed(loaded.benchmark, loaded.rows)
+    present = narrow_benchmark(loaded.benchmark, loaded.rows)
     noted = present.model_copy(
         update={"notes": (*present.notes, *bound_notes(present, loaded.rows))}
     )
@@ -57,12 +66,11 @@ def compare_with_print(loaded: LoadedResults) -> list[TableCell]:
     )
 
 
-def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
+def narrow_benchmark(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
     """Narrow a benchmark to the data sets, the entries and the metrics that rows have.
 
-    To all metrics if none has.
-
-    A metric is had, too, where the rows say why it could not be computed.
+    A metric counts as well where the rows say why it could not be computed; without any, all
+    metrics stay.
     """
     present = {name: set(rows[name].unique()) for name in ("dataset", "entry")}
     selected = benchmark.select(
@@ -77,79 +85,83 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
     return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
 
 
-class Published(NamedTuple):
-    """What a run has published."""
+class PublishedRun(NamedTuple):
+    """Results and files that a run has published."""
 
     loaded: LoadedResults
-    cells: Sequence[TableCell]
-    """The rows beside the printed values."""
+    table_entries: Sequence[TableEntry]
+    """The scores with the printed values."""
     files: Sequence[Path]
-    """Those for people: table and figures."""
+    """Tables and figures."""
 
 
-def publish(request: Request, store: Store, results: Path, wall_seconds: float) -> Published:
-    """Write rows, posteriors, provenance, table and figures.
+def publish(request: Request, store: Store, results: Path, wall_seconds: float) -> PublishedRun:
+    """Write rows, posteriors, provenance, tables and figures.
 
-    But for the rows, only if one of them has changed.
-
-    Figures that are no longer drawn are removed, unless the store has fits that were imported from
-    published rows: without their posteriors some figures cannot be drawn, and all that there are
-    stay.
+    All but the rows are written only if one of them has changed. Figures that are no longer drawn
+    are removed, unless the store has fits that were imported from published rows: without their
+    posteriors some figures cannot be drawn, and all that there are stay.
     """
-    run_folder, benchmark = folder(results, request), request.benchmark
-    cells = stored_cells(benchmark, store)
-    written = write_frames(cells, store, run_folder, json.dumps(request.dump()))
-    origin = provenance(request, cells, store, wall_seconds)
-    origin["overlap"] = overlaps(benchmark)
+    run_folder, benchmark = locate_folder(results, request), request.benchmark
+    tasks = list_stored_cells(benchmark, store)
+    written = write_rows(tasks, store, run_folder, json.dumps(request.dump()))
+    origin = describe_provenance(request, tasks, store, wall_seconds)
+    origin["overlap"] = compute_overlaps(benchmark)
     loaded = LoadedResults.of(
-        run_folder, request, benchmark, final_frame(cells, store), points_frame(cells, store)
+        run_folder,
+        request,
+        benchmark,
+        tabulate_final_rows(tasks, store),
+        tabulate_curve_points(tasks, store),
     )
-    table = compare_with_print(loaded)
-    copy_certificates(list_sampled_references(cells), run_folder)  # the table shows it
+    table_entries = compare_with_print(loaded)
+    copy_certificates(list_sampled_references(tasks), run_folder)  # the table shows it
     texts = {
-        run_folder / f"table.{end}": str(tables(loaded, format, cells=table))
+        run_folder / f"table.{end}": str(
+            render_tables(loaded, format, table_entries=table_entries)
+        )
         for end, format in (("md", "markdown"), ("json", "json"))
     }
-    digest = _digest(origin, written, texts, cells, store)
-    if _as_before(digest, run_folder):
-        return Published(loaded, table, _for_people(run_folder))
-    travelling = stored_posteriors(cells, store)
+    digest = _compute_digest(origin, written, texts, tasks, store)
+    if _is_unchanged(digest, run_folder):
+        return PublishedRun(loaded, table_entries, _list_tables_and_figures(run_folder))
+    posteriors = load_stored_posteriors(tasks, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     figures = draw_figures(
-        gather_figure_data(loaded, pictures(cells, store), table),
+        gather_figure_data(loaded, gather_pictures(tasks, store), table_entries),
         run_folder / "figures",
         pdf=False,
     )
-    if len(cells_with_all_splits(cells, store)) == len(cells):
+    if len(list_complete_cells(tasks, store)) == len(tasks):
         for path in (run_folder / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in figures and path.suffix in (".png", ".pdf"):
                 path.unlink()
-    files = _for_people(run_folder)
-    origin["posteriors"] = write_posteriors(travelling, run_folder)
+    files = _list_tables_and_figures(run_folder)
+    origin["posteriors"] = write_posteriors(posteriors, run_folder)
     write_provenance(
         origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
         run_folder,
     )
-    return Published(loaded, table, files)
+    return PublishedRun(loaded, table_entries, files)
 
 
-def _digest(
+def _compute_digest(
     origin: Mapping[str, Any],
     rows: Sequence[Path],
     texts: Mapping[Path, str],
-    cells: Sequence[Task],
+    tasks: Sequence[Task],
     store: Store,
 ) -> str:
-    """Digest (SHA-256, hex) what tables and figures are made of, and by which code."""
-    lasting = {
+    """Compute the SHA-256 (hex) of all that tables and figures depend on, the code included."""
+    stable_fields = {
         name: value
         for name, value in origin.items()
         if name not in ("written", "command_wall_minutes")
     }
-    artefacts = [artefact for cell in cells for *_, artefact in store.artefacts(cell.key)]
+    artefacts = [artefact for task in tasks for *_, artefact in store.list_artefacts(task.key)]
     content = [
-        lasting,
+        stable_fields,
         [sha256(path.read_bytes()).hexdigest() for path in rows],
         [*texts.values()],
         artefacts,
@@ -157,125 +169,127 @@ def _digest(
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _as_before(digest: str, folder: Path) -> bool:
-    files = [path.name for path in _for_people(folder)]
+def _is_unchanged(digest: str, folder: Path) -> bool:
+    files = [path.name for path in _list_tables_and_figures(folder)]
     try:
-        with ResultsFolder(folder) as opened:
-            provenance = opened.provenance
+        with ResultsFolder(folder) as results_folder:
+            provenance = results_folder.provenance
             return provenance.get("published") == {
                 "digest": digest,
                 "files": files,
-            } and is_published(folder, provenance)
+            } and is_archive_whole(folder, provenance)
     except InputError:  # a damaged file, which is written anew
         return False
 
 
-def _for_people(folder: Path) -> list[Path]:
+def _list_tables_and_figures(folder: Path) -> list[Path]:
     return [*sorted(folder.glob("table.*")), *sorted((folder / "figures").glob("*.p[nd][gf]"))]
 
 
-def tables(
+def render_tables(
     loaded: LoadedResults,
     format: str,
     metrics: Sequence[str] = (),
-    cells: Sequence[TableCell] | None = None,
+    table_entries: Sequence[TableEntry] | None = None,
 ) -> RenderableType:
-    """Render our numbers and the printed ones, below a line that says what the run is not.
+    """Render our numbers and the printed ones, below a remark on differences from the protocol.
 
-    `cells` are as `compare_with_print` returns them.
-    Without a choice of metrics there are all, and below them sampled references, claims, members
-    of an ensemble that are as good, and what other papers print. `InputError` if there is no such
-    metric, or as `render` says.
+    `table_entries` are those of `compare_with_print`. Without a choice of metrics all are
+    rendered, and below them sampled references, claims, members of an ensemble that are as good,
+    and numbers of other papers. `InputError` if there is no such metric, or as `render` says.
     """
-    cells = compare_with_print(loaded) if cells is None else cells
-    metric_names = dict.fromkeys(str(cell.metric) for cell in cells)
+    table_entries = compare_with_print(loaded) if table_entries is None else table_entries
+    metric_names = dict.fromkeys(str(entry.metric) for entry in table_entries)
     for name in metrics:
         if name not in metric_names:
             raise unknown_name_error(f"metric of {loaded.benchmark.name}", name, metric_names)
     if metrics:
-        return render([cell for cell in cells if cell.metric in metrics], format, loaded.banner)
+        return render(
+            [entry for entry in table_entries if entry.metric in metrics], format, loaded.banner
+        )
     sections = list[Section]()
     if format in FORMATS_WITH_SECTIONS:
         sections += reference_sections(loaded.benchmark.name, read_certificates(loaded.folder))
         sections += claim_sections(loaded.benchmark, judge_run_claims(loaded))
         sections += ensemble_sections(loaded.benchmark, loaded.rows)
-        sections += elsewhere_sections(loaded.benchmark, cells)
-    return render(cells, format, loaded.banner, sections)
+        sections += elsewhere_sections(loaded.benchmark, table_entries)
+    return render(table_entries, format, loaded.banner, sections)
 
 
 def judge_run_claims(loaded: LoadedResults) -> list[ClaimVerdict]:
-    """Judge claims by what has rows.
+    """Judge the claims of a benchmark by the data sets and entries that have rows.
 
-    None if that is not the protocol, or data are needed and not here.
+    There are no verdicts if the rows are not of the protocol, or if data are needed and missing.
     """
-    present = narrowed(loaded.benchmark, loaded.rows)
+    present = narrow_benchmark(loaded.benchmark, loaded.rows)
     if not (present.claims and loaded.protocol):
         return []
     try:
-        return judge_claims(
-            present, loaded.rows, recorded_overlaps(loaded.folder, loaded.benchmark)
-        )
+        return judge_claims(present, loaded.rows, load_overlaps(loaded.folder, loaded.benchmark))
     except InputError:  # rows of an earlier version, without data
         return []
 
 
-def redraw(request: Request, results: Path) -> list[Path]:
+def redraw_figures(request: Request, results: Path) -> list[Path]:
     """Draw the figures of an earlier run again, as PNG and PDF.
 
-    Those of posteriors only where its store has them.
-
-    They are drawn into the folder of the run, or of one that would be narrowed to such a part.
+    Those of posteriors are drawn only where its store has them. The figures are in the folder of
+    the run, or of one that would be narrowed to such a part.
     `InputError` if no fit is finished, or as `load_results` says.
     """
     figure_data = load_figure_data(load_results(request, results), request, results)
-    return draw_figures(figure_data, folder(results, request) / "figures")
+    return draw_figures(figure_data, locate_folder(results, request) / "figures")
 
 
 def load_figure_data(loaded: LoadedResults, request: Request, results: Path) -> FigureData:
-    """Gather what the figures of an earlier run show, once it is loaded; errors as in `redraw`."""
+    """Gather the data of the figures of a loaded run; errors as in `redraw_figures`."""
     if loaded.rows.empty:
         raise InputError(
-            f"no fit of {loaded.benchmark.name} is finished; go on with: {request.format_command('run', results)}"
+            f"no fit of {loaded.benchmark.name} is finished; "
+            f"go on with: {request.format_command('run', results)}"
         )
     with with_rerun_hint(
-        request if loaded.folder == folder(results, request) else request.full_request, results
+        request if loaded.folder == locate_folder(results, request) else request.full_request,
+        results,
     ):
-        pictures = stored_pictures(loaded, request)
+        pictures = gather_stored_pictures(loaded, request)
     return gather_figure_data(loaded, pictures)
 
 
-def stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any]:
-    """Gather what figures show of posteriors, if the store of the rows is there and is of them."""
-    with ResultsFolder(loaded.folder, request, prefer_store=True) as opened:
+def gather_stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any]:
+    """Gather the data of figures from the posteriors in the store of the rows, if there is one."""
+    with ResultsFolder(loaded.folder, request, prefer_store=True) as results_folder:
         # an interrupted run may have begun it for other rows than the published ones
-        if opened.store is None or find_differences(
-            opened.recorded_request.benchmark, loaded.benchmark
+        if results_folder.store is None or find_differences(
+            results_folder.recorded_request.benchmark, loaded.benchmark
         ):
             return {}
-        return pictures(opened.cells, opened.store)
+        return gather_pictures(results_folder.stored_tasks, results_folder.store)
 
 
 def gather_figure_data(
-    loaded: LoadedResults, pictures: Mapping[str, Any], cells: Sequence[TableCell] | None = None
+    loaded: LoadedResults,
+    pictures: Mapping[str, Any],
+    table_entries: Sequence[TableEntry] | None = None,
 ) -> FigureData:
-    """Gather what figures show of what has rows.
+    """Gather the data of all figures.
 
-    `kept` and `cells` are as `pictures` and `compare_with_print` give them.
+    `pictures` are those of `gather_pictures`, and `table_entries` those of `compare_with_print`.
     """
-    present = narrowed(loaded.benchmark, loaded.rows)
+    present = narrow_benchmark(loaded.benchmark, loaded.rows)
     pairs = paired_differences(
-        present, loaded.rows, recorded_overlaps(loaded.folder, present) if present.baseline else {}
+        present, loaded.rows, load_overlaps(loaded.folder, present) if present.baseline else {}
     )
-    paired = (
+    row_summaries = (
         average_curves(present, loaded.points),
         gather_boxes(present, loaded.rows),
         gather_truth_ranks(present, loaded.rows),
     )
     return FigureData(
         present,
-        compare_with_print(loaded) if cells is None else cells,
+        compare_with_print(loaded) if table_entries is None else table_entries,
         pairs,
-        *paired,
+        *row_summaries,
         **pictures,
         remark=loaded.remark,
     )
@@ -284,19 +298,20 @@ def gather_figure_data(
 def export_to_mlflow(
     loaded: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]
 ) -> int:
-    """Mirror what a run has left to MLflow; return the number of runs written.
+    """Export a run from its store to MLflow; return the number of MLflow runs.
 
     `InputError` if no cell has results, or as `bdl.publishing.mlflow_export.export_run` says.
     """
     from bdl.publishing.mlflow_export import export_run
 
-    request, cells = loaded.recorded_request, stored_cells(loaded.benchmark, store)
-    if not cells:
+    request, tasks = loaded.recorded_request, list_stored_cells(loaded.benchmark, store)
+    if not tasks:
         raise InputError(
-            f"no fit of {request.benchmark.name} is finished; go on with: {request.format_command('run', results)}"
+            f"no fit of {request.benchmark.name} is finished; "
+            f"go on with: {request.format_command('run', results)}"
         )
 
-    origin = provenance(request, cells, store, 0.0)
+    origin = describe_provenance(request, tasks, store, 0.0)
     tags: Mapping[str, str] = {
         "bdl.protocol": loaded.remark or "Yes.",
         "bdl.spec_hash": origin["spec_hash"],
@@ -306,11 +321,11 @@ def export_to_mlflow(
         "bdl.processor": origin["machine"]["processor"],
         **{f"version.{name}": loaded for name, loaded in origin["packages"].items()},
     }
-    benchmark, root = request.benchmark, results / ARTIFACTS
+    benchmark, root = request.benchmark, results / ARTIFACT_FOLDER
     runs = export_run(
         benchmark,
         store,
-        cells,
+        tasks,
         variant=request.folder_name,
         tracking_uri=uri,
         artifact_root=root,
@@ -320,25 +335,30 @@ def export_to_mlflow(
     return len(runs)
 
 
-def export_again(request: Request, uri: str, results: Path) -> int:
-    """Mirror an earlier run to MLflow from its store, as what it was made with.
+def export_earlier_run(request: Request, uri: str, results: Path) -> int:
+    """Export an earlier run to MLflow from its store, under the request that it was made with.
 
     Errors as in `export_to_mlflow`.
     """
-    run_folder = folder(results, request)
-    with ResultsFolder(run_folder, request, prefer_store=True) as opened:
-        if opened.store is None:
+    run_folder = locate_folder(results, request)
+    with ResultsFolder(run_folder, request, prefer_store=True) as results_folder:
+        if results_folder.store is None:
             open_results(request, results).close()  # says so if there is nothing at all
             raise InputError(
-                f"{run_folder} has no store to export; one comes with: {request.format_command('run', results)}"
+                f"{run_folder} has no store to export; "
+                f"one comes with: {request.format_command('run', results)}"
             )
         return export_to_mlflow(
-            load_open_results(opened), opened.store, uri, results, _for_people(run_folder)
+            load_open_results(results_folder),
+            results_folder.store,
+            uri,
+            results,
+            _list_tables_and_figures(run_folder),
         )
 
 
-def tracking_uri(uri: str, results: Path) -> str | None:
-    """Return the tracking URI: as given, None for ``none``, by default a database in the results folder."""
+def resolve_tracking_uri(uri: str, results: Path) -> str | None:
+    """Return a tracking URI, None for ``none``, and by default a database in `results`."""
     if uri == "none":
         return None
     return uri or f"sqlite:///{(results / 'mlflow.db').resolve()}"

@@ -1,4 +1,4 @@
-"""One HTML file of everything that is known of a run: template, style, script, and figures within it."""
+"""Report of a run: one HTML file with its tables, figures, failures and provenance."""
 
 import io
 import re
@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from bdl.archive import Failure, ResultsFolder
-from bdl.archive.frames import folder
+from bdl.archive import FailedFits, ResultsFolder
+from bdl.archive.frames import locate_folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import get_metric_info
@@ -35,7 +35,7 @@ from bdl.spec import Benchmark, Request
 from bdl.spec.request import format_ranges
 from bdl.store import HYPER_PREFIX
 
-HIDDEN = (
+HIDDEN_FIELDS = (
     "spec",
     "fit_hashes",
     "score_hashes",
@@ -45,35 +45,34 @@ HIDDEN = (
     "checksums",
     "overlap",
 )
-"""Parts of the provenance that are not for people."""
+"""Fields of the provenance that the report leaves out."""
 
-SHADES = 96
-"""Colours of a figure within a page, which are told apart by eye no more than those of the file
-beside it.
-"""
-WIDEST = 1600
-"""Of such a figure, in dots."""
+MAX_COLOURS = 96
+"""Colours of a figure within a page: as few as the eye does not tell from those of its file."""
+MAX_WIDTH = 1600
+"""Width of such a figure, in dots."""
 
-_ABOUT = re.compile(r"<!-- papers: (.*?) -->\n*")
+_PAPERS_COMMENT = re.compile(r"<!-- papers: (.*?) -->\n*")
 
 
 def write_page(request: Request, results: Path, target: Path | None = None) -> Path:
-    """Write what is known of a run as one HTML file that needs nothing beside it, by default its ``report.html``.
+    """Write the report of a run as one self-contained HTML file, by default its ``report.html``.
 
     Its figures are drawn for it; those of posteriors without a store are those of the folder.
     `InputError` as `load_results` says; if no fit is finished; or if the file cannot be written.
     """
-    loaded, run_folder = load_results(request, results), folder(results, request)
+    loaded, run_folder = load_results(request, results), locate_folder(results, request)
     path = target or run_folder / "report.html"
     with TemporaryDirectory() as temporary:
         figure_data = load_figure_data(loaded, request, results)  # refused if no fit is finished
         draw_figures(figure_data, Path(temporary) / "figures", pdf=False)
-        page = _page(_page_sections(loaded, figure_data, [Path(temporary), run_folder]))
+        page = _fill_template(
+            _gather_page_values(loaded, figure_data, [Path(temporary), run_folder])
+        )
     try:
         if target is None:
-            run_folder.mkdir(
-                parents=True, exist_ok=True
-            )  # that of a part of the whole may not be there
+            # the folder of a part of the whole may not be there
+            run_folder.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(
@@ -82,49 +81,54 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
     return path
 
 
-def _page_sections(
+def _gather_page_values(
     loaded: LoadedResults, figure_data: FigureData, folders: Sequence[Path]
 ) -> dict[str, Any]:
-    cells, benchmark = figure_data.cells, loaded.benchmark
-    pictures = _pictures(folders, benchmark.name)
-    with ResultsFolder(loaded.folder, loaded.recorded_request) as opened:
-        failed, origin = _failures(opened.failures()), opened.provenance
+    table_entries, benchmark = figure_data.cells, loaded.benchmark
+    pictures = _group_pictures(folders, benchmark.name)
+    with ResultsFolder(loaded.folder, loaded.recorded_request) as results_folder:
+        failed_fits, origin = (
+            _build_failure_section(results_folder.list_failed_fits()),
+            results_folder.provenance,
+        )
     compared = figure_data.benchmark, figure_data.differences
     pairs = any(difference.n for difference in figure_data.differences)
     return {
         "benchmark": benchmark,
-        "part": _request_rows(figure_data.benchmark, loaded.rows),
+        "part": _describe_part(figure_data.benchmark, loaded.rows),
         "remark": loaded.banner,
         "command": f"bdl-bench run {loaded.recorded_request.command_arguments}",
         "counts": Counter(
-            cell.verdict for cell in cells if get_metric_info(cell.metric).direction != "ratio"
+            entry.verdict
+            for entry in table_entries
+            if get_metric_info(entry.metric).direction != "ratio"
         ),
-        "tables": metric_sections(cells),
-        "notes": lines_below_tables(cells),
+        "tables": metric_sections(table_entries),
+        "notes": lines_below_tables(table_entries),
         "claims": claim_sections(benchmark, judge_run_claims(loaded)),
         "ensembles": ensemble_sections(benchmark, loaded.rows),
-        "elsewhere": elsewhere_sections(benchmark, cells),
+        "elsewhere": elsewhere_sections(benchmark, table_entries),
         "paired": [tally_section(*compared), *paired_sections(*compared)] if pairs else [],
         "pictures": {
-            kind: [(path.stem, *_embedded(path)) for path in paths]
+            kind: [(path.stem, *_embed_picture(path)) for path in paths]
             for kind, paths in pictures.items()
         },
-        "failures": failed,
-        "hypers": _hypers(loaded.rows, benchmark.axes),
+        "failures": failed_fits,
+        "hypers": _build_hyperparameter_section(loaded.rows, benchmark.axes),
         "provenance": {
             name: _format_value(value)
             for name, value in origin.items()
-            if name not in HIDDEN and value not in (None, {}, [])
+            if name not in HIDDEN_FIELDS and value not in (None, {}, [])
         },
-        "errata": errata(paper.paper for paper in benchmark.papers),
+        "errata": select_errata(paper.paper for paper in benchmark.papers),
         "spec": yaml.safe_dump(
             benchmark.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110
         ),
     }
 
 
-def _page(values: Mapping[str, Any]) -> str:
-    """Fill in the template; what is filled in is text, whatever it says."""
+def _fill_template(values: Mapping[str, Any]) -> str:
+    """Fill in the template; values are escaped as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
     from markupsafe import Markup
@@ -135,7 +139,7 @@ def _page(values: Mapping[str, Any]) -> str:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {
-        "verdict": _kind,
+        "verdict": _to_css_class,
         "shown": verdict_text,
         "html": lambda text: Markup(markdown.render(text)),
     }
@@ -147,42 +151,43 @@ def _page(values: Mapping[str, Any]) -> str:
     return environment.get_template("page.html").render(**embedded, **values)
 
 
-def _kind(verdict: str) -> str:
+def _to_css_class(verdict: str) -> str:
     if UNPRINTED in verdict:
         return "no-paper-value"
     return next((word for word in STYLES if word in verdict), "other").replace(" ", "-")
 
 
-def _embedded(path: Path) -> tuple[int, str]:
-    """Return the width of a picture, at 96 dots an inch, and the picture as a data URI, in fewer colours."""
+def _embed_picture(path: Path) -> tuple[int, str]:
+    """Return the width of a picture at 96 dots an inch, and its data URI in fewer colours."""
     from PIL import Image
 
     with Image.open(path) as image:
         picture, width = image.convert("RGB"), round(96 * image.width / image.info["dpi"][0])
-    if picture.width > WIDEST:
+    if picture.width > MAX_WIDTH:
         picture = picture.resize(
-            (WIDEST, round(picture.height * WIDEST / picture.width)), Image.Resampling.LANCZOS
+            (MAX_WIDTH, round(picture.height * MAX_WIDTH / picture.width)),
+            Image.Resampling.LANCZOS,
         )
     stream = io.BytesIO()
-    picture.quantize(SHADES).save(stream, "PNG", optimize=True)
+    picture.quantize(MAX_COLOURS).save(stream, "PNG", optimize=True)
     return width, data_uri(stream)
 
 
-def _request_rows(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
+def _describe_part(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
     """Name the data sets and entries of a benchmark, and the splits that have rows, for people."""
-    have = set(rows["split"].unique())
+    present_splits = set(rows["split"].unique())
     total = max(len(benchmark.splits_of(dataset)) for dataset in benchmark.datasets)
     return {
         "Data sets": ", ".join(benchmark.datasets),
         "Methods": ", ".join(benchmark.entries),
         "Splits": f"{total}"
-        if len(have) == total
-        else f"{len(have)} of {total} ({format_ranges(have)})",
+        if len(present_splits) == total
+        else f"{len(present_splits)} of {total} ({format_ranges(present_splits)})",
     }
 
 
-def _pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
-    """Group the figures of folders by what they show.
+def _group_pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
+    """Group the figures of folders by their heading.
 
     Of those with one name, take that of the first folder.
     """
@@ -197,7 +202,7 @@ def _pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
     return {kind.heading: groups[kind.heading] for kind in FIGURE_KINDS if kind.heading in groups}
 
 
-def _failures(failures: Sequence[Failure]) -> Section | None:
+def _build_failure_section(failures: Sequence[FailedFits]) -> Section | None:
     lines = [
         (
             failure.cell,
@@ -214,7 +219,7 @@ def _failures(failures: Sequence[Failure]) -> Section | None:
     )
 
 
-def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
+def _build_hyperparameter_section(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
     lines = [
         (
             *map(str, key),
@@ -235,10 +240,10 @@ def _format_value(value: object) -> str:
     return ", ".join(map(_format_value, value)) if isinstance(value, list) else str(value)
 
 
-def errata(papers: Iterable[str]) -> str:
-    """Return the sections about papers, such as ``vifa2023``, as Markdown.
+def select_errata(papers: Iterable[str]) -> str:
+    """Select the sections of the errata about papers, such as ``vifa2023``, as Markdown.
 
-    A comment in each says which it is about.
+    A comment in each section names its papers.
     """
     # an installed package has the page among its own files, and a checkout among its documentation
     installed = files("bdl") / "errata.md"
@@ -247,6 +252,6 @@ def errata(papers: Iterable[str]) -> str:
         set(papers),
         re.split(r"(?m)^(?=## )", page.read_text(encoding="utf-8")),
     )
-    matches = ((section, _ABOUT.search(section)) for section in sections)
+    matches = ((section, _PAPERS_COMMENT.search(section)) for section in sections)
     chosen = (section for section, match in matches if match and names & set(match[1].split()))
-    return "".join(_ABOUT.sub("", section) for section in chosen)
+    return "".join(_PAPERS_COMMENT.sub("", section) for section in chosen)

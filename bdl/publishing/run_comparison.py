@@ -1,4 +1,4 @@
-"""Runs held against each other, and the entries of one run held against its baseline."""
+"""Comparisons of two runs, and of the entries of one run with its baseline."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +11,13 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bdl.archive import SHOWN, ResultsFolder
-from bdl.archive.frames import axes_of
-from bdl.archive.loading import LoadedResults, brief
+from bdl.archive import FIELDS_WITHOUT_EFFECT, ResultsFolder
+from bdl.archive.frames import list_axes
+from bdl.archive.loading import LoadedResults, abbreviate_value
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
-from bdl.publishing.provenance import recorded_overlaps
-from bdl.publishing.published_files import compare_with_print, narrowed
+from bdl.publishing.provenance import load_overlaps
+from bdl.publishing.published_files import compare_with_print, narrow_benchmark
 from bdl.reports.layout import Section
 from bdl.reports.paired import (
     ScoreChange,
@@ -35,14 +35,17 @@ from bdl.reports.statistics import format_setting
 from bdl.spec import Benchmark, find_differences, list_benchmarks, load_benchmark
 from bdl.spec.fields import select_names
 
-INDEPENDENT = "The data are not at hand: intervals take splits as independent, and are too short where they are not."
-RENDERINGS = ("text", "markdown", "json")
-DIRECTED = ("lower", "higher")
+INDEPENDENCE_NOTE = (
+    "The data are not at hand: intervals take splits as independent, and are too short where they "
+    "are not."
+)
+FORMATS = ("text", "markdown", "json")
+RANKED_DIRECTIONS = ("lower", "higher")
 """Directions of scores with a better and a worse."""
 
 
 class ComparisonText(NamedTuple):
-    """What a comparison says: lines, tables, and all of it as JSON values."""
+    """Text of a comparison: lines, tables, and all of it as JSON values."""
 
     lines: Sequence[str]
     sections: Sequence[Section]
@@ -60,7 +63,7 @@ class ComparisonText(NamedTuple):
                 ]
             )
         if format != "text":
-            raise unknown_name_error("format", format, RENDERINGS)
+            raise unknown_name_error("format", format, FORMATS)
         return Group(
             *map(Text, self.lines),
             Text(),
@@ -68,8 +71,8 @@ class ComparisonText(NamedTuple):
         )
 
 
-class Run(NamedTuple):
-    """Final rows of a folder, and the benchmark they were made with, if that is known."""
+class ComparedRun(NamedTuple):
+    """Final rows of a folder, and the benchmark that they were made with, if it is recorded."""
 
     folder: Path
     rows: pd.DataFrame
@@ -83,26 +86,35 @@ class Run(NamedTuple):
         return [name for name in self.rows.columns if _is_known_column(name)]
 
 
-def read_run(name: str, results: Path) -> Run:
-    """Read a run from its folder, given by its path or by that below `results`.
+def load_run(name: str, results: Path) -> ComparedRun:
+    """Load a run from its folder, a path or one below `results`.
 
-    `InputError` if none, or if damaged.
+    `InputError` if there is none, or if it is damaged.
     """
     for folder in (Path(name), results / name):
-        with ResultsFolder(folder) as opened:
-            if opened.has_rows:
-                if not (opened.published or opened.spec):
+        with ResultsFolder(folder) as results_folder:
+            if results_folder.has_rows:
+                if not (results_folder.published or results_folder.original_request):
                     raise InputError(
                         f"{folder} does not say what it was made with; finish the run first"
                     )
-                return Run(folder, opened.finals, opened.spec.benchmark if opened.spec else None)
+                return ComparedRun(
+                    folder,
+                    results_folder.final_rows,
+                    results_folder.original_request.benchmark
+                    if results_folder.original_request
+                    else None,
+                )
     raise InputError(
         f"no results in {name} or {results / name}: give a folder of a run or of published rows"
     )
 
 
 def compare_runs(
-    first: Run, second: Run, datasets: Sequence[str] = (), methods: Sequence[str] = ()
+    first: ComparedRun,
+    second: ComparedRun,
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
 ) -> ComparisonText:
     """List the scores, hyper-parameters and fields in which two runs, or a part of both, differ.
 
@@ -117,43 +129,44 @@ def compare_runs(
             run._replace(rows=run.rows[run.rows[column].isin(names)]) for run in (first, second)
         )
     metrics = [name for name in first.metrics if name in second.metrics]
-    axes = axes_of(first.rows)
-    if not metrics or axes != axes_of(second.rows):
+    axes = list_axes(first.rows)
+    if not metrics or axes != list_axes(second.rows):
         reason = "the same sweep" if metrics else "a score in common"
         raise InputError(
             f"{first.folder} and {second.folder} do not have {reason}: there is nothing to pair"
         )
     benchmark = second.benchmark or first.benchmark
-    if benchmark is None and second.folder.name in dict(
-        list_benchmarks()
-    ):  # that which the folder is called by
-        benchmark = narrowed(load_benchmark(second.folder.name), second.rows)
-    shared, lines = _known_overlaps((second.folder, first.folder), benchmark)
-    changes = compare_scores(first.rows, second.rows, metrics, axes, shared)
+    # rows without a spec are those of the benchmark that their folder is named after
+    if benchmark is None and second.folder.name in dict(list_benchmarks()):
+        benchmark = narrow_benchmark(load_benchmark(second.folder.name), second.rows)
+    overlaps, lines = _load_overlaps_or_note((second.folder, first.folder), benchmark)
+    changes = compare_scores(first.rows, second.rows, metrics, axes, overlaps)
     hypers = changed_hyperparameters(first.rows, second.rows, axes)
     fields = (
         find_differences(first.benchmark, second.benchmark)
         if first.benchmark and second.benchmark
         else None
     )
-    both = [change for change in changes if not change.only]
-    changed = [change for change in both if not change.same]
+    paired_changes = [change for change in changes if not change.only]
+    different_scores = [change for change in paired_changes if not change.same]
+    n_same = len(paired_changes) - len(different_scores)
     lines = [
         f"first: {first.folder}; second: {second.folder}; differences are second minus first",
-        f"scores of both: {len(both)}, {len(both) - len(changed)} the same to six digits and {len(changed)} not",
-        *_unpaired_texts(changes),
+        f"scores of both: {len(paired_changes)}, {n_same} the same to six digits "
+        f"and {len(different_scores)} not",
+        *_describe_unpaired_scores(changes),
         *lines,
-        *_spec_lines(fields),
+        *_describe_spec_changes(fields),
     ]
     sections = [
-        *change_sections(changed, "mean difference"),
+        *change_sections(different_scores, "mean difference"),
         *([hyperparameter_section(hypers)] if hypers else []),
     ]
     content = {
         "first": str(first.folder),
         "second": str(second.folder),
-        "scores": [_by_method(change.record) for change in changes],
-        "hyper": [_by_method(row._asdict()) for row in hypers],
+        "scores": [_with_method_key(change.record) for change in changes],
+        "hyper": [_with_method_key(row._asdict()) for row in hypers],
         "spec": None
         if fields is None
         else {path: list(values) for path, values in fields.items()},
@@ -164,35 +177,36 @@ def compare_runs(
 def compare_entries(
     loaded: LoadedResults, baseline: str | None
 ) -> tuple[ComparisonText, list[Ranks]]:
-    """Hold the entries of a run against one of them, split by split, and rank them over data sets.
+    """Compare the entries of a run with one of them, split by split, and rank them over data sets.
 
     `InputError` if no entry is the baseline, or it has no rows.
     """
-    benchmark = narrowed(loaded.benchmark, loaded.rows)
-    against = baseline or benchmark.baseline
-    if against is None:
+    benchmark = narrow_benchmark(loaded.benchmark, loaded.rows)
+    reference = baseline or benchmark.baseline
+    if reference is None:
         raise InputError(
-            f"{benchmark.name} names no baseline: give --baseline METHOD, or a second folder of results"
+            f"{benchmark.name} names no baseline: "
+            "give --baseline METHOD, or a second folder of results"
         )
-    if against not in benchmark.entries:
-        raise unknown_name_error("method", against, benchmark.entries)
-    benchmark = benchmark.model_copy(update={"baseline": against})
-    shared, lines = _known_overlaps((loaded.folder,), benchmark)
-    pairs = paired_differences(benchmark, loaded.rows, shared)
+    if reference not in benchmark.entries:
+        raise unknown_name_error("method", reference, benchmark.entries)
+    benchmark = benchmark.model_copy(update={"baseline": reference})
+    overlaps, lines = _load_overlaps_or_note((loaded.folder,), benchmark)
+    pairs = paired_differences(benchmark, loaded.rows, overlaps)
     if not any(pair.n for pair in pairs):
         raise InputError(
-            f"nothing to compare in {loaded.folder}: no data set has rows of {against} and of "
+            f"nothing to compare in {loaded.folder}: no data set has rows of {reference} and of "
             "another method"
         )
     lines = [loaded.remark, *lines] if loaded.remark else lines
-    cells, ranked = compare_with_print(loaded), list[Ranks]()
-    scored = [
+    table_entries, ranked = compare_with_print(loaded), list[Ranks]()
+    ranked_metrics = [
         name
-        for name in dict.fromkeys(cell.metric for cell in cells)
-        if get_metric_info(name).direction in DIRECTED
+        for name in dict.fromkeys(entry.metric for entry in table_entries)
+        if get_metric_info(name).direction in RANKED_DIRECTIONS
     ]
     try:
-        ranked = [ranks for name in scored if (ranks := rank_entries(cells, name))]
+        ranked = [ranks for name in ranked_metrics if (ranks := rank_entries(table_entries, name))]
     except InputError as error:  # without the library, which says what to install
         lines.append(str(error))
     sections = [
@@ -202,9 +216,9 @@ def compare_entries(
     ]
     content = {
         "benchmark": benchmark.name,
-        "baseline": against,
+        "baseline": reference,
         "paired": [
-            _by_method(
+            _with_method_key(
                 difference._asdict()
                 | {"point": {**difference.point}, "verdict": difference.verdict}
             )
@@ -223,25 +237,25 @@ def compare_entries(
     return ComparisonText(lines, sections, content), ranked
 
 
-def _known_overlaps(
+def _load_overlaps_or_note(
     folders: Sequence[Path], benchmark: Benchmark | None
 ) -> tuple[Mapping[str, float], list[str]]:
-    """Return the overlap of splits that one of the runs has recorded, or else that of the data.
+    """Load the overlap of splits that one of the runs has recorded, or else that of the data.
 
-    The second value is a line that says so if neither can be had.
+    The second value is a note for the case that neither is available.
     """
     if benchmark is not None:
         for folder in folders:
             with suppress(InputError):
-                return recorded_overlaps(folder, benchmark), []
-    return {}, [INDEPENDENT]
+                return load_overlaps(folder, benchmark), []
+    return {}, [INDEPENDENCE_NOTE]
 
 
-def _by_method(record: Mapping[str, Any]) -> dict[str, Any]:
+def _with_method_key(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"method" if name == "entry" else name: value for name, value in record.items()}
 
 
-def _unpaired_texts(changes: Sequence[ScoreChange]) -> Iterator[str]:
+def _describe_unpaired_scores(changes: Sequence[ScoreChange]) -> Iterator[str]:
     for which in ("first", "second"):
         cells = dict.fromkeys(
             " ".join(
@@ -254,16 +268,16 @@ def _unpaired_texts(changes: Sequence[ScoreChange]) -> Iterator[str]:
             yield f"only in the {which}: {', '.join(cells)}"
 
 
-def _spec_lines(fields: Mapping[str, tuple[Any, Any]] | None) -> Iterator[str]:
+def _describe_spec_changes(fields: Mapping[str, tuple[Any, Any]] | None) -> Iterator[str]:
     if fields is None:
         yield "one of them does not say what it was made with: specs are not compared"
         return
     sections = dict.fromkeys(
-        field for path in fields if (field := path.partition(".")[0]) in SHOWN
+        field for path in fields if (field := path.partition(".")[0]) in FIELDS_WITHOUT_EFFECT
     )
-    for path, (before, after) in fields.items():
+    for path, (first_value, second_value) in fields.items():
         if path.partition(".")[0] not in sections:
-            yield f"{path}: {brief(before)} -> {brief(after)}"
+            yield f"{path}: {abbreviate_value(first_value)} -> {abbreviate_value(second_value)}"
     if sections:
         yield f"different without an effect on numbers: {', '.join(sections)}"
 

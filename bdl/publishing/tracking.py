@@ -21,42 +21,45 @@ from bdl.errors import InputError
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
-"""MLflow sends usage data unless told not to before it is imported."""
-_CALM = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
+TELEMETRY_OFF = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+"""Variables without which MLflow sends usage data, set before it is imported."""
+_CLIENT_SETTINGS = {
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+}
 """With MLflow's own 7 retries, a server that is not there is noticed after four minutes."""
-_ROOT = "_MLFLOW_SERVER_ARTIFACT_ROOT"
-_PATIENCE = 10
+_ARTIFACT_ROOT_VARIABLE = "_MLFLOW_SERVER_ARTIFACT_ROOT"
+_SERVER_TIMEOUT = 10
 """Seconds that a server has to answer before a run."""
 
 
 @contextmanager
-def connection(tracking_uri: str) -> Iterator["MlflowClient"]:
+def connect(tracking_uri: str) -> Iterator["MlflowClient"]:
     """Connect to MLflow; until the block ends, logging below warnings is off in this process.
 
     A database is made if its folder exists, which takes some seconds. `InputError` if it, or the
     server, cannot be used.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is not None:
         _check_writable(path)
-    os.environ.update(PRIVATE)
-    for name, value in _CALM.items():
+    os.environ.update(TELEMETRY_OFF)
+    for name, value in _CLIENT_SETTINGS.items():
         os.environ.setdefault(name, value)
-    before = logging.root.manager.disable
-    logging.disable(max(before, logging.INFO))
+    previous_level = logging.root.manager.disable
+    logging.disable(max(previous_level, logging.INFO))
     try:
-        with address_of(tracking_uri) as address:
-            with with_tracking_hint(tracking_uri), _alone(path):
-                client = _client(address)
+        with link_address(tracking_uri) as address:
+            with with_tracking_hint(tracking_uri), _lock_database(path):
+                client = _make_client(address)
             yield client
     finally:
-        logging.disable(before)
+        logging.disable(previous_level)
 
 
 @contextmanager
-def _alone(path: Path | None) -> Iterator[None]:
-    """Make the database where there is none, and begin its use, in one command at a time."""
+def _lock_database(path: Path | None) -> Iterator[None]:
+    """Make a missing database, and begin its use, in one process at a time."""
     if path is None:
         yield
         return
@@ -68,28 +71,28 @@ def _alone(path: Path | None) -> Iterator[None]:
         ) from None
     with lock:
         if not (path.exists() and path.stat().st_size):
-            _create(path)
+            _create_database(path)
         yield
 
 
-def _create(path: Path) -> None:
-    """Make a database beside its place and move it there: a disk that is full half-way leaves none that is broken."""
+def _create_database(path: Path) -> None:
+    """Make a database in a temporary folder and move it: a full disk leaves no broken one."""
     with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
         new = Path(folder) / path.name
-        with with_tracking_hint(str(path)), address_of(f"sqlite:///{new}") as address:
-            _client(address)
+        with with_tracking_hint(str(path)), link_address(f"sqlite:///{new}") as address:
+            _make_client(address)
         new.replace(path)
 
 
 @contextmanager
-def address_of(tracking_uri: str) -> Iterator[str]:
-    """Write the URI as MLflow takes it, until the block ends.
+def link_address(tracking_uri: str) -> Iterator[str]:
+    """Yield an address of the URI that MLflow takes, until the block ends.
 
     Versions of SQLAlchemy differ on whether ``%`` quotes in the path of a database, and MLflow
     makes the folder that the quoted path names. A path with characters that a URI would quote is
     therefore given by a link to it.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is None or quote(str(path)) == str(path):
         yield tracking_uri
         return
@@ -100,52 +103,57 @@ def address_of(tracking_uri: str) -> Iterator[str]:
 
 
 def upgrade_database(tracking_uri: str, artifact_root: Path) -> None:
-    """Let the experiments of a database beside `artifact_root` have their files there, if both were moved or copied.
+    """Let the experiments of a database have their files in `artifact_root` beside it.
 
-    Nothing is done for a server, nor for a database that is elsewhere or not there; `InputError`
-    if it cannot be used.
+    This is for a database and files that were moved or copied. Nothing is done for a server, nor
+    for a database that is elsewhere or missing; `InputError` if it cannot be used.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if (
         path is None
         or not path.is_file()
         or path.parent.resolve() != artifact_root.parent.resolve()
     ):
         return
-    with _writing(path) as db:
+    with _open_transaction(path) as db:
         has_tables = db.execute(
             "SELECT 1 FROM sqlite_master WHERE name = 'experiments'"
         ).fetchone()
+        if not has_tables:
+            return
         query = "SELECT experiment_id, name, artifact_location FROM experiments"
-        for identifier, name, before in db.execute(query).fetchall() if has_tables else ():
-            now = (artifact_root / name).resolve().as_uri()
-            if before != now and before.endswith(f"/{quote(artifact_root.name)}/{quote(name)}"):
-                db.execute(
-                    "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?",
-                    (now, identifier),
-                )
-                db.execute(
-                    "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) "
-                    "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
-                    (now, len(before) + 1, identifier, len(before) + 1, f"{before}/"),
-                )
+        for identifier, name, recorded_location in db.execute(query).fetchall():
+            location = (artifact_root / name).resolve().as_uri()
+            ending = f"/{quote(artifact_root.name)}/{quote(name)}"
+            if recorded_location == location or not recorded_location.endswith(ending):
+                continue
+            db.execute(
+                "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?",
+                (location, identifier),
+            )
+            length = len(recorded_location) + 1
+            db.execute(
+                "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) "
+                "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
+                (location, length, identifier, length, f"{recorded_location}/"),
+            )
 
 
-def completed_runs(
+def find_completed_runs(
     tracking_uri: str, experiment: str, tag: str, tags: Sequence[tuple[str, str]]
 ) -> list[str] | None:
     """Find runs of an experiment that a database has already, without MLflow, which takes seconds.
 
-    `wanted` has the value of a tag and the status of each run. Returned are their identifiers;
-    None if one is not there, or that cannot be known.
+    `tags` has the value of the tag and the status of each run. Return their identifiers; None if
+    one is missing, or if the database cannot be read.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is None or not path.is_file():
         return None
     query = (
-        "SELECT tags.value, runs.status, runs.run_uuid FROM tags JOIN runs USING (run_uuid) JOIN experiments "
-        "USING (experiment_id) WHERE tags.key = ? AND experiments.name = ? AND runs.lifecycle_stage = 'active' "
-        "AND experiments.lifecycle_stage = 'active'"
+        "SELECT tags.value, runs.status, runs.run_uuid FROM tags JOIN runs USING (run_uuid) "
+        "JOIN experiments USING (experiment_id) WHERE tags.key = ? AND experiments.name = ? "
+        "AND runs.lifecycle_stage = 'active' AND experiments.lifecycle_stage = 'active'"
     )
     try:
         with closing(sqlite3.connect(path)) as db:
@@ -157,22 +165,22 @@ def completed_runs(
     return [runs[tag_value] for tag_value in tags] if runs.keys() >= {*tags} else None
 
 
-def _client(tracking_uri: str) -> "MlflowClient":
-    """Connect, and let MLflow set up a database: it keeps the folder of files beside it, by a quoted URI.
+def _make_client(tracking_uri: str) -> "MlflowClient":
+    """Connect, and let MLflow set up a database with the quoted URI of the folder of its files.
 
     MLflow would write the working directory into a statement of SQL, where an apostrophe or a
     colon ends it.
     """
     from mlflow import MlflowClient
 
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is not None:
-        os.environ[_ROOT] = (path.resolve().parent / "mlartifacts").as_uri()
+        os.environ[_ARTIFACT_ROOT_VARIABLE] = (path.resolve().parent / "mlartifacts").as_uri()
     try:
         client = MlflowClient(tracking_uri)
         client.search_experiments(max_results=1)
     finally:
-        os.environ.pop(_ROOT, None)
+        os.environ.pop(_ARTIFACT_ROOT_VARIABLE, None)
     return client
 
 
@@ -194,12 +202,12 @@ def with_tracking_hint(tracking_uri: str) -> Iterator[None]:
                 f"MLflow refuses what is to be written to {tracking_uri}: {reason}"
             ) from None
         raise InputError(
-            f"MLflow cannot use {tracking_uri} ({reason}); mend or remove it, or choose another tracking URI, and "
-            "mirror again with: bdl-bench log NAME"
+            f"MLflow cannot use {tracking_uri} ({reason}); mend or remove it, "
+            "or choose another tracking URI, and mirror again with: bdl-bench log NAME"
         ) from None
 
 
-def database(tracking_uri: str) -> Path | None:
+def parse_database_path(tracking_uri: str) -> Path | None:
     """Return the file of an SQLite tracking URI, unquoted; None for a server.
 
     `InputError` if the URI is neither.
@@ -209,55 +217,63 @@ def database(tracking_uri: str) -> Path | None:
     path = tracking_uri.removeprefix("sqlite:///")
     if path in ("", tracking_uri):
         raise InputError(
-            f"no tracking URI: '{tracking_uri}'; give sqlite:///path/to/mlflow.db or the http:// address of a server"
+            f"no tracking URI: '{tracking_uri}'; "
+            "give sqlite:///path/to/mlflow.db or the http:// address of a server"
         )
     return Path(path)
 
 
 def check_uri(tracking_uri: str, results: Path) -> None:
-    """Refuse, before anything is run, a tracking URI that is none, where no server answers, or that cannot be written.
+    """Refuse a tracking URI that cannot be used, before anything is run.
 
-    The folder of results is made by the run.
+    It may be none, have no server that answers, or be a database that cannot be written. The
+    folder of results is made by the run.
     """
-    path = database(tracking_uri)
+    path = parse_database_path(tracking_uri)
     if path is None:
-        _check_answers(tracking_uri)
+        _check_server(tracking_uri)
     elif path.exists():
         _check_writable(path)
     elif path.parent.resolve() != results.resolve() and not os.access(path.parent, os.W_OK):
         raise InputError(
-            f"cannot write a database to {path.parent}; make that folder or choose another tracking URI"
+            f"cannot write a database to {path.parent}; "
+            "make that folder or choose another tracking URI"
         )
 
 
-def _check_answers(address: str) -> None:
-    """Take any page for an answer: a server that refuses it is there."""
+def _check_server(address: str) -> None:
+    """Check that a server answers; a refusal is an answer."""
     try:
-        urlopen(f"{address.rstrip('/')}/health", timeout=_PATIENCE).close()
+        urlopen(f"{address.rstrip('/')}/health", timeout=_SERVER_TIMEOUT).close()
     except HTTPError as refusal:
         refusal.close()
     except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise InputError(
-            f"no server answers at {address} ({reason}); start it, or choose another tracking URI, or --tracking none"
+            f"no server answers at {address} ({reason}); "
+            "start it, or choose another tracking URI, or --tracking none"
         ) from None
 
 
 def _check_writable(path: Path) -> None:
-    """Take SQLite's write lock for a moment: MLflow makes missing folders and retries all else for a minute."""
+    """Take SQLite's write lock for a moment.
+
+    MLflow would make a missing folder, and retry all else for a minute.
+    """
     if not path.parent.is_dir():
         raise InputError(
-            f"no folder {path.parent} for the MLflow database; make it or choose another tracking URI"
+            f"no folder {path.parent} for the MLflow database; "
+            "make it or choose another tracking URI"
         )
-    with _writing(path) as db:
+    with _open_transaction(path) as db:
         db.execute("ROLLBACK")  # committed, it would leave a database without tables
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """Write to a database file in one transaction, at once or not at all.
 
-    An error is told in one line.
+    Errors are of one line.
     """
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as db, db:
@@ -265,5 +281,6 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
             yield db
     except sqlite3.Error as error:
         raise InputError(
-            f"cannot write the MLflow database {path} ({error}); mend it or choose another tracking URI"
+            f"cannot write the MLflow database {path} ({error}); "
+            "mend it or choose another tracking URI"
         ) from None

@@ -1,4 +1,4 @@
-"""Where a run keeps its rows, and what they are: what is kept of each trial."""
+"""Rows of a run: the record of each trial, and its scores at recorded counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ Stage = Literal["search", "final"]
 STAGES: tuple[Stage, ...] = ("search", "final")
 
 REFUSAL_SEPARATOR = "; "
-"""What stands between the scores that could not be computed, in a row's `problem`."""
+"""Separates the scores that could not be computed, in the `problem` of a row."""
 
 KEPT_DETAIL = "kept"
 """Detail of a final row whose fit left predictions, and no distribution of parameters: what is
@@ -48,7 +48,7 @@ class CurvePoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """Outcome of one trial: a fold of a search setting, or the final fit of a split (trial 0, fold 0)."""
+    """Outcome of one trial: a fold of a search, or the final fit of a split (trial 0, fold 0)."""
 
     dataset: str
     entry: str
@@ -70,20 +70,20 @@ class Row:
     """Updates, group width, device, compiled, traceback; under ``files`` the digests of
     components from outside.
     """
-    codes: dict[str, str] = field(default_factory=dict, compare=False)
+    score_hashes: dict[str, str] = field(default_factory=dict, compare=False)
     """Hash of the code and the settings that each metric was computed by."""
     artefact: str | None = field(default=None, compare=False)
     """SHA-256 (hex) of the file that holds the posterior of a final fit."""
-    refused: dict[str, str] = field(default_factory=dict, compare=False)
+    refusals: dict[str, str] = field(default_factory=dict, compare=False)
     """Why a score could not be computed, by metric; its value is None."""
 
     @property
     def problem(self) -> str | None:
-        """Why it failed, or which scores of a fit that did not could not be computed, and why.
+        """Why the fit failed, or else which scores could not be computed, and why.
 
         None if all is well.
         """
-        return self.reason or join_refusals(self.refused)
+        return self.reason or join_refusals(self.refusals)
 
     @property
     def imported(self) -> bool:
@@ -92,19 +92,22 @@ class Row:
 
     @property
     def cell(self) -> CellKey:
-        """The cell that it belongs to."""
+        """Key of the cell that it belongs to."""
         return self.dataset, self.entry, self.point
 
 
-def join_refusals(refused: Mapping[str, str]) -> str | None:
+def join_refusals(refusals: Mapping[str, str]) -> str | None:
     """Write why scores could not be computed, by metric; None if all could."""
-    return REFUSAL_SEPARATOR.join(f"{metric}: {why}" for metric, why in refused.items()) or None
+    return (
+        REFUSAL_SEPARATOR.join(f"{metric}: {reason}" for metric, reason in refusals.items())
+        or None
+    )
 
 
 class FitResult(NamedTuple):
-    """What a group of trials hands over for one of them: everything that is to be kept."""
+    """Everything that the store keeps of one trial."""
 
     row: Row
-    readings: tuple[CurvePoint, ...] = ()
+    curve_points: tuple[CurvePoint, ...] = ()
     posterior: bytes | None = None
     """Content of the artefact that the row is to name."""

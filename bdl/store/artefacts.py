@@ -1,4 +1,7 @@
-"""Posteriors on disk, addressed by the SHA-256 of their file, and errors of stored fits that have to be made again."""
+"""Posteriors on disk, addressed by the SHA-256 of their file.
+
+Here are also the errors of stored fits that have to be made again.
+"""
 
 import os
 import tempfile
@@ -18,11 +21,11 @@ from bdl.spec import Request
 
 
 class UnusableFits(InputError):
-    """Stored fits are not what is asked for; the option of `bdl-bench run` starts them anew."""
+    """Stored fits are not those of the request; an option of `bdl-bench run` starts them anew."""
 
     def __init__(self, refusal: str, option: str) -> None:
         super().__init__(f"{refusal}; start anew with {option}")
-        self.what, self.option = refusal, option
+        self.refusal, self.option = refusal, option
 
 
 class DamagedPosterior(InputError):
@@ -30,23 +33,23 @@ class DamagedPosterior(InputError):
 
     def __init__(self, refusal: str) -> None:
         super().__init__(f"{refusal}; run again, which makes this fit alone")
-        self.what = refusal
+        self.refusal = refusal
 
 
 @contextmanager
 def with_rerun_hint(request: Request, results: Path) -> Iterator[None]:
-    """Let a refusal of stored fits end in the command that starts them anew, in the words of the one that was given."""
+    """Let a refusal of stored fits end in the command of this request that starts them anew."""
     try:
         yield
     except UnusableFits as error:
         command = request.format_command("run", results, error.option)
         raise InputError(
-            f"{error.what}; start anew, with a copy of the store, by: {command}"
+            f"{error.refusal}; start anew, with a copy of the store, by: {command}"
         ) from None
     except DamagedPosterior as error:
         command = request.format_command("run", results)
         raise InputError(
-            f"{error.what}; this makes its fit again, and no other: {command}"
+            f"{error.refusal}; this makes its fit again, and no other: {command}"
         ) from None
 
 
@@ -77,17 +80,17 @@ def encode_posterior(posterior: Posterior, buffers: Mapping[str, Tensor]) -> byt
 
 
 def write_posterior(folder: Path, content: bytes) -> str:
-    """Store what `encode_posterior` gave so that it is there whole or not at all, also after a power cut.
+    """Store what `encode_posterior` returned, whole or not at all, also after a power cut.
 
     Its name, SHA-256 (hex) of the content, is returned. A file that has the content already is
     left alone. `InputError` if the folder is not writable.
     """
     sha = sha256(content).hexdigest()
-    path = _path(folder, sha)
+    path = _locate_file(folder, sha)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (path.is_file() and path.read_bytes() == content):
-            _replace(path, content)
+            _write_synced(path, content)
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror}; choose another --results"
@@ -96,24 +99,30 @@ def write_posterior(folder: Path, content: bytes) -> str:
 
 
 def read_posterior(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
-    """Read an artefact: the posterior and the buffers, on the CPU; errors as in `read_posterior_bytes`."""
+    """Read the posterior and the buffers of an artefact, on the CPU.
+
+    Errors as in `read_posterior_bytes`.
+    """
     file_content = read_posterior_bytes(folder, sha)
     try:
         return decode_posterior(file_content)
     except SafetensorError as error:
-        raise DamagedPosterior(f"{_path(folder, sha)} is no posterior ({error})") from None
+        raise DamagedPosterior(f"{_locate_file(folder, sha)} is no posterior ({error})") from None
 
 
 def decode_posterior(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
     """Return what `encode_posterior` was given, on the CPU."""
     tensors = load(content)
-    return from_tensors(read_family(content), _named(tensors, _POSTERIOR)), _named(
-        tensors, _BUFFERS
-    )
+    return from_tensors(
+        read_family(content), _select_by_prefix(tensors, _POSTERIOR)
+    ), _select_by_prefix(tensors, _BUFFERS)
 
 
 def read_family(content: bytes) -> str:
-    """Read the name of the posterior's family in what `encode_posterior` gave: a little-endian length, then JSON."""
+    """Read the name of the posterior's family in what `encode_posterior` returned.
+
+    The file begins with a little-endian length and a header in JSON.
+    """
     header = parse_json(
         content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")]
     )
@@ -122,12 +131,12 @@ def read_family(content: bytes) -> str:
 
 
 def read_posterior_bytes(folder: Path, sha: str) -> bytes:
-    """Read the content of an artefact; `DamagedPosterior` if it is missing, or is not what was written.
+    """Read the content of an artefact.
 
-    A file whose content is not what was written is renamed, so that the next run finds it missing,
-    whatever its size.
+    `DamagedPosterior` if it is missing, or is not what was written; it is then renamed, so that
+    the next run finds it missing, whatever its size.
     """
-    path = _path(folder, sha)
+    path = _locate_file(folder, sha)
     try:
         file_content = path.read_bytes()
     except OSError as error:
@@ -141,7 +150,7 @@ def read_posterior_bytes(folder: Path, sha: str) -> bytes:
 
 def measure_posterior_file(folder: Path, sha: str) -> int:
     """Return the bytes of an artefact; raise `DamagedPosterior` if it is missing."""
-    path = _path(folder, sha)
+    path = _locate_file(folder, sha)
     try:
         return path.stat().st_size
     except OSError as error:
@@ -153,7 +162,7 @@ def is_whole(folder: Path, sha: str) -> bool:
 
     Its digest is not computed.
     """
-    path = _path(folder, sha)
+    path = _locate_file(folder, sha)
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
@@ -172,11 +181,11 @@ def is_whole(folder: Path, sha: str) -> bool:
         return False
 
 
-def _path(folder: Path, sha: str) -> Path:
+def _locate_file(folder: Path, sha: str) -> Path:
     return folder / f"{sha}.safetensors"
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _write_synced(path: Path, content: bytes) -> None:
     """Write beside the file, sync, rename, and sync the folder, which holds the name."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=path.parent)
     try:
@@ -195,7 +204,7 @@ def _replace(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _select_by_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {
         name.removeprefix(prefix): value
         for name, value in tensors.items()

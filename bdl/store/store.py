@@ -1,5 +1,6 @@
-"""The store of a run: an append-only SQLite file, one transaction a group of trials, and posteriors beside it.
+"""The store of a run: an append-only SQLite file, and a folder of posteriors.
 
+A group of trials is one transaction.
 A posterior is written and synced before the row that names it; a group's rows appear together or
 not at all, also after SIGKILL or a power cut; the primary key makes a second copy of a row
 impossible. A fit is never written anew: its scores are in a table of their own, each with the hash
@@ -30,41 +31,46 @@ from bdl.store import (
     join_refusals,
 )
 
-_CELL = ("dataset", "entry", "point")
-_KEY = (*_CELL, "stage", "split", "trial", "fold")
-_BODY = ("reason", "hyper", "seconds", "details")
-_KEY_COLUMNS = (
+_CELL_COLUMNS = ("dataset", "entry", "point")
+_ROW_COLUMNS = (*_CELL_COLUMNS, "stage", "split", "trial", "fold")
+_BODY_FIELDS = ("reason", "hyper", "seconds", "details")
+_ROW_COLUMN_TYPES = (
     "dataset TEXT, entry TEXT, point TEXT, stage TEXT, split INTEGER, trial INTEGER, fold INTEGER"
 )
 
-_TABLES = ("points", "scores", "refusals", "fits")
-"""Those with a fit's rows."""
+_ROW_TABLES = ("points", "scores", "refusals", "fits")
+"""Tables with rows of a fit."""
 
-_FORMAT = 2
-"""Of the tables; a store of another format is refused."""
+_FORMAT_VERSION = 2
+"""Version of the tables; a store of another one is refused."""
+
+_PRIMARY_KEY = ", ".join(_ROW_COLUMNS)
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
-    dataset TEXT, entry TEXT, point TEXT, fit_hash TEXT NOT NULL, PRIMARY KEY (dataset, entry, point));
+    dataset TEXT, entry TEXT, point TEXT, fit_hash TEXT NOT NULL,
+    PRIMARY KEY (dataset, entry, point));
 CREATE TABLE IF NOT EXISTS fits (
-    {_KEY_COLUMNS}, status TEXT NOT NULL, body TEXT NOT NULL, artefact TEXT, PRIMARY KEY ({", ".join(_KEY)}));
+    {_ROW_COLUMN_TYPES}, status TEXT NOT NULL, body TEXT NOT NULL, artefact TEXT,
+    PRIMARY KEY ({_PRIMARY_KEY}));
 CREATE TABLE IF NOT EXISTS scores (
-    {_KEY_COLUMNS}, metric TEXT, value REAL, code TEXT NOT NULL, PRIMARY KEY ({", ".join(_KEY)}, metric));
+    {_ROW_COLUMN_TYPES}, metric TEXT, value REAL, code TEXT NOT NULL,
+    PRIMARY KEY ({_PRIMARY_KEY}, metric));
 CREATE TABLE IF NOT EXISTS points (
-    {_KEY_COLUMNS}, axis TEXT, at INTEGER, metric TEXT, value REAL,
-    PRIMARY KEY ({", ".join(_KEY)}, axis, at, metric));
+    {_ROW_COLUMN_TYPES}, axis TEXT, at INTEGER, metric TEXT, value REAL,
+    PRIMARY KEY ({_PRIMARY_KEY}, axis, at, metric));
 CREATE TABLE IF NOT EXISTS refusals (
-    {_KEY_COLUMNS}, metric TEXT, reason TEXT NOT NULL, PRIMARY KEY ({", ".join(_KEY)}, metric));
+    {_ROW_COLUMN_TYPES}, metric TEXT, reason TEXT NOT NULL, PRIMARY KEY ({_PRIMARY_KEY}, metric));
 CREATE TABLE IF NOT EXISTS made (variant TEXT NOT NULL);
 """
 
 
 class Store:
-    """Rows of one variant of a benchmark, and what they were made with, in an SQLite file, which is made if missing.
+    """Rows of one run of a benchmark, and their request, in an SQLite file.
 
-    Posteriors are in the folder ``posteriors`` beside it. `InputError` if the file cannot be
-    written, is not a store, or is one of another version; so do all methods if the file turns out
-    to be damaged or the disk is full.
+    The file is made if it is missing. Posteriors are in the folder ``posteriors`` beside it.
+    `InputError` if the file cannot be written, is not a store, or is one of another version; all
+    methods raise it if the file turns out to be damaged or the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,7 +78,7 @@ class Store:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None)
-            with self._explained():
+            with self._with_one_line_errors():
                 self._check_format()
                 self._db.executescript(_SCHEMA)
         except OSError as error:
@@ -98,69 +104,76 @@ class Store:
 
     @property
     def recorded_request(self) -> str | None:
-        """What the rows were made with, as `remember` was told; None before."""
+        """JSON of the request that the rows were made with; None before `record_request`."""
         texts = self._select("SELECT variant FROM made")
         return texts[0][0] if texts else None
 
-    def remember(self, request_text: str) -> None:
-        """Keep what the rows are made with."""
+    def record_request(self, request_text: str) -> None:
+        """Record the JSON of the request that the rows are made with."""
         with self._transaction():
             self._db.execute("DELETE FROM made")
             self._insert("made", [(request_text,)])
 
     @property
-    def begun(self) -> bool:
+    def has_rows(self) -> bool:
         """Whether there is any row."""
         return bool(self._select("SELECT 1 FROM fits LIMIT 1"))
 
-    def fit_hash(self, cell: CellKey) -> str | None:
-        """Return the hash that a cell's fits were made under, None if it has none."""
-        hashes = self._select(f"SELECT fit_hash FROM cells WHERE {_where(_CELL)}", cell)
+    def find_fit_hash(self, cell: CellKey) -> str | None:
+        """Look up the hash that a cell's fits were made under; None if it has none."""
+        hashes = self._select(
+            f"SELECT fit_hash FROM cells WHERE {_format_condition(_CELL_COLUMNS)}", cell
+        )
         return hashes[0][0] if hashes else None
 
     def claim(self, cell: CellKey, fit_hash: str) -> None:
         """Record the hash of a cell before its first row."""
-        with self._explained():
+        with self._with_one_line_errors():
             self._insert("cells", [(*cell, fit_hash)])
 
     def forget(self, cells: Iterable[CellKey]) -> None:
         """Remove the cells' rows, scores and hashes; posteriors stay."""
         with self._transaction():
             for cell in cells:
-                for table in (*_TABLES, "cells"):
-                    self._db.execute(f"DELETE FROM {table} WHERE {_where(_CELL)}", cell)
+                for table in (*_ROW_TABLES, "cells"):
+                    self._db.execute(
+                        f"DELETE FROM {table} WHERE {_format_condition(_CELL_COLUMNS)}", cell
+                    )
 
     def remove(self, rows: Iterable[Row]) -> None:
-        """Remove rows with all that belongs to them, so that their fits are made again.
+        """Remove rows with their scores and curves, so that their fits are made again.
 
         Posteriors stay.
         """
         with self._transaction():
             for row in rows:
-                for table in _TABLES:
-                    self._db.execute(f"DELETE FROM {table} WHERE {_where(_KEY)}", _key(row))
+                for table in _ROW_TABLES:
+                    self._db.execute(
+                        f"DELETE FROM {table} WHERE {_format_condition(_ROW_COLUMNS)}",
+                        _row_key(row),
+                    )
 
-    def append(self, outcomes: Sequence[FitResult]) -> None:
-        """Add what a group hands over, all or nothing.
+    def append(self, results: Sequence[FitResult]) -> None:
+        """Add the results of a group, all or none.
 
-        Posteriors are safe before the rows that name them.
+        Posteriors are safe on disk before the rows that name them.
         """
-        values = [
+        rows = [
             replace(row, artefact=artefacts.write_posterior(self.posteriors, content))
             if content
             else row
-            for row, _, content in outcomes
+            for row, _, content in results
         ]
         with self._transaction():
-            for row, (_, readings, _) in zip(values, outcomes, strict=True):
-                key = _key(row)
-                body = json.dumps({name: getattr(row, name) for name in _BODY})
+            for row, (_, curve_points, _) in zip(rows, results, strict=True):
+                key = _row_key(row)
+                body = json.dumps({name: getattr(row, name) for name in _BODY_FIELDS})
                 self._insert("fits", [(*key, row.status, body, row.artefact)])
-                self._insert("scores", _score_rows(row))
-                self._insert("refusals", _refusal_rows(row))
+                self._insert("scores", _list_score_rows(row))
+                self._insert("refusals", _list_refusal_rows(row))
                 self._insert(
                     "points",
-                    [(*key, *reading[:3], _finite(reading.value)) for reading in readings],
+                    [(*key, *point[:3], _finite_or_none(point.value)) for point in curve_points],
                 )
 
     def rescore(self, rows: Sequence[Row]) -> None:
@@ -171,68 +184,78 @@ class Store:
         with self._transaction():
             for row in rows:
                 for metric in row.metrics:
+                    condition = _format_condition((*_ROW_COLUMNS, "metric"))
                     self._db.execute(
-                        f"DELETE FROM refusals WHERE {_where((*_KEY, 'metric'))}",
-                        (*_key(row), metric),
+                        f"DELETE FROM refusals WHERE {condition}", (*_row_key(row), metric)
                     )
-                self._insert("refusals", _refusal_rows(row))
-                self._insert("scores", _score_rows(row), "OR REPLACE")
+                self._insert("refusals", _list_refusal_rows(row))
+                self._insert("scores", _list_score_rows(row), "OR REPLACE")
 
-    def rows(self, stage: Stage, cell: CellKey) -> list[Row]:
+    def load_rows(self, stage: Stage, cell: CellKey) -> list[Row]:
         """Read a cell's rows of one stage with their scores, in the order split, trial, fold."""
-        where, arguments = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
-        metrics, codes = (
-            self._by_fit(f"{column} FROM scores {where}", arguments)
+        where, arguments = (
+            f"WHERE stage = ? AND {_format_condition(_CELL_COLUMNS)}",
+            (stage, *cell),
+        )
+        metrics, score_hashes = (
+            self._group_by_fit(f"{column} FROM scores {where}", arguments)
             for column in ("value", "code")
         )
-        refused = self._by_fit(f"reason FROM refusals {where}", arguments)
-        query = f"SELECT split, trial, fold, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
+        refusals = self._group_by_fit(f"reason FROM refusals {where}", arguments)
+        query = (
+            f"SELECT split, trial, fold, status, body, artefact FROM fits {where} "
+            "ORDER BY split, trial, fold"
+        )
         return [
             Row(
                 *(*cell, stage, split, trial, fold, status),
                 **json.loads(body),
                 metrics=metrics.get(key, {}),
-                codes=codes.get(key, {}),
+                score_hashes=score_hashes.get(key, {}),
                 artefact=artefact,
-                refused=refused.get(key, {}),
+                refusals=refusals.get(key, {}),
             )
             for split, trial, fold, status, body, artefact in self._select(query, arguments)
             for key in ((split, trial, fold),)
         ]
 
-    def columns(
+    def iterate_columns(
         self, stage: Stage, cell: CellKey, *, problems: bool = False
     ) -> Iterator[dict[str, list[Any]]]:
-        """Read a cell's rows of one stage by column, some hundreds at a time, as `rows`.
+        """Read a cell's rows of one stage by column, some hundreds at a time.
 
-        Or those with a `problem`.
-
-        There are split, trial, fold, status, reason (`bdl.store.Row.problem`), seconds,
-        ``hyper_<name>``, metrics and details; what a row lacks is NaN there.
+        The order is that of `load_rows`; with `problems` there are only the rows that have one
+        (`bdl.store.Row.problem`). The columns are split, trial, fold, status, reason, seconds,
+        ``hyper_<name>``, metrics and details, with NaN where a row has no value.
         """
-        where, arguments = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
+        where, arguments = (
+            f"WHERE stage = ? AND {_format_condition(_CELL_COLUMNS)}",
+            (stage, *cell),
+        )
         query = f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)"
         metrics = [metric for (metric,) in self._select(query, arguments)]
         values = "".join(
-            f", (SELECT value FROM scores WHERE {_same('scores')} AND metric = ?)" for _ in metrics
+            f", (SELECT value FROM scores WHERE {_format_join('scores')} AND metric = ?)"
+            for _ in metrics
         )
-        measured = (
-            f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_same('refusals')}))"
+        condition = (
+            "AND (status != 'ok' OR EXISTS "
+            f"(SELECT 1 FROM refusals WHERE {_format_join('refusals')}))"
             if problems
             else ""
         )
-        refused = self._by_fit(f"reason FROM refusals {where}", arguments)
+        refusals = self._group_by_fit(f"reason FROM refusals {where}", arguments)
         query = (
-            f"SELECT split, trial, fold, status, body{values} FROM fits {where} {measured} "
+            f"SELECT split, trial, fold, status, body{values} FROM fits {where} {condition} "
             "ORDER BY split, trial, fold"
         )
-        with self._explained():
+        with self._with_one_line_errors():
             scores_of_fits = self._db.execute(query, (*metrics, *arguments))
             while rows := scores_of_fits.fetchmany(ROWS_PER_FETCH):
                 split, trial, fold, status, texts, *scores = map(list, zip(*rows, strict=True))
                 bodies = json.loads(f"[{','.join(texts)}]")
-                whys = (
-                    join_refusals(refused.get(key, {}))
+                reasons = (
+                    join_refusals(refusals.get(key, {}))
                     for key in zip(split, trial, fold, strict=True)
                 )
                 yield {
@@ -243,10 +266,11 @@ class Store:
                         "status": [*map(intern, status)],
                     },
                     "reason": [
-                        body["reason"] or why for body, why in zip(bodies, whys, strict=True)
+                        body["reason"] or reason
+                        for body, reason in zip(bodies, reasons, strict=True)
                     ],
                     "seconds": [body["seconds"] for body in bodies],
-                    **_by_name([body["hyper"] for body in bodies], HYPER_PREFIX),
+                    **_gather_columns([body["hyper"] for body in bodies], HYPER_PREFIX),
                     **dict(
                         zip(
                             metrics,
@@ -254,23 +278,26 @@ class Store:
                             strict=True,
                         )
                     ),
-                    **_by_name([body["details"] for body in bodies]),
+                    **_gather_columns([body["details"] for body in bodies]),
                 }
 
-    def artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
-        """List the split, the status and the artefact of a cell's final rows, in the order of splits."""
-        query = f"SELECT split, status, artefact FROM fits WHERE stage = 'final' AND {_where(_CELL)} ORDER BY split"
+    def list_artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
+        """List the split, the status and the artefact of each final row of a cell, by split."""
+        query = (
+            "SELECT split, status, artefact FROM fits WHERE stage = 'final' "
+            f"AND {_format_condition(_CELL_COLUMNS)} ORDER BY split"
+        )
         return self._select(query, cell)
 
-    def splits(self, cell: CellKey) -> tuple[int, ...]:
+    def list_splits(self, cell: CellKey) -> tuple[int, ...]:
         """Return the splits of a cell that have final rows, in their order."""
-        return tuple(split for split, *_ in self.artefacts(cell))
+        return tuple(split for split, *_ in self.list_artefacts(cell))
 
-    def readings(self, cell: CellKey) -> list[tuple[int, CurvePoint]]:
+    def load_curve_points(self, cell: CellKey) -> list[tuple[int, CurvePoint]]:
         """Read the scores at recorded counts of a cell's final fits, each with its split."""
         points = self._select(
-            f"SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' AND {_where(_CELL)} "
-            "ORDER BY split, axis, at, rowid",
+            "SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' "
+            f"AND {_format_condition(_CELL_COLUMNS)} ORDER BY split, axis, at, rowid",
             cell,
         )
         return [
@@ -278,7 +305,7 @@ class Store:
             for split, axis, at, metric, value in points
         ]
 
-    def _by_fit(
+    def _group_by_fit(
         self, columns: str, arguments: Sequence[Any]
     ) -> dict[tuple[int, int, int], dict[str, Any]]:
         by_fit: dict[tuple[int, int, int], dict[str, Any]] = {}
@@ -290,15 +317,16 @@ class Store:
     def _check_format(self) -> None:
         (stored_format,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-        if tables and stored_format != _FORMAT:
+        if tables and stored_format != _FORMAT_VERSION:
             raise InputError(
-                f"{self.path} was written by another version of bdl-bench; move it away and run again"
+                f"{self.path} was written by another version of bdl-bench; "
+                "move it away and run again"
             )
         if not tables:
-            self._db.execute(f"PRAGMA user_version = {_FORMAT}")
+            self._db.execute(f"PRAGMA user_version = {_FORMAT_VERSION}")
 
     def _select(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._explained():
+        with self._with_one_line_errors():
             return self._db.execute(query, values).fetchall()
 
     def _insert(self, table: str, rows: Sequence[tuple[Any, ...]], conflict: str = "") -> None:
@@ -308,7 +336,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._explained():
+        with self._with_one_line_errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -319,7 +347,7 @@ class Store:
                 raise
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _with_one_line_errors(self) -> Iterator[None]:
         """Describe a damaged file or a full disk in one line.
 
         A row that comes twice is a fault of the program.
@@ -330,42 +358,46 @@ class Store:
             raise
         except sqlite3.OperationalError as error:
             raise InputError(
-                f"cannot use {self.path} ({error}); what it holds is safe: mend that, and the same command goes on"
+                f"cannot use {self.path} ({error}); what it holds is safe: "
+                "mend that, and the same command goes on"
             ) from None
         except sqlite3.DatabaseError as error:
             raise InputError(
-                f"cannot use {self.path} as a store ({error}); move it away or choose another --results"
+                f"cannot use {self.path} as a store ({error}); "
+                "move it away or choose another --results"
             ) from None
 
 
-def _by_name(mappings: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, list[Any]]:
+def _gather_columns(
+    mappings: Sequence[Mapping[str, Any]], prefix: str = ""
+) -> dict[str, list[Any]]:
     names = dict.fromkeys(chain.from_iterable(mappings))
-    return {before + name: [mapping.get(name, nan) for mapping in mappings] for name in names}
+    return {prefix + name: [mapping.get(name, nan) for mapping in mappings] for name in names}
 
 
-def _where(names: Iterable[str]) -> str:
+def _format_condition(names: Iterable[str]) -> str:
     return " AND ".join(f"{name} = ?" for name in names)
 
 
-def _same(table: str) -> str:
-    """Pick the rows of another table that belong to one of `fits`."""
-    return " AND ".join(f"{table}.{name} = fits.{name}" for name in _KEY)
+def _format_join(table: str) -> str:
+    """Write the condition that a row of another table belongs to a row of `fits`."""
+    return " AND ".join(f"{table}.{name} = fits.{name}" for name in _ROW_COLUMNS)
 
 
-def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in _KEY)
+def _row_key(row: Row) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in _ROW_COLUMNS)
 
 
-def _finite(value: float | None) -> float | None:
+def _finite_or_none(value: float | None) -> float | None:
     return None if value is None or not isfinite(value) else value
 
 
-def _score_rows(row: Row) -> list[tuple[Any, ...]]:
+def _list_score_rows(row: Row) -> list[tuple[Any, ...]]:
     return [
-        (*_key(row), name, _finite(value), row.codes.get(name, ""))
+        (*_row_key(row), name, _finite_or_none(value), row.score_hashes.get(name, ""))
         for name, value in row.metrics.items()
     ]
 
 
-def _refusal_rows(row: Row) -> list[tuple[Any, ...]]:
-    return [(*_key(row), metric, why) for metric, why in row.refused.items()]
+def _list_refusal_rows(row: Row) -> list[tuple[Any, ...]]:
+    return [(*_row_key(row), metric, reason) for metric, reason in row.refusals.items()]

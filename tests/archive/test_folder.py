@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import bdl
-from bdl.archive import Failure, ResultsFolder
-from bdl.archive.frames import folder, siblings, write_frames, write_table
+from bdl.archive import FailedFits, ResultsFolder
+from bdl.archive.frames import list_sibling_folders, locate_folder, write_rows, write_table
 from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
@@ -46,11 +46,11 @@ def final(cell, split, nmll):
 @pytest.fixture
 def place(tmp_path):
     """Split 0 of two entries is published, and split 1 was made since."""
-    path, cells = folder(tmp_path, asked()), list_tasks(asked().benchmark)[:2]
+    path, cells = locate_folder(tmp_path, asked()), list_tasks(asked().benchmark)[:2]
     with Store(path / "store.sqlite") as store:
-        store.remember(json.dumps(asked().dump()))
+        store.record_request(json.dumps(asked().dump()))
         store.append([final(cell, 0, nmll) for nmll, cell in enumerate(cells)])
-        write_frames(cells, store, path, store.recorded_request)
+        write_rows(cells, store, path, store.recorded_request)
         store.append([final(cell, 1, 5.0) for cell in cells])
     return path
 
@@ -69,15 +69,16 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
         (place / missing).unlink()
     with ResultsFolder(place, asked(), prefer_store=latest) as here:
         assert here.has_rows
-        assert here.finals.split.tolist() == here.rows().split.tolist() == splits
-        assert here.points.value.tolist() == [nmll + 1 for nmll in here.finals.nmll]
+        assert here.final_rows.split.tolist() == here.load_rows().split.tolist() == splits
+        assert here.curve_points.value.tolist() == [nmll + 1 for nmll in here.final_rows.nmll]
         assert here.published == (len(splits) == 2)
         assert (here.store is None) == (missing == "store.sqlite")
         basis = (
             "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
         )
         assert {
-            (one.seconds, one.updates, one.basis) for one in here.timings(is_requested=True)
+            (one.seconds, one.updates, one.basis)
+            for one in here.iterate_measured_fits(is_requested=True)
         } == {(2.0, 7, basis)}
 
 
@@ -124,7 +125,9 @@ def test_siblings_are_the_other_folders_of_the_benchmark(tmp_path):
     for own in (one, other, tmp_path / "another"):
         own.mkdir(parents=True)
     for own in places:
-        assert siblings(own) == [path for path in (protocol, one, other) if path != own]
+        assert list_sibling_folders(own) == [
+            path for path in (protocol, one, other) if path != own
+        ]
 
 
 def test_no_other_package_knows_which_files_there_are():
@@ -139,7 +142,7 @@ def test_no_other_package_knows_which_files_there_are():
 
 def failures(asked, results):
     with open_results(asked, results, prefer_store=True) as here:
-        return here.failures()
+        return here.list_failed_fits()
 
 
 def failed(cell, stage, split, reason, **details):
@@ -150,7 +153,7 @@ def failed(cell, stage, split, reason, **details):
 def failing(tmp_path):
     """A folder of results in which fits have failed."""
     lr, nn = list_tasks(asked().benchmark)[:2]
-    with Store(folder(tmp_path, asked()) / "store.sqlite") as store:
+    with Store(locate_folder(tmp_path, asked()) / "store.sqlite") as store:
         store.append(
             [
                 final(lr, 0, 1.0),
@@ -161,16 +164,16 @@ def failing(tmp_path):
             [failed(nn, "final", 0, "ValueError: no", traceback="Traceback ...\nValueError: no")]
         )
         store.append([failed(nn, "search", 0, "non-finite parameters in epoch 1")])
-        write_frames([lr, nn], store, store.path.parent)
+        write_rows([lr, nn], store, store.path.parent)
     return tmp_path
 
 
 def test_fits_of_a_cell_that_failed_alike_are_told_together(failing, invoke):
     """Of published rows, and of a part of them, too, without tracebacks; and by the command."""
     expected = [
-        Failure("diabetes/vifa-lr", "final", (1, 2), 2, "non-finite metric", ""),
-        Failure("diabetes/vifa-nn", "search", (0,), 1, "non-finite parameters in epoch 1", ""),
-        Failure(
+        FailedFits("diabetes/vifa-lr", "final", (1, 2), 2, "non-finite metric", ""),
+        FailedFits("diabetes/vifa-nn", "search", (0,), 1, "non-finite parameters in epoch 1", ""),
+        FailedFits(
             "diabetes/vifa-nn", "final", (0,), 1, "ValueError: no", "Traceback ...\nValueError: no"
         ),
     ]
@@ -184,7 +187,7 @@ def test_fits_of_a_cell_that_failed_alike_are_told_together(failing, invoke):
     )
     assert out.splitlines()[-1] == "--traceback shows where in the code"
     assert "Traceback ...\nValueError: no\n" in invoke(*words, "--traceback")[1]
-    (folder(failing, asked()) / "store.sqlite").unlink()
+    (locate_folder(failing, asked()) / "store.sqlite").unlink()
     bare = [own._replace(traceback="") for own in expected]
     assert (failures(asked(), failing), failures(part, failing)) == (bare, bare[1:])
 
@@ -197,16 +200,16 @@ def published(tmp_path):
 
 
 def test_no_flipped_bit_of_published_rows_changes_a_table_silently(published):
-    rows, whole = published / "trials.parquet", ResultsFolder(published).rows()
+    rows, whole = published / "trials.parquet", ResultsFolder(published).load_rows()
     content = rows.read_bytes()
     for flipped in np.random.default_rng(0).integers(len(content), size=100):
         damaged = bytearray(content)
         damaged[flipped] ^= 1 << int(flipped % 8)
         rows.write_bytes(damaged)
         with pytest.raises(InputError, match=r"its SHA-256 is not the one in provenance\.json"):
-            ResultsFolder(published).rows()
+            ResultsFolder(published).load_rows()
     rows.write_bytes(content)
-    pd.testing.assert_frame_equal(ResultsFolder(published).rows(), whole)
+    pd.testing.assert_frame_equal(ResultsFolder(published).load_rows(), whole)
 
 
 def test_pages_have_checksums_of_their_own(published):
@@ -218,4 +221,4 @@ def test_pages_have_checksums_of_their_own(published):
     content[len(content) // 2] ^= 1
     rows.write_bytes(content)
     with pytest.raises(InputError, match="cannot read"):
-        ResultsFolder(published).rows()
+        ResultsFolder(published).load_rows()

@@ -3,8 +3,13 @@
 import pandas as pd
 import pytest
 
-from bdl.archive import stored_cells
-from bdl.archive.frames import final_frame, folder, points_frame, write_frames
+from bdl.archive import list_stored_cells
+from bdl.archive.frames import (
+    locate_folder,
+    tabulate_curve_points,
+    tabulate_final_rows,
+    write_rows,
+)
 from bdl.archive.loading import load_results
 from bdl.plan.planning import list_tasks
 from bdl.spec import Request, load_benchmark
@@ -39,10 +44,10 @@ def store(tmp_path):
 
 def test_without_a_sweep(store):
     (cell,) = cells()
-    assert [*final_frame([cell], store).columns][: len(KEY)] == KEY
+    assert [*tabulate_final_rows([cell], store).columns][: len(KEY)] == KEY
     failed = final(cell, 1, {}, status="failed", reason="diverged", hyper={})
     store.append([FitResult(final(cell, 0, {"nmll": 1.5, "runtime": None})), FitResult(failed)])
-    table = final_frame([cell], store)
+    table = tabulate_final_rows([cell], store)
     metrics = ["nmll", "runtime", "joint_nll", "rmse"]
     assert [*table.columns] == [*KEY, "hyper_learning_rate", *metrics[:2], "updates", *metrics[2:]]
     assert table.status.tolist() == ["ok", "failed"]
@@ -61,7 +66,7 @@ def test_an_axis_is_a_column_of_its_values_as_text(store):
                 )
             ]
         )
-    table, points = final_frame(swept, store), points_frame(swept, store)
+    table, points = tabulate_final_rows(swept, store), tabulate_curve_points(swept, store)
     place = ["dataset", "entry", "model.hidden", "training.epochs"]
     assert [*table.columns][:5] == [*place, "stage"]
     assert table["model.hidden"].tolist() == ["[5]", "[5]", "[7,7]", "[7,7]"]
@@ -89,7 +94,7 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
         entries=["vifa-nn"]
     )
     asked = Request(whole)
-    place = folder(tmp_path, asked)
+    place = locate_folder(tmp_path, asked)
     with Store(place / "store.sqlite") as store:
         for cell in own[:1]:
             fold = Row(
@@ -107,9 +112,9 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
             )
             evaluations = (CurvePoint("epochs", 1, "nmll", 2.0),)
             store.append([FitResult(fold), FitResult(final(cell, 0, {"nmll": 1.0}), evaluations)])
-        assert [cell.key for cell in stored_cells(whole, store)] == [own[0].key]
+        assert [cell.key for cell in list_stored_cells(whole, store)] == [own[0].key]
         stored = found(asked, tmp_path)
-        assert [path.name for path in write_frames(own, store, place)] == [
+        assert [path.name for path in write_rows(own, store, place)] == [
             "trials.parquet",
             "points.parquet",
         ]
@@ -135,7 +140,7 @@ def test_a_long_table_is_that_of_its_rows_whatever_its_parts(store, monkeypatch)
     ]
     rows[7] = final(cell, 7, {}, status="failed", reason="diverged", hyper={})
     store.append([FitResult(row) for row in rows])
-    whole = final_frame([cell], store)
+    whole = tabulate_final_rows([cell], store)
     monkeypatch.setattr("bdl.store.store.ROWS_PER_FETCH", 2)
-    monkeypatch.setattr("bdl.archive.frames._AS_LISTS", 4)
-    pd.testing.assert_frame_equal(final_frame([cell], store), whole)
+    monkeypatch.setattr("bdl.archive.frames._MAX_LIST_ROWS", 4)
+    pd.testing.assert_frame_equal(tabulate_final_rows([cell], store), whole)

@@ -167,7 +167,7 @@ def test_posteriors_alone_name_the_command(clone):
             InputError, match=r"published rows alone.*: bdl-bench run small --published$"
         ),
     ):
-        here.posterior(None, 0)
+        here.load_posterior(None, 0)
 
 
 def artefact(posterior) -> bytes:
@@ -181,7 +181,7 @@ def test_equal_posteriors_are_one_and_large_ones_stay(tmp_path, monkeypatch):
     assert (tmp_path / POSTERIORS).stat().st_size < 2 * draws.nbytes
     assert read_posteriors(tmp_path, {"posteriors": known}) == content
 
-    monkeypatch.setattr(travelling, "LIMIT", 12_000)
+    monkeypatch.setattr(travelling, "MAX_BYTES", 12_000)
     assert write_posteriors(content, tmp_path) is None
     assert not (tmp_path / POSTERIORS).exists()
     assert read_posteriors(tmp_path, {"posteriors": None}) == {}
@@ -198,7 +198,7 @@ def test_families_of_others_do_not_travel(tmp_path, monkeypatch):
     known = write_posteriors({"a/b": {0: own, 1: foreign}}, tmp_path)
     assert read_posteriors(tmp_path, {"posteriors": known}) == {"a/b": {0: own}}
     with monkeypatch.context() as patch:
-        patch.setattr(travelling, "_ours", lambda family: True)
+        patch.setattr(travelling, "_is_shipped_family", lambda family: True)
         known = write_posteriors({"a/b": {1: foreign}}, tmp_path)
     with pytest.raises(
         InputError,

@@ -8,9 +8,15 @@ import pandas as pd
 import pytest
 
 import bdl
-from bdl.archive.frames import empty_store
-from bdl.archive.loading import timings
-from bdl.archive.reuse import ORIGIN, PublishedFits, copy_fits, published_fits, reusable
+from bdl.archive.frames import make_empty_store
+from bdl.archive.loading import load_timings
+from bdl.archive.reuse import (
+    ORIGIN_FIELDS,
+    PublishedFits,
+    copy_fits,
+    list_reusable_splits,
+    read_published_fits,
+)
 from bdl.errors import InputError
 from bdl.execution.scheduler import check_stored_fits
 from bdl.plan import fit_hash
@@ -96,8 +102,8 @@ def cells(file):
 
 def left(file):
     """How many final fits would be imported."""
-    with empty_store() as store:
-        return sum(map(len, reusable(cells(file), store, published()).values()))
+    with make_empty_store() as store:
+        return sum(map(len, list_reusable_splits(cells(file), store, published()).values()))
 
 
 def rewrite(name, change):
@@ -112,19 +118,19 @@ def rewrite(name, change):
 
 def test_imported_fits_are_those_of_the_store(file, original):
     """All of it, but the posteriors."""
-    with empty_store() as store, Store(original / PLACE / "store.sqlite") as own:
+    with make_empty_store() as store, Store(original / PLACE / "store.sqlite") as own:
         for cell in cells(file):
-            store.claim(cell.key, str(own.fit_hash(cell.key)))
+            store.claim(cell.key, str(own.find_fit_hash(cell.key)))
         assert copy_fits(cells(file), store, published()) == FINALS
         for cell in cells(file):
-            assert store.readings(cell.key) == own.readings(cell.key) != []
+            assert store.load_curve_points(cell.key) == own.load_curve_points(cell.key) != []
             for stage in ("search", "final"):
-                found, wanted = store.rows(stage, cell.key), own.rows(stage, cell.key)
+                found, wanted = store.load_rows(stage, cell.key), own.load_rows(stage, cell.key)
                 for row in found:
                     assert ("origin" in row.details) == (stage == "final")
                     row.details.pop("origin", None)
                 assert found == wanted
-                assert [row.codes for row in found] == [row.codes for row in wanted]
+                assert [row.score_hashes for row in found] == [row.score_hashes for row in wanted]
                 assert all(row.artefact is None for row in found)
 
 
@@ -221,9 +227,9 @@ def test_fits_without_the_curves_that_are_recorded_are_left(file):
 
 def test_a_score_that_is_not_finite_is_imported_as_one(file):
     rewrite("trials.parquet", lambda rows: rows.assign(rmse=rows.rmse.mask(rows.stage == "final")))
-    with empty_store() as store:
+    with make_empty_store() as store:
         assert copy_fits(cells(file), store, published()) == FINALS
-        rows = [row for cell in cells(file) for row in store.rows("final", cell.key)]
+        rows = [row for cell in cells(file) for row in store.load_rows("final", cell.key)]
         assert {row.metrics["rmse"] for row in rows} == {None}
         check_stored_fits(cells(file), store)
 
@@ -242,13 +248,15 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
     provenance.write_provenance(known, PLACE)
     labels = {cell.label: [0, 1, 2] for cell in cells(file)}
     for _ in range(2):
-        with empty_store() as store:
+        with make_empty_store() as store:
             for cell in cells(file):
                 store.claim(cell.key, known["fit_hashes"][cell.label])
             copy_fits(cells(file), store, published())
-            again = provenance.provenance(made, cells(file), store, 0.0)
+            again = provenance.describe_provenance(made, cells(file), store, 0.0)
         (found,) = again["taken_from"]
-        assert {name: found[name] for name in ORIGIN} == {name: known[name] for name in ORIGIN}
+        assert {name: found[name] for name in ORIGIN_FIELDS} == {
+            name: known[name] for name in ORIGIN_FIELDS
+        }
         assert (found["cells"], found["work_minutes"] > 0, again["work_minutes"]) == (
             labels,
             True,
@@ -257,18 +265,18 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
         assert again["machine"]["processor"] != "Abacus"
         provenance.write_provenance(again, PLACE)
     with Store(original / PLACE / "store.sqlite") as own:
-        here = provenance.provenance(made, cells(file), own, 0.0)
+        here = provenance.describe_provenance(made, cells(file), own, 0.0)
     assert (here["taken_from"], here["work_minutes"]) == ([], found["work_minutes"])
 
 
 def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(file, original):
     asked = load_request(str(file), "paper")
     with Store(PLACE / "store.sqlite") as store:
-        store.remember(json.dumps(asked.dump()))
+        store.record_request(json.dumps(asked.dump()))
         for cell in cells(file):
             store.claim(cell.key, fit_hash(cell))
         copy_fits(cells(file), store, published())
-    imported, own = timings(asked, Path("results")), timings(asked, original / "results")
+    imported, own = load_timings(asked, Path("results")), load_timings(asked, original / "results")
     assert {one.basis for one in imported} == {"the same cells in other or published runs"}
     assert {one.basis for one in own} == {"the same cells"}
     assert sorted(one._replace(basis="the same cells") for one in imported) == sorted(own)
@@ -285,11 +293,11 @@ def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
     shutil.copytree(PLACE, other, ignore=shutil.ignore_patterns("variants"))
     for text in ("{", "[]", '{"fit_hashes": []}'):
         (other / "provenance.json").write_text(text, "utf-8")
-        assert len(published_fits(PLACE, [other])) == 1
+        assert len(read_published_fits(PLACE, [other])) == 1
         with pytest.raises(
             InputError, match=r"cannot read .*other/provenance.json .*remove it and run again"
         ):
-            published_fits(other, [PLACE])
+            read_published_fits(other, [PLACE])
     del known["score_hashes"]
     (PLACE / "provenance.json").write_text(json.dumps(known), "utf-8")
     assert left(file) == 0, "published without hashes"

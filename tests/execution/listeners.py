@@ -78,5 +78,5 @@ def outcomes(store: Store, cells: Sequence[Task]) -> list[dict[str, object]]:
         outcome(row)
         for cell in cells
         for stage in ("search", "final")
-        for row in store.rows(stage, cell.key)
+        for row in store.load_rows(stage, cell.key)
     ]

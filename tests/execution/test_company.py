@@ -31,7 +31,9 @@ def test_a_split_gives_the_same_rows_alone_and_in_company(tiny, store, tmp_path)
         for split in range(4):
             assert of_split(store, everyone, split) == of_split(together, everyone, split)
         for cell in everyone:
-            curves = [sorted(map(str, own.readings(cell.key))) for own in (store, together)]
+            curves = [
+                sorted(map(str, own.load_curve_points(cell.key))) for own in (store, together)
+            ]
             assert curves[0] == curves[1]
 
 
@@ -50,7 +52,7 @@ def test_folds_with_other_numbers_of_minibatches_are_the_same_in_company(
         tiny(*changes, entries=["rounds"], splits=splits) for splits in ((1,), range(3))
     )
     run_here(alone, store)
-    assert len({row.details["updates"] for row in store.rows("search", alone[0].key)}) == 2
+    assert len({row.details["updates"] for row in store.load_rows("search", alone[0].key)}) == 2
     with Store(tmp_path / "together/store.sqlite") as together:
         run_here(everyone, together)
         assert of_split(store, alone, 1) == of_split(together, everyone, 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from bdl.archive.frames import empty_store
+from bdl.archive.frames import make_empty_store
 from bdl.execution import timing
 from bdl.execution.estimate import MeasuredFit, count_remaining, estimate_remaining
 from bdl.execution.timing import time_updates
@@ -72,7 +72,7 @@ def measured(cell, stage, seconds, width, updates=None, basis=SAME, compiled=Fal
 
 
 def left(cells, rows=(), elsewhere=()):
-    with empty_store() as store:
+    with make_empty_store() as store:
         store.append(rows)
         return [count_remaining(cell, store, elsewhere) for cell in cells]
 

@@ -97,7 +97,10 @@ def count_from_outside(results: Path) -> int:
 def all_rows(store: Store) -> list[Row]:
     cells = [("diabetes", entry, "{}") for entry in ENTRIES]
     return [
-        row for stage in ("search", "final") for cell in cells for row in store.rows(stage, cell)
+        row
+        for stage in ("search", "final")
+        for cell in cells
+        for row in store.load_rows(stage, cell)
     ]
 
 
@@ -131,7 +134,9 @@ def everything(results: Path) -> tuple[list[dict[str, object]], list[object]]:
         assert list(store.checkpoints.glob("*")) == [], (
             "checkpoints are removed when the rows are safe"
         )
-        return [outcome(row) for row in rows], store.readings(("diabetes", "vifa-nn", "{}"))
+        return [outcome(row) for row in rows], store.load_curve_points(
+            ("diabetes", "vifa-nn", "{}")
+        )
 
 
 @pytest.mark.slow  # two processes that are killed

@@ -38,17 +38,20 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     with Store(tmp_path / "calm/store.sqlite") as calm:
         run_here(cells, calm)
         expected = outcomes(calm, cells)
-        curves = [calm.readings(cell.key) for cell in cells]
+        curves = [calm.load_curve_points(cell.key) for cell in cells]
     ear = Ear()
     with open_local_pool(2) as workers:
         assert workers.size == 2
         scheduler.run_tasks(cells, store, workers, ear)
     assert outcomes(store, cells) == expected
-    assert [store.readings(cell.key) for cell in cells] == curves
+    assert [store.load_curve_points(cell.key) for cell in cells] == curves
     assert sum(map(len, curves)) > 0
     assert ear.done == ear.total > 0
     failed = [
-        row for cell in cells for row in store.rows("final", cell.key) if row.status == "failed"
+        row
+        for cell in cells
+        for row in store.load_rows("final", cell.key)
+        if row.status == "failed"
     ]
     assert [row.cell for row in failed] == [("line", "exact", "{}")] * 2
     assert {row.reason for row in failed} == {"RuntimeError: no luck"}
@@ -122,7 +125,7 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
         with monkeypatch.context() as patch:
             patch.setattr(scheduler, "run_group", task)
             scheduler.run_tasks(cells, store, workers, Ear())
-        return [row.reason or row.status for row in store.rows("final", cells[0].key)]
+        return [row.reason or row.status for row in store.load_rows("final", cells[0].key)]
 
     with open_local_pool(1, separate_process=True) as workers:
         assert ran(workers, die_once) == ["ok", "ok"]
@@ -143,7 +146,7 @@ def test_a_group_beyond_its_limits_is_failed_rows_with_the_reason(tiny, store):
         entries=["random"],
     )
     run_here(slow, store)
-    assert {row.reason for row in store.rows("final", slow[0].key)} == {
+    assert {row.reason for row in store.load_rows("final", slow[0].key)} == {
         "OverLimit: over the limit of 0.0005 minutes (limits.minutes)"
     }
 

@@ -10,7 +10,7 @@ from bdl.plan.fittings import build_final_fitting
 from bdl.plan.planning import plan_tasks
 from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors import FullGaussian
-from bdl.publishing.pictures import posteriors
+from bdl.publishing.pictures import pair_posteriors
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
 
@@ -23,7 +23,7 @@ def ran(store, benchmark, splits=(0,)):
     """Run; the cell with its final rows."""
     (cell,) = plan_tasks(benchmark, splits=splits, compile=False)
     run_here([cell], store)
-    return cell, store.rows("final", cell.key)
+    return cell, store.load_rows("final", cell.key)
 
 
 def quick(store, entry, name, *overrides):
@@ -70,13 +70,13 @@ def test_the_exact_method_is_at_distance_zero(store, load, reference):
 def test_figures_get_the_density_of_a_grid_and_moments_alone_of_a_closed_form(store):
     """At the mean it is higher than one standard deviation away, by half a nat."""
     cell, _ = quick(store, "vifa-k1", *K1, "entries.vifa-k1.reference={name: grid}")
-    (pair,) = posteriors([cell], store)
+    (pair,) = pair_posteriors([cell], store)
     away = np.array([[0, 0], [1, 0], [0, 1]]) @ np.linalg.cholesky(pair.true_covariance).T
     fall = pair.true_log_density(pair.true_mean + away)
     np.testing.assert_allclose(fall - fall[0], [0, -0.5, -0.5], atol=1e-8)
     store.forget([cell.key])
     cell, _ = quick(store, "vifa-k1", *K1)
-    (pair,) = posteriors([cell], store)
+    (pair,) = pair_posteriors([cell], store)
     assert pair.true_log_density is None
 
 
@@ -185,7 +185,7 @@ def test_a_score_that_refuses_a_posterior_empties_its_column_alone(store, load):
     assert row.status == "ok"
     assert row.artefact
     assert row.metrics.get("neg_elbo") is None
-    assert list(row.refused) == ["neg_elbo"]
+    assert list(row.refusals) == ["neg_elbo"]
     work = build_final_fitting([(cell, 0)], [dict(cell.settings.hyper)], compile=False)
     (end,) = work.run()
     found = compute_scores(
@@ -193,4 +193,4 @@ def test_a_score_that_refuses_a_posterior_empties_its_column_alone(store, load):
         cell.benchmark.metrics,
     )
     assert found.values["nmll"] == row.metrics["nmll"]
-    assert dict(found.refused) == row.refused
+    assert dict(found.refused) == row.refusals

@@ -41,7 +41,7 @@ def values(store, cell, metric="nmll"):
     """Score by split and place."""
     return {
         (split, found.at): found.value
-        for split, found in store.readings(cell.key)
+        for split, found in store.load_curve_points(cell.key)
         if found.metric == metric
     }
 
@@ -57,8 +57,8 @@ def test_a_look_finds_what_a_fit_of_that_length_gives(recorded, store, tmp_path)
         short = recorded("null", epochs)
         with Store(tmp_path / f"{epochs}.sqlite") as other:
             run_here([short], other)
-            assert other.readings(short.key) == []
-            for row in other.rows("final", short.key):
+            assert other.load_curve_points(short.key) == []
+            for row in other.load_rows("final", short.key):
                 assert row.metrics["nmll"] == found[row.split, epochs]
                 assert row.metrics["rmse"] == values(store, cell, "rmse")[row.split, epochs]
             if epochs == 6:
@@ -70,7 +70,7 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
     cell = recorded("{unit: epochs, every: 1}", 6)
     with Store(tmp_path / "calm/store.sqlite") as calm:
         run_here([cell], calm)
-        expected, curve = outcomes(calm, [cell]), calm.readings(cell.key)
+        expected, curve = outcomes(calm, [cell]), calm.load_curve_points(cell.key)
     monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))
     score, scored = groups.compute_scores, []
 
@@ -83,13 +83,13 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
     monkeypatch.setattr(groups, "compute_scores", dying)
     with pytest.raises(KeyboardInterrupt):
         run_here([cell], store)
-    assert store.rows("final", cell.key) == []
+    assert store.load_rows("final", cell.key) == []
     assert list(store.checkpoints.iterdir())
 
     ear = run_here([cell], store)
     assert ear.done == ear.total > 0
     assert outcomes(store, [cell]) == expected
-    assert store.readings(cell.key) == curve
+    assert store.load_curve_points(cell.key) == curve
     assert len(scored) == 7 + 6, "the fourth epoch and what comes after it"
     assert list(store.checkpoints.iterdir()) == []
 
@@ -130,7 +130,7 @@ def test_scores_are_written_only_where_a_checkpoint_is_saved(recorded, store, mo
     monkeypatch.setattr(CurveLog, "text", property(lambda own: written.append(own) or "[0.0, {}]"))
     cell = recorded("{unit: updates, every: 1}", 3)
     run_here([cell], store)
-    assert len(store.readings(cell.key)) > 10
+    assert len(store.load_curve_points(cell.key)) > 10
     assert not written
 
 
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_another_slot_batch_is_not_gone_on_from(
 def test_a_diverged_fit_keeps_its_curve(recorded, store):
     cell = recorded("{unit: updates, every: 1}", 1, "entries.rounds.hyper.learning_rate=1.0e37")
     run_here([cell], store)
-    rows, found = store.rows("final", cell.key), values(store, cell)
+    rows, found = store.load_rows("final", cell.key), values(store, cell)
     assert [(row.status, row.artefact) for row in rows] == [("failed", None)] * 2
     assert found.keys() == {(split, at) for split in (0, 1) for at in (1, 2, 3, 4)}
     assert np.isnan(found[0, 4])

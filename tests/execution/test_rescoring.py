@@ -41,7 +41,7 @@ def cells(metrics, splits=(0, 1), *overrides):
 def go(store, metrics, splits=(0, 1), *overrides):
     """Run; the final rows, and the splits that were fitted."""
     ear = run_here(cells(metrics, splits, *overrides), store)
-    return store.rows("final", CELL), [row.split for rows in ear.stored_rows for row in rows]
+    return store.load_rows("final", CELL), [row.split for rows in ear.stored_rows for row in rows]
 
 
 def fits(store):
@@ -66,7 +66,7 @@ def test_an_added_metric_is_that_of_a_run_which_had_it_from_the_start(
     assert "neg_elbo_mcse" in expected[0].metrics
     for row, old, fresh in zip(after, before, expected, strict=True):
         assert row.metrics == fresh.metrics | {"runtime": old.metrics["runtime"]}
-        assert row.codes == fresh.codes
+        assert row.score_hashes == fresh.score_hashes
         assert replace(row, metrics=old.metrics) == old, "all else is as it was"
 
 
@@ -86,7 +86,7 @@ def test_a_score_whose_code_has_changed_is_computed_again(store, monkeypatch):
     assert (fitted, fits(store)) == ([], kept)
     for old, row in zip(before, after, strict=True):
         assert row.metrics == old.metrics | {"rmse": 2 * old.metrics["rmse"]}
-        assert row.codes == old.codes | {"rmse": "changed"}
+        assert row.score_hashes == old.score_hashes | {"rmse": "changed"}
 
 
 def test_more_samples_are_drawn_and_added_splits_are_scored_without_training_others(store):
@@ -120,10 +120,12 @@ def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none
     )
     known = {"rmse": score_hash(cell, cell.benchmark.metrics[0])}
     failed, bare = row(2, status="failed", reason="diverged", metrics={}), row(3)
-    store.append([FitResult(row(0, codes=known), (), content), FitResult(row(1), (), content)])
+    store.append(
+        [FitResult(row(0, score_hashes=known), (), content), FitResult(row(1), (), content)]
+    )
     store.append([FitResult(failed), FitResult(bare)])
     rescore(cell, store)
-    found = store.rows("final", CELL)
+    found = store.load_rows("final", CELL)
     assert [own.metrics for own in found[:2]] == [
         {"rmse": 3.0, "nmll": None},
         {"rmse": None, "nmll": None},
@@ -141,7 +143,9 @@ def test_the_time_of_a_group_that_is_over_is_no_fault_of_a_score(store, monkeypa
         ("failed", "OverLimit: over the limit")
     ] * 2
     assert scheduler.forget_failed(cells(["rmse", "nmll"], splits=(0,)), store) == 1
-    assert [row.split for row in store.rows("final", CELL)] == [1], "the others are not asked for"
+    assert [row.split for row in store.load_rows("final", CELL)] == [1], (
+        "the others are not asked for"
+    )
 
 
 def test_a_search_of_which_every_setting_failed_is_forgotten_with_its_fit(store):
@@ -155,8 +159,8 @@ def test_a_search_of_which_every_setting_failed_is_forgotten_with_its_fit(store)
     finals = [row(split, status="failed", reason="bad", metrics={}) for split in (0, 1)]
     store.append([FitResult(own) for own in [*bad, *finals]])
     assert scheduler.forget_failed(cells(["rmse"]), store) == 2
-    assert store.rows("final", CELL) == []
-    assert [(own.split, own.status) for own in store.rows("search", CELL)] == [
+    assert store.load_rows("final", CELL) == []
+    assert [(own.split, own.status) for own in store.load_rows("search", CELL)] == [
         (1, "ok"),
         (1, "failed"),
     ]

@@ -97,7 +97,7 @@ def test_the_setting_with_the_lowest_mean_score_is_fitted(calm, store):
     """What is proposed in a round follows from the scores of those before."""
     benchmark, _, _ = calm
     go(store, (1,), benchmark)
-    search, told = store.rows("search", CELL), []
+    search, told = store.load_rows("search", CELL), []
     for own in rounds_of(benchmark):
         folds = [[row for row in search if row.trial == trial] for trial in own]
         assert [rows[0].hyper for rows in folds] == propose(
@@ -106,7 +106,7 @@ def test_the_setting_with_the_lowest_mean_score_is_fitted(calm, store):
         told += [
             (rows[0].hyper, sum(row.metrics["nmll"] for row in rows) / FOLDS) for rows in folds
         ]
-    (final,) = store.rows("final", CELL)
+    (final,) = store.load_rows("final", CELL)
     assert final.hyper == min(told, key=lambda pair: pair[1])[0]
     assert final.metrics["runtime"] == pytest.approx(
         (final.seconds + sum(row.seconds for row in search)) / 60
@@ -170,7 +170,7 @@ def test_scores_follow_from_the_stored_posteriors(store):
     """As `evaluation` computes them, and by hand: five draws, a linear model, the mean density of each row."""
     go(store, (0, 2), load())
     (cell,) = plan_tasks(load(), splits=(0, 2))
-    for row in store.rows("final", CELL):
+    for row in store.load_rows("final", CELL):
         posterior, buffers = artefacts.read_posterior(store.posteriors, row.artefact)
         assert buffers == {}
         again = compute_scores(
@@ -218,7 +218,7 @@ def test_the_death_of_a_group_is_a_failed_row_and_the_rest_goes_on(store, monkey
         workload, "_CONCURRENT_FITS_FOR_ONE_SPLIT", 1
     )  # each split is searched by itself
     run_here(plan_tasks(load(), splits=(0, 1, 2), compile=False), store)
-    rows = store.rows("final", CELL)
+    rows = store.load_rows("final", CELL)
     assert [row.status for row in rows] == ["ok", "failed", "ok"]
     assert rows[1].reason == "RuntimeError: out of memory"
     assert "in sometimes" in rows[1].details["traceback"]
@@ -243,7 +243,7 @@ def test_failed_folds_are_counted_and_penalised(store, monkeypatch):
     ]
     benchmark = load(*changes, sampler="bayesian")
     go(store, (0,), benchmark)
-    search = store.rows("search", CELL)
+    search = store.load_rows("search", CELL)
     lost = [row for row in search if row.status == "failed"]
     assert 0 < len(lost) == sum(row.hyper["prior_precision"] > 1 for row in search) / FOLDS < 4
     assert all((row.reason, row.metrics["nmll"]) == ("why", None) for row in lost)
@@ -253,7 +253,7 @@ def test_failed_folds_are_counted_and_penalised(store, monkeypatch):
     ]
     for trial in range(1, 4):
         assert [told[trial][0]] == propose(benchmark.entries["vifa-lr"].search, 0, told[:trial])
-    (final,) = store.rows("final", CELL)
+    (final,) = store.load_rows("final", CELL)
     assert final.hyper["prior_precision"] <= 1, "a setting with a failed fold is not chosen"
 
 
@@ -261,8 +261,8 @@ def test_a_search_in_which_everything_fails_ends(store):
     """Learning rates that overflow."""
     rates = "entries.vifa-lr.search.space.learning_rate={low: 1e30, high: 1e38}"
     run_here(plan_tasks(load(rates, sampler="bayesian"), splits=(0,), compile=False), store)
-    assert {row.status for row in store.rows("search", CELL)} == {"failed"}
-    assert [row.reason for row in store.rows("final", CELL)] == [
+    assert {row.status for row in store.load_rows("search", CELL)} == {"failed"}
+    assert [row.reason for row in store.load_rows("final", CELL)] == [
         f"all {TRIALS} search settings failed"
     ]
 
@@ -274,7 +274,7 @@ def test_what_is_not_searched_stays_fixed(store):
     )
     changes = "search=null", f"search={search}", "hyper={learning_rate: 0.005}"
     go(store, (0,), load(*(f"entries.vifa-lr.{change}" for change in changes)))
-    rows: list[Row] = [*store.rows("search", CELL), *store.rows("final", CELL)]
+    rows: list[Row] = [*store.load_rows("search", CELL), *store.load_rows("final", CELL)]
     assert [row.status for row in rows] == ["ok"] * 5
     assert {row.hyper["learning_rate"] for row in rows} == {0.005}
     assert all(1 <= row.hyper["prior_precision"] <= 2 for row in rows)

@@ -43,7 +43,9 @@ def learnt(*overrides, entry="online-em", splits=(0, 1)):
 
 
 def curve(outcome, metric):
-    return {reading.at: reading.value for reading in outcome.readings if reading.metric == metric}
+    return {
+        reading.at: reading.value for reading in outcome.curve_points if reading.metric == metric
+    }
 
 
 def test_is_the_estimator_fed_with_the_stream(tmp_path):
@@ -97,7 +99,7 @@ def test_when_a_stream_is_looked_at():
         assert usual.row.metrics[name] == curve(usual, name)[1100]
         assert curve(often, name)[900] == curve(seldom, name)[900]
     row = usual.row
-    assert {reading.axis for reading in usual.readings} == {"observations"}
+    assert {reading.axis for reading in usual.curve_points} == {"observations"}
     assert (row.split, row.status, row.hyper, row.details["updates"]) == (3, "ok", {}, 1100)
     assert row.metrics["runtime"] == row.seconds / 60 > 0
 
@@ -145,8 +147,10 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
         ear = run_here([first, second], store)
         assert ear.done == ear.total == 3 * 200 * estimate_batch_work(first, "final")
         assert [rows[0].cell[0] for rows in ear.stored_rows] == ["fa_100_10", "fa_100_1000"]
-        among = [row for cell in (first, second) for row in store.rows("final", cell.key)]
-        assert [len(store.readings(cell.key)) for cell in (first, second)] == [2 * 2 * 2] * 2
+        among = [row for cell in (first, second) for row in store.load_rows("final", cell.key)]
+        assert [len(store.load_curve_points(cell.key)) for cell in (first, second)] == [
+            2 * 2 * 2
+        ] * 2
     assert [(row.dataset, row.split) for row in among] == [
         (one.row.dataset, one.row.split) for one in alone
     ]

@@ -172,6 +172,6 @@ def rows(cells, store):
     def ran(entries, *overrides, splits=(0, 1), stage="final"):
         planned = cells(entries, *overrides, splits=splits)
         scheduler.run_tasks(planned, store, WorkerPool(), Ear())
-        return store.rows(stage, planned[0].key)
+        return store.load_rows(stage, planned[0].key)
 
     return ran

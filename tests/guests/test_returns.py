@@ -37,7 +37,7 @@ def row(cells, store, tmp_path):
         path.write_text(text, "utf-8")
         (task,) = cells(line(f"name: '{path}:Mine'"), "evaluation.samples=5", splits=(0,))
         scheduler.run_tasks([task], store, WorkerPool(), Ear())
-        (row,) = store.rows("final", task.key)
+        (row,) = store.load_rows("final", task.key)
         return row
 
     return call

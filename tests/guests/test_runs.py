@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from execution.listeners import Ear
 
-from bdl.archive.frames import final_frame
+from bdl.archive.frames import tabulate_final_rows
 from bdl.data import load_dataset
 from bdl.execution import ProcessWorkers, WorkerPool, groups, open_local_pool, scheduler
 from bdl.execution.cluster import open_worker_pool
@@ -74,7 +74,7 @@ def test_predictions_are_scored_as_they_are(rows, guest, name, kept):
         nmll, rmse = closed_form(load_dataset("diabetes"), row.split)
         assert row.metrics["nmll"] == pytest.approx(nmll, abs=1e-10)
         assert row.metrics["rmse"] == pytest.approx(rmse, abs=1e-10)
-        assert (row.details[KEPT_DETAIL], row.metrics["log_evidence"], row.refused) == (
+        assert (row.details[KEPT_DETAIL], row.metrics["log_evidence"], row.refusals) == (
             kept,
             None,
             {},
@@ -115,7 +115,7 @@ def test_the_search_is_that_of_any_method(rows, guest, store):
     ours = rows(
         line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search"
     )
-    finals = store.rows("final", ours[0].cell)
+    finals = store.load_rows("final", ours[0].cell)
     assert len(ours) == 2 * 3 * 2
     for split in (0, 1):
         folds = [row for row in ours if row.split == split]
@@ -160,7 +160,7 @@ def test_labels_are_predicted_without_a_model_and_a_fold_is_scored_on_the_rows_t
     folds = rows(
         f"line: {{method: {{{guest('Shares')}}}, {search}}}", *labels, splits=(0,), stage="search"
     )
-    (final,) = store.rows("final", folds[0].cell)
+    (final,) = store.load_rows("final", folds[0].cell)
     data = load_dataset("overlapping_classes")
     train, test, _ = data.split(0)
     seen, new = data.y[train].astype(int), data.y[test].astype(int)
@@ -181,7 +181,7 @@ def test_a_setting_that_fails_is_a_failed_fold_and_another_is_chosen(rows, guest
     assert [row.reason for row in folds] == [None] * 2 + [
         "RuntimeError: the matrix is singular"
     ] * 2
-    assert [row.hyper for row in store.rows("final", folds[0].cell)] == [{"size": 0.1}]
+    assert [row.hyper for row in store.load_rows("final", folds[0].cell)] == [{"size": 0.1}]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(
     )
     with open_local_pool(1, separate_process=True) as workers:
         scheduler.run_tasks(planned, store, workers, Ear())
-    (hung,), (well,) = (store.rows("final", cell.key) for cell in planned)
+    (hung,), (well,) = (store.load_rows("final", cell.key) for cell in planned)
     assert hung.reason == "over the limit of 0.2 seconds (method.seconds), and hung"
     assert well.status == "ok"
 
@@ -229,7 +229,7 @@ def test_a_score_of_parameters_is_empty_and_no_failure(rows, cells, guest, store
     planned = cells(line(guest("Closure")))
     by_metric = {
         cell.metric: cell
-        for cell in compare_with_papers(planned[0].benchmark, final_frame(planned, store))
+        for cell in compare_with_papers(planned[0].benchmark, tabulate_final_rows(planned, store))
     }
     empty, full = by_metric["log_evidence"], by_metric["rmse"]
     assert (empty.ours, empty.n_failed, empty.verdict) == (None, 0, "no parameters")

@@ -19,15 +19,14 @@ import urllib3
 
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
-from bdl.publishing.mlflow_export import export_run, parameters
+from bdl.publishing.mlflow_export import export_run, list_parameters
 from bdl.publishing.mlflow_names import (
     check_mlflow_names,
-    measurements,
-    mlflow_name,
-    open_ui,
-    views,
+    list_measurements,
+    to_mlflow_name,
 )
-from bdl.publishing.tracking import connection, database, upgrade_database
+from bdl.publishing.mlflow_ui import list_view_addresses, open_ui
+from bdl.publishing.tracking import connect, parse_database_path, upgrade_database
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
 from bdl.store import CurvePoint, FitResult, Row
@@ -63,9 +62,9 @@ profiles:
 MAKE = """
 import sys
 from bdl.publishing import mlflow_export
-from bdl.publishing.tracking import connection
+from bdl.publishing.tracking import connect
 assert "mlflow" not in sys.modules
-with connection(sys.argv[1]) as client:
+with connect(sys.argv[1]) as client:
     client.log_text(client.create_run(client.create_experiment("first")).info.run_id, "text", "file")
 from mlflow.telemetry import get_telemetry_client
 from mlflow.telemetry.utils import is_telemetry_disabled
@@ -95,7 +94,7 @@ def uri(creation):
 
 @pytest.fixture(scope="module")
 def client(uri):
-    with connection(uri) as connected:
+    with connect(uri) as connected:
         yield connected
 
 
@@ -121,7 +120,7 @@ def send(store, uri, benchmark, tmp_path):
     def call(cells=None, artifacts=(), tags={}, **changes):
         options = {"tracking_uri": uri, "artifact_root": tmp_path / "mlartifacts"} | changes
         own = (
-            [cell for cell in list_tasks(benchmark) if store.fit_hash(cell.key)]
+            [cell for cell in list_tasks(benchmark) if store.find_fit_hash(cell.key)]
             if cells is None
             else cells
         )
@@ -188,7 +187,7 @@ def test_mirroring_into_a_new_database_is_silent_and_private(creation):
     assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
 
 
-ODD, MIRRORED = "ece_1e+06", mlflow_name("ece_1e+06")
+ODD, MIRRORED = "ece_1e+06", to_mlflow_name("ece_1e+06")
 PROTOCOL = "Not the protocol."
 
 
@@ -250,7 +249,7 @@ def test_every_number_is_read_back(sent, client):
             split: {"hyper.learning_rate": rate}
             for split, rate in enumerate(["0.01", "0.02", "0.04", "0.09"])
         },
-        **{4: {}, 5: {mlflow_name("hyper.a+b"): "2"}},
+        **{4: {}, 5: {to_mlflow_name("hyper.a+b"): "2"}},
     }
     assert [below[split].info.status for split in range(6)] == [
         *["FINISHED"] * 4,
@@ -303,12 +302,12 @@ def test_the_table_and_the_run_say_what_is_shown(sent, uri):
     columns = [f"metrics.`{metric}`" for metric in ("nmll", "rmse", MIRRORED)]
     assert json.loads(view["state"])["selectedColumns"] == ["attributes.`Dataset`", *columns]
     at = f"http://here/#/experiments/{sent.experiment.experiment_id}/runs?viewStateShareKey=scores"
-    assert f"{name}: {at}" in views(database(uri), "http://here")
+    assert f"{name}: {at}" in list_view_addresses(parse_database_path(uri), "http://here")
 
 
 def test_params_are_the_resolved_entry_with_dots(sent):
     params = sent.run.data.params
-    assert params == parameters(sent.cell)
+    assert params == list_parameters(sent.cell)
     told = {
         **{
             "dataset": "yacht",
@@ -332,10 +331,10 @@ def test_params_are_the_resolved_entry_with_dots(sent):
     }
     assert {name: params[name] for name in told} == told
     assert "method.optimizer" in params, "a default, not in the file"
-    found = parameters(sent.cell.with_splits((0, 2, 3)))
+    found = list_parameters(sent.cell.with_splits((0, 2, 3)))
     assert (found["splits"], found["split_numbers"]) == ("3", "0, 2-3")
     (stream,) = list_tasks(load_benchmark("online-fa", "quick").select([], ["online-em"]))
-    found = parameters(stream)
+    found = list_parameters(stream)
     assert found["dataset"] == "fa_100_10"
     settings = {"dim": "100", "top": "10.0", "scaling": "rows", "length": "100000", "splits": "10"}
     assert {name: found[f"dataset_settings.{name}"] for name in settings} == settings
@@ -352,7 +351,7 @@ def test_mirroring_again_replaces_what_has_changed_alone(
     (path := tmp_path / "table.md").write_text("one")
     (first,) = send(artifacts=[path])
     with monkeypatch.context() as patch:
-        patch.delattr("bdl.publishing.mlflow_export.connection")
+        patch.delattr("bdl.publishing.mlflow_export.connect")
         assert send(artifacts=[path]) == [first]
         with pytest.raises(NameError):
             send(artifacts=[path], tags={"another": "tag"})
@@ -433,7 +432,7 @@ def test_what_is_not_finite_is_counted_and_not_logged():
         final(3, {"nmll": -INF, "rmse": 7.0}),
         final(4, {"nmll": 5.0, "rmse": 8.0}, status="failed"),
     ]
-    assert measurements(rows, ["nmll", "rmse"]) == [
+    assert list_measurements(rows, ["nmll", "rmse"]) == [
         *(
             ("nmll", 2, 0),
             ("nmll_median", 2, 0),
@@ -447,11 +446,11 @@ def test_what_is_not_finite_is_counted_and_not_logged():
             ("trials_failed", 4, 0),
         ),
     ]
-    assert measurements([final(3, {"nmll": 2.0})], ["nmll"]) == [
+    assert list_measurements([final(3, {"nmll": 2.0})], ["nmll"]) == [
         *[("nmll", 2.0, 0), ("nmll_median", 2.0, 0)],
         *[("trials", 1, 0), ("trials_failed", 0, 0)],
     ]
-    assert measurements(rows[4:], ["nmll"]) == [("trials", 1, 0), ("trials_failed", 1, 0)]
+    assert list_measurements(rows[4:], ["nmll"]) == [("trials", 1, 0), ("trials_failed", 1, 0)]
 
 
 def test_curves_are_means_over_the_splits_at_each_place():
@@ -466,7 +465,7 @@ def test_curves_are_means_over_the_splits_at_each_place():
         for split, axis, values in given
         for at, value in zip((10, 20, 30), values, strict=False)
     ]
-    found = measurements([], ["nmll"], recorded)
+    found = list_measurements([], ["nmll"], recorded)
     assert found[2:] == [
         ("nmll_by_epochs", 6.0, 10),
         ("nmll_by_epochs", 2.0, 20),
@@ -508,7 +507,7 @@ def test_a_cell_whose_fits_all_failed_is_failed_and_says_why(store, client, send
 def test_logging_is_as_before_after_the_block(uri):
     logging.disable(logging.DEBUG)
     try:
-        with connection(uri):
+        with connect(uri):
             assert not logging.getLogger("alembic").isEnabledFor(logging.INFO)
             assert logging.getLogger("alembic").isEnabledFor(logging.ERROR)
         assert logging.root.manager.disable == logging.DEBUG
@@ -598,7 +597,7 @@ def test_ui_serves_the_runs_until_interrupted(store, send, uri):
     port = free_port()
     # ignored under nohup
     heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
-    script = f"{heard}\nfrom bdl.publishing.mlflow_names import open_ui\nopen_ui({uri!r}, {port})"
+    script = f"{heard}\nfrom bdl.publishing.mlflow_ui import open_ui\nopen_ui({uri!r}, {port})"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ui:
         try:
             assert (
@@ -623,7 +622,7 @@ def test_a_server_ends_with_the_command(tmp_path):
     place = tmp_path / "pid"
     server = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     script = (
-        "import os, sys; from bdl.publishing.mlflow_names import run_server; "
+        "import os, sys; from bdl.publishing.mlflow_ui import run_server; "
         f"sys.exit(run_server([sys.executable, '-c', {server!r}], os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as command:
@@ -639,13 +638,13 @@ def test_a_server_ends_with_the_command(tmp_path):
 MIRROR = """
 import sys, time
 from pathlib import Path
-from bdl.publishing.tracking import connection
+from bdl.publishing.tracking import connect
 folder, ready = map(Path, sys.argv[1:])
 import mlflow
 ready.touch()
 while len(list(folder.glob("ready*"))) < 2:
     time.sleep(0.001)
-with connection(f"sqlite:///{folder}/mlflow.db") as client:
+with connect(f"sqlite:///{folder}/mlflow.db") as client:
     client.create_experiment(ready.name)
 """
 
@@ -662,7 +661,7 @@ def test_two_commands_make_one_database(tmp_path):
     ]
     assert [process.communicate()[1] for process in running] == ["", ""]
     assert [process.returncode for process in running] == [0, 0]
-    with connection(f"sqlite:///{tmp_path}/mlflow.db") as connected:
+    with connect(f"sqlite:///{tmp_path}/mlflow.db") as connected:
         assert {"ready0", "ready1"} <= {found.name for found in connected.search_experiments()}
 
 
@@ -692,7 +691,7 @@ def test_results_of_any_folder_are_mirrored_to_where_they_are(
     second = send(new)
     assert second != first
     assert not old.exists()
-    with connection(f"sqlite:///{new}/mlflow.db") as connected:
+    with connect(f"sqlite:///{new}/mlflow.db") as connected:
         found = [
             Path(connected.download_artifacts(run, "table.md")).read_text()
             for run in (first, second)
@@ -738,13 +737,13 @@ def test_mlflow_takes_every_name_and_keeps_those_that_it_would():
         "x" * 301,
         *("".join(rng.choices(letters, k=rng.randint(1, 300))) for _ in range(500)),
     }
-    found = {mlflow_name(name) for name in given}
+    found = {to_mlflow_name(name) for name in given}
     for name in found:
         _validate_metric_name(f"{name}_median")
         _validate_param_name(name)
     assert len(found) == len(given)
     kept = ["nmll", "training.batch_size", "splits/rmse"]
-    assert [mlflow_name(name) for name in kept] == kept
+    assert [to_mlflow_name(name) for name in kept] == kept
 
 
 @pytest.mark.parametrize("metrics", [["ece", "ece_median"], ["rmse", "trials"]])

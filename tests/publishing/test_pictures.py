@@ -10,7 +10,7 @@ from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
 from bdl.posteriors import FullGaussian, Point
 from bdl.publishing import pictures
-from bdl.publishing.pictures import POINTS, credible_bands, labelled_predictions
+from bdl.publishing.pictures import GRID_POINTS, evaluate_credible_bands, predict_labels
 from bdl.references.base import Truth
 from bdl.spec import load_benchmark
 from bdl.store import FitResult, Row, artefacts
@@ -73,13 +73,13 @@ def test_moments_are_those_of_the_lines(fitted, store, standardise):
     Within 4.5 standard errors.
     """
     cell = fitted(standardise=standardise, metrics="nmll")
-    (found,) = credible_bands([cell], store)
+    (found,) = evaluate_credible_bands([cell], store)
     rows = cell.data.split(0).train
     x, y = cell.data.x[rows, 0], cell.data.y[rows]
     shift, scale, unit, origin = (
         (0.0, 1.0, 1.0, 0.0) if standardise == "none" else (x.mean(), x.std(), y.std(), y.mean())
     )
-    design = np.stack([(found.x - shift) / scale, np.ones(POINTS)], 1)
+    design = np.stack([(found.x - shift) / scale, np.ones(GRID_POINTS)], 1)
     sd = unit * np.sqrt(np.einsum("ni,ij,nj->n", design, COVARIANCE, design))
     assert (np.abs(found.mean - origin - unit * design @ MEAN) < 4.5 * sd / np.sqrt(SAMPLES)).all()
     np.testing.assert_allclose(found.sd, sd, rtol=4.5 / np.sqrt(2 * SAMPLES))
@@ -104,8 +104,8 @@ def test_of_two_classes_it_is_the_probability_of_the_second(fitted, store):
 
     Within 6 standard errors of a quartile, at most a quarter of those before.
     """
-    (found,) = credible_bands([fitted("overlapping_classes", "bernoulli")], store)
-    design = np.stack([found.x, np.ones(POINTS)], 1)
+    (found,) = evaluate_credible_bands([fitted("overlapping_classes", "bernoulli")], store)
+    design = np.stack([found.x, np.ones(GRID_POINTS)], 1)
     sd = np.sqrt(np.einsum("ni,ij,nj->n", design, COVARIANCE, design))
     expected = [design @ MEAN + z * sd for z in (-0.6745, 0, 0.6745)]
     error = 6 * 1.36 * sd.max() / 4 / np.sqrt(SAMPLES)
@@ -115,8 +115,8 @@ def test_of_two_classes_it_is_the_probability_of_the_second(fitted, store):
 
 
 def test_fits_that_failed_and_data_with_several_inputs_have_none(fitted, store):
-    assert credible_bands([fitted("synthetic", metrics="nmll")], store) == []
-    assert credible_bands([fitted(status="failed", metrics="nmll")], store) == []
+    assert evaluate_credible_bands([fitted("synthetic", metrics="nmll")], store) == []
+    assert evaluate_credible_bands([fitted(status="failed", metrics="nmll")], store) == []
 
 
 def test_draws_of_a_sampled_reference_come_first(fitted, store, monkeypatch):
@@ -129,7 +129,7 @@ def test_draws_of_a_sampled_reference_come_first(fitted, store, monkeypatch):
     monkeypatch.setattr(pictures, "find_recipe", lambda *_: "sampled")
     monkeypatch.setattr(pictures, "compute_truth", lambda *_: known)
     cell = fitted(metrics="nmll")
-    first, second, third = credible_bands([cell, cell], store)
+    first, second, third = evaluate_credible_bands([cell, cell], store)
     assert [first.entry, second.entry, third.entry] == ["truth", "linear", "linear"]
     np.testing.assert_allclose(
         first.sd, second.sd, rtol=0.1
@@ -139,7 +139,7 @@ def test_draws_of_a_sampled_reference_come_first(fitted, store, monkeypatch):
         raise InputError("reference refused")
 
     monkeypatch.setattr(pictures, "compute_truth", refused)
-    assert [band.entry for band in credible_bands([cell], store)] == ["linear"]
+    assert [band.entry for band in evaluate_credible_bands([cell], store)] == ["linear"]
 
 
 def test_every_split_is_predicted_with_its_labels_and_risks(fitted, store, monkeypatch):
@@ -151,7 +151,7 @@ def test_every_split_is_predicted_with_its_labels_and_risks(fitted, store, monke
         torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 4.0]).div(4).mul(torch.tensor(4.0).log())
     )
     cell = fitted("two_moons", "categorical", metrics="accuracy, aurc", left=always)
-    found = labelled_predictions([cell], store)
+    found = predict_labels([cell], store)
     assert [(fit.dataset, fit.entry) for fit in found] == [("two_moons", "linear")] * 2
     for split, fit in enumerate(found):
         y = cell.data.y[cell.data.split(split).test]
@@ -162,8 +162,8 @@ def test_every_split_is_predicted_with_its_labels_and_risks(fitted, store, monke
         assert [*fit.risks] == ["entropy", "disagreement"]
         for risks in fit.risks.values():  # no row is more certain than another
             assert risks == pytest.approx([(y == 0).mean()] * len(y))
-    monkeypatch.setattr(pictures, "MOST", 5)
-    assert labelled_predictions([cell], store) == []
+    monkeypatch.setattr(pictures, "MAX_PARAMETERS", 5)
+    assert predict_labels([cell], store) == []
     monkeypatch.undo()
     unscored = cell.benchmark.model_copy(update={"metrics": cell.benchmark.metrics[:1]})
-    assert labelled_predictions([replace(cell, benchmark=unscored)], store) == []
+    assert predict_labels([replace(cell, benchmark=unscored)], store) == []

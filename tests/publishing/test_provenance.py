@@ -10,7 +10,7 @@ import torch
 from bdl.plan import joint_hash
 from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
-from bdl.publishing.provenance import overlaps
+from bdl.publishing.provenance import compute_overlaps
 from bdl.spec import load_benchmark
 from bdl.store import FitResult, Row
 
@@ -30,7 +30,7 @@ OPEN = (
 )
 def test_the_library_of_linear_algebra_is_named(monkeypatch, text, expected):
     monkeypatch.setattr(torch.__config__, "show", lambda: text)
-    assert provenance._linear_algebra() == expected
+    assert provenance._name_linear_algebra() == expected
 
 
 @pytest.fixture
@@ -55,20 +55,23 @@ def test_the_commit_is_that_of_the_package_and_says_if_it_has_changed(call, tmp_
     for folder in (package, installed):
         folder.mkdir()
         (folder / "__init__.py").write_text("one = 1\n")
-    assert provenance._git_commit(package) is None
+    assert provenance._find_git_commit(package) is None
     call(*GIT, "init")
     call(*GIT, "add", "package")
     call(*GIT, "commit", "-m", "one")
     commit = call(*GIT, "rev-parse", "HEAD")
-    assert (provenance._git_commit(package), provenance._git_commit(installed)) == (commit, None)
+    assert (provenance._find_git_commit(package), provenance._find_git_commit(installed)) == (
+        commit,
+        None,
+    )
     for other in (tmp_path / "notes.txt", package / "notes.txt"):
         other.write_text("mine\n")
     call(*GIT, "add", "notes.txt")
-    assert provenance._git_commit(package) == commit, (
+    assert provenance._find_git_commit(package) == commit, (
         "what is outside of it, or not tracked, is no change of it"
     )
     (package / "__init__.py").write_text("one = 2\n")
-    assert provenance._git_commit(package) == f"{commit}+changes"
+    assert provenance._find_git_commit(package) == f"{commit}+changes"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,7 @@ def test_the_commit_is_that_of_the_package_and_says_if_it_has_changed(call, tmp_
     ],
 )
 def test_an_installation_has_its_commit_in_its_version(version, commit):
-    assert provenance._installed_commit(version) == commit
+    assert provenance._parse_installed_commit(version) == commit
 
 
 def test_the_version_comes_from_git(call, tmp_path):
@@ -103,7 +106,7 @@ def test_the_version_comes_from_git(call, tmp_path):
         call(*GIT, "commit", "-m", "a step", "--allow-empty")
         version = call(*built)
         assert version.startswith(begins)
-        commit = provenance._installed_commit(version)
+        commit = provenance._parse_installed_commit(version)
         assert commit
         assert call(*GIT, "rev-parse", "HEAD").startswith(commit)
 
@@ -147,7 +150,7 @@ def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(
         store.append(
             [FitResult(Row(*cell.key, "final", split, 0, 0, "ok", None, {}, values, 1.0, {}, own))]
         )
-    assert provenance._score_hash(cell, store) == (expected and joint_hash(expected))
+    assert provenance._compute_score_hash(cell, store) == (expected and joint_hash(expected))
 
 
 @pytest.mark.parametrize(
@@ -162,5 +165,5 @@ def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(
 def test_splits_share_training_rows(splits, split, expected):
     quick = load_benchmark("uci-regression", "quick")
     own = {"splits": splits, "preparation": quick.preparation.model_copy(update={"split": split})}
-    found = overlaps(quick.model_copy(update=own))
+    found = compute_overlaps(quick.model_copy(update=own))
     assert found == ({"diabetes": pytest.approx(expected)} if expected else {})

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from bdl.archive.frames import folder
+from bdl.archive.frames import locate_folder
 from bdl.archive.loading import NO_VERDICTS, LoadedResults, load_results
 from bdl.plan.planning import list_tasks
 from bdl.publishing import published_files
-from bdl.publishing.published_files import compare_with_print, narrowed, tables
+from bdl.publishing.published_files import compare_with_print, narrow_benchmark, render_tables
 from bdl.reports.search_bounds import bound_notes
 from bdl.spec import load_benchmark, load_request
 from bdl.store import FitResult, Row
@@ -34,13 +34,13 @@ def test_what_no_row_has_is_left_out():
         "reason": None,
     }
     benchmark, rows = load_benchmark("uci-regression"), pd.DataFrame([content])
-    shown = narrowed(benchmark, rows)
+    shown = narrow_benchmark(benchmark, rows)
     assert (shown.datasets, tuple(shown.entries), shown.metrics) == (
         ("boston",),
         ("vifa-nn",),
         ("nmll",),
     )
-    assert narrowed(benchmark, rows.assign(nmll=np.nan)).metrics == benchmark.metrics, (
+    assert narrow_benchmark(benchmark, rows.assign(nmll=np.nan)).metrics == benchmark.metrics, (
         "as every trial failed"
     )
 
@@ -51,8 +51,8 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
         "uci-regression", "quick", ["sweep={model.hidden: [[5], [7]]}", "splits=1"]
     )
     cells = list_tasks(asked.benchmark)
-    with Store(folder(tmp_path, asked) / "store.sqlite") as store:
-        store.remember(json.dumps(asked.dump()))
+    with Store(locate_folder(tmp_path, asked) / "store.sqlite") as store:
+        store.record_request(json.dumps(asked.dump()))
         for cell in cells:
             store.append(
                 [
@@ -61,9 +61,9 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
                     )
                 ]
             )
-    monkeypatch.setattr(published_files, "pictures", lambda cells, store: len(cells))
+    monkeypatch.setattr(published_files, "gather_pictures", lambda cells, store: len(cells))
     found = load_results(asked, tmp_path)
-    assert published_files.stored_pictures(found, asked) == len(cells)
+    assert published_files.gather_stored_pictures(found, asked) == len(cells)
 
 
 LONGER = ["entries.slang.training.epochs=3"]
@@ -104,7 +104,7 @@ def test_rows_of_another_file_are_not_the_protocol():
 
 
 def test_the_published_table_of_a_profile_has_no_verdicts():
-    text = tables(load_results(load_request("mnist-slang", "cpu"), RESULTS), "markdown")
+    text = render_tables(load_results(load_request("mnist-slang", "cpu"), RESULTS), "markdown")
     assert text.startswith("**Not the protocol: profile cpu")
     assert NO_VERDICTS in text.splitlines()[0]
     assert "| Paper ± SE |" in text

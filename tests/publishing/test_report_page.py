@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bdl.archive.loading import NO_VERDICTS
-from bdl.publishing.report_page import errata, write_page
+from bdl.publishing.report_page import select_errata, write_page
 from bdl.spec import load_request
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -120,8 +120,8 @@ def test_a_page_of_a_part_of_the_published_rows(invoke, published, tmp_path):
 
 
 def test_errata_are_those_of_the_papers():
-    assert errata(["unheard-of"]) == ""
-    text = errata(["mata2018"])
+    assert select_errata(["unheard-of"]) == ""
+    text = select_errata(["mata2018"])
     assert text.startswith("## Noisy Adam")
     assert "<!--" not in text
     assert re.findall("(?m)^## (.*)", text) == ["Noisy Adam, noisy K-FAC and Vprop"]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.special import stdtrit
 
-from bdl.publishing.run_comparison import compare_runs, read_run
+from bdl.publishing.run_comparison import compare_runs, load_run
 from bdl.spec import load_benchmark
 
 from .conftest import SPEC
@@ -105,7 +105,7 @@ def test_notes_are_not_printed_as_they_are_stored(both):
     )
     lines = compare_runs(
         *(
-            read_run(folder, Path())._replace(benchmark=own)
+            load_run(folder, Path())._replace(benchmark=own)
             for folder, own in zip(both, (first, second), strict=True)
         )
     ).lines

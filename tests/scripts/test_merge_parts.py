@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bdl.archive.frames import read_frames
+from bdl.archive.frames import read_rows
 from bdl.archive.posteriors import read_posteriors, write_posteriors
 from bdl.errors import InputError
 from bdl.posteriors import Point
@@ -27,7 +27,7 @@ CELL = ("yacht", "bbb")
 def published(tmp_path):
     target = tmp_path / "published"
     target.mkdir()
-    rows, _, made = read_frames(PUBLISHED)
+    rows, _, made = read_rows(PUBLISHED)
     few = rows[
         rows.dataset.isin(["yacht", "energy"]) & rows.entry.isin(["bbb", "slang"])
     ].reset_index(drop=True)
@@ -43,7 +43,7 @@ def part(published, tmp_path):
     """The run of one cell on another machine, whose errors are twice as large."""
     folder = tmp_path / "part"
     folder.mkdir()
-    rows, _, made = read_frames(published)
+    rows, _, made = read_rows(published)
     own = rows[(rows.dataset == CELL[0]) & (rows.entry == CELL[1])].assign(
         rmse=lambda table: 2 * table.rmse
     )
@@ -69,15 +69,15 @@ def part(published, tmp_path):
 
 
 def cell(folder: Path) -> pd.Series:
-    rows, _, _ = read_frames(folder)
+    rows, _, _ = read_rows(folder)
     return (rows.dataset == CELL[0]) & (rows.entry == CELL[1])
 
 
 def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(published, part):
-    before, _, _ = read_frames(published)
+    before, _, _ = read_rows(published)
     own, origin = cell(published), json.loads((published / "provenance.json").read_text())
     assert merge_parts.main([str(published), str(part)]) == 0
-    after, _, _ = read_frames(published)
+    after, _, _ = read_rows(published)
     expected = before.assign(rmse=before.rmse.where(~own, 2 * before.rmse))
     pd.testing.assert_frame_equal(after, expected, check_like=True)
     table = json.loads((published / "table.json").read_text())
@@ -105,7 +105,7 @@ def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(publish
 
 def test_a_split_that_a_part_searched_without_a_fit_is_left_out(published, part):
     """A part that was stopped: rows of its search would stand beside the published ones."""
-    rows, _, made = read_frames(part)
+    rows, _, made = read_rows(part)
     rows = rows[(rows.split != 3) | (rows.stage == "search")].reset_index(drop=True)
     rows.attrs["made"] = made
     rows.to_parquet(part / "trials.parquet", index=False)
@@ -113,16 +113,16 @@ def test_a_split_that_a_part_searched_without_a_fit_is_left_out(published, part)
     hashes = {name: {"yacht/bbb": known[name]["yacht/bbb"]} for name in merge_parts.BY_CELL}
     told = json.loads((part / "provenance.json").read_text()) | hashes
     (part / "provenance.json").write_text(json.dumps(told))
-    before, _, _ = read_frames(published)
+    before, _, _ = read_rows(published)
     assert merge_parts.main([str(published), str(part)]) == 0
-    after, _, _ = read_frames(published)
+    after, _, _ = read_rows(published)
     keys = ["dataset", "entry", "stage", "split", "trial", "fold"]
     assert not after.duplicated(keys).any()
     assert len(after) == len(before)
 
 
 def test_rows_that_are_there_twice_are_refused(published, part, capsys):
-    rows, _, made = read_frames(part)
+    rows, _, made = read_rows(part)
     rows = pd.concat([rows, rows.tail(2)], ignore_index=True)
     rows.attrs["made"] = made
     rows.to_parquet(part / "trials.parquet", index=False)
@@ -139,7 +139,7 @@ def test_a_cell_of_two_machines_has_the_splits_of_each(published, part):
         "cells": {"yacht/bbb": [0, 4, 7]},
     }
     (part / "provenance.json").write_text(json.dumps({**origin, "taken_from": [earlier]}))
-    rows, _, _ = read_frames(part)
+    rows, _, _ = read_rows(part)
     final = rows[rows.stage == "final"]
     assert merge_parts.main([str(published), str(part)]) == 0
     after = json.loads((published / "provenance.json").read_text())
@@ -162,7 +162,7 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
     """The cell made anew in three runs of a few splits each, in any order, one split twice."""
     whole = shutil.copytree(published, tmp_path / "whole")
     assert merge_parts.main([str(whole), str(part)]) == 0
-    rows, _, made = read_frames(part)
+    rows, _, made = read_rows(part)
     anew = merge_parts.read(part)
     parts = []
     for number, splits in enumerate([range(12, 20), range(5), range(4, 12)]):
@@ -181,12 +181,12 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
         == 0
     )
     assert merge_parts.main([str(published), str(part)]) == 0
-    pd.testing.assert_frame_equal(read_frames(whole)[0], read_frames(published)[0])
+    pd.testing.assert_frame_equal(read_rows(whole)[0], read_rows(published)[0])
     assert (whole / "provenance.json").read_text() == (published / "provenance.json").read_text()
 
 
 def test_a_part_of_other_code_with_fewer_splits_is_refused(published, part, capsys):
-    rows, _, _ = read_frames(part)
+    rows, _, _ = read_rows(part)
     rows[rows.split != 3].to_parquet(part / "trials.parquet", index=False)
     before = (published / "trials.parquet").read_bytes()
     assert merge_parts.main([str(published), str(part)]) == 2

@@ -53,12 +53,12 @@ def test_rows_come_back_as_they_were_in_the_order_of_split_trial_and_fold(store)
     )
     append(store, *rows[::-1])
     append(store, failed)
-    store.remember("one")
-    store.remember("another")
+    store.record_request("one")
+    store.record_request("another")
     with Store(store.path) as again:
-        assert again.rows("search", CELL) == rows
-        assert again.rows("final", CELL) == [failed]
-        assert again.rows("final", OTHER) == []
+        assert again.load_rows("search", CELL) == rows
+        assert again.load_rows("final", CELL) == [failed]
+        assert again.load_rows("final", OTHER) == []
         assert again.recorded_request == "another"
 
 
@@ -68,7 +68,7 @@ def test_readings_come_back_in_the_order_of_the_clock(store):
         for at, value in [(1, 2.0), (10, 1 / 3), (2, float("nan"))]
     )
     store.append([FitResult(make_row(0), (late, early, lost)), FitResult(make_row(1), (late,))])
-    found = store.readings(CELL)
+    found = store.load_curve_points(CELL)
     assert [(split, reading.at) for split, reading in found] == [(0, 1), (0, 2), (0, 10), (1, 10)]
     assert found[2] == (0, late)
     assert np.isnan(found[1][1].value)
@@ -89,10 +89,10 @@ def test_a_group_with_a_bad_row_leaves_none(store, bad):
     append(store, make_row(9))
     with pytest.raises((TypeError, sqlite3.Error)):
         store.append([FitResult(make_row(0)), FitResult(make_row(1), (READING,)), *bad])
-    assert store.rows("final", CELL) == [make_row(9)]
-    assert store.readings(CELL) == []
+    assert store.load_rows("final", CELL) == [make_row(9)]
+    assert store.load_curve_points(CELL) == []
     append(store, make_row(0))  # the store is usable afterwards
-    assert [row.split for row in store.rows("final", CELL)] == [0, 9]
+    assert [row.split for row in store.load_rows("final", CELL)] == [0, 9]
 
 
 def test_a_posterior_that_cannot_be_written_leaves_no_row(store):
@@ -100,7 +100,7 @@ def test_a_posterior_that_cannot_be_written_leaves_no_row(store):
     store.posteriors.write_text("in the way")
     with pytest.raises(InputError, match="choose another --results"):
         store.append([FitResult(make_row(0)), FitResult(make_row(1), (READING,), b"content")])
-    assert store.rows("final", CELL) == store.readings(CELL) == []
+    assert store.load_rows("final", CELL) == store.load_curve_points(CELL) == []
 
 
 @pytest.mark.parametrize(
@@ -113,49 +113,54 @@ def test_forgetting_removes_a_cell_and_nothing_else(store, other):
         append(store, make_row(stage="search", **own))
         store.append([FitResult(make_row(**own), (READING,))])
     store.forget([CELL, ("yacht", "never seen", "{}")])
-    assert store.rows("final", CELL) == store.rows("search", CELL) == store.readings(CELL) == []
-    assert (store.fit_hash(CELL), store.fit_hash(other)) == (None, "print-False")
     assert (
-        len(store.rows("final", other))
-        == len(store.rows("search", other))
-        == len(store.readings(other))
+        store.load_rows("final", CELL)
+        == store.load_rows("search", CELL)
+        == store.load_curve_points(CELL)
+        == []
+    )
+    assert (store.find_fit_hash(CELL), store.find_fit_hash(other)) == (None, "print-False")
+    assert (
+        len(store.load_rows("final", other))
+        == len(store.load_rows("search", other))
+        == len(store.load_curve_points(other))
         == 1
     )
-    assert store.rows("final", other)[0].metrics == make_row().metrics
+    assert store.load_rows("final", other)[0].metrics == make_row().metrics
     store.claim(CELL, "new")
     with pytest.raises(sqlite3.IntegrityError):
         store.claim(CELL, "second")
     store.append([FitResult(make_row(), (READING,))])
-    assert store.fit_hash(CELL) == "new"
+    assert store.find_fit_hash(CELL) == "new"
 
 
 def test_removing_rows_leaves_the_others_of_their_cell(store):
     store.append([FitResult(make_row(split), (READING,)) for split in (0, 1, 2)])
     store.remove([make_row(0), make_row(2)])
-    assert store.rows("final", CELL) == [make_row(1)]
-    assert store.readings(CELL) == [(1, READING)]
+    assert store.load_rows("final", CELL) == [make_row(1)]
+    assert store.load_curve_points(CELL) == [(1, READING)]
 
 
 def test_scores_are_written_anew_all_or_none_and_fits_stay(store):
-    append(store, make_row(0, codes={"nmll": "old", "rmse": "old"}), make_row(1))
+    append(store, make_row(0, score_hashes={"nmll": "old", "rmse": "old"}), make_row(1))
     before = store._db.execute("SELECT * FROM fits").fetchall()
     with pytest.raises(TypeError):
         store.rescore(
             [make_row(0, metrics={"nmll": 9.0}), make_row(1, metrics={"nmll": object()})]
         )
-    assert store.rows("final", CELL) == [make_row(0), make_row(1)]
+    assert store.load_rows("final", CELL) == [make_row(0), make_row(1)]
     store.rescore(
         [
             make_row(
                 0,
                 metrics={"nmll": 2.5, "extra": float("inf")},
-                codes={"nmll": "new", "extra": "new"},
+                score_hashes={"nmll": "new", "extra": "new"},
             )
         ]
     )
-    first, second = store.rows("final", CELL)
+    first, second = store.load_rows("final", CELL)
     assert first.metrics == {"nmll": 2.5, "rmse": None, "extra": None}
-    assert first.codes == {"nmll": "new", "rmse": "old", "extra": "new"}
+    assert first.score_hashes == {"nmll": "new", "rmse": "old", "extra": "new"}
     assert second == make_row(1)
     assert store._db.execute("SELECT * FROM fits").fetchall() == before
 
@@ -185,14 +190,14 @@ def test_a_file_in_the_way_is_told_and_left_alone(tmp_path):
 
 def columns(store, stage, **how):
     """Put the parts together as rows; what a row lacks is left out."""
-    for own in store.columns(stage, CELL, **how):
+    for own in store.iterate_columns(stage, CELL, **how):
         for values in zip(*own.values(), strict=True):
             yield {name: value for name, value in zip(own, values, strict=True) if value == value}
 
 
 def test_columns_are_the_rows(store, monkeypatch):
     """In parts, too, and where rows have different names."""
-    refused = make_row(2, metrics={"nmll": 2.0, "rmse": None}, refused={"rmse": "too few"})
+    refused = make_row(2, metrics={"nmll": 2.0, "rmse": None}, refusals={"rmse": "too few"})
     failed = make_row(
         1, status="failed", reason="diverged", metrics={}, hyper={}, details={"traceback": "long"}
     )
@@ -225,7 +230,7 @@ def test_artefacts_are_those_of_the_rows(store):
             FitResult(make_row(0, status="failed", reason="no")),
         ]
     )
-    assert store.artefacts(CELL) == [
-        (row.split, row.status, row.artefact) for row in store.rows("final", CELL)
+    assert store.list_artefacts(CELL) == [
+        (row.split, row.status, row.artefact) for row in store.load_rows("final", CELL)
     ]
-    assert [bool(artefact) for *_, artefact in store.artefacts(CELL)] == [False, True]
+    assert [bool(artefact) for *_, artefact in store.list_artefacts(CELL)] == [False, True]
