@@ -246,7 +246,9 @@ def test_the_floor_of_functions_is_of_as_many_draws_and_an_error_that_a_split_la
 @pytest.fixture
 def of_one_split(monkeypatch):
     """Three splits of three entries, one of them not in the paper, and a metric that is neither better nor worse."""
-    monkeypatch.setattr(sys.modules[compare_with_papers.__module__], "info", lambda name: BIAS)
+    monkeypatch.setattr(
+        sys.modules[compare_with_papers.__module__], "get_metric_info", lambda name: BIAS
+    )
     values = {
         "exact": [0.0, 24.0812, 50.0],
         "slang-1": [10.02, 11.0, 10.02],

@@ -131,7 +131,9 @@ def test_order_and_what_is_left_out():
 )
 def test_verdicts(monkeypatch, direction, low, high, failures, verdict):
     monkeypatch.setattr(
-        paired, "info", lambda label: MetricInfo("Score", "points", direction, "predictive")
+        paired,
+        "get_metric_info",
+        lambda label: MetricInfo("Score", "points", direction, "predictive"),
     )
     difference = PairedDifference("d", "e", "score", 5, (low + high) / 2, low, high)
     assert difference._replace(**failures).verdict == verdict

@@ -174,7 +174,9 @@ def test_differences_are_drawn_by_their_verdicts(blown):
 
 def test_higher_is_better_turns_the_sides_round(monkeypatch, blown):
     monkeypatch.setattr(
-        scores, "info", lambda label: MetricInfo("Score", "points", "higher", "predictive")
+        scores,
+        "get_metric_info",
+        lambda label: MetricInfo("Score", "points", "higher", "predictive"),
     )
     left, _, right = legend(blown[1]())
     assert (left, right) == ("left: worse than vifa-lr", "right: better than vifa-lr")
