@@ -134,7 +134,7 @@ def _fill_template(values: Mapping[str, Any]) -> str:
     from markupsafe import Markup
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")  # tags within it are text
-    loader = PackageLoader("bdl.publishing", "parts")
+    loader = PackageLoader("bdl.publishing", "templates")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -143,7 +143,7 @@ def _fill_template(values: Mapping[str, Any]) -> str:
         "shown": verdict_text,
         "html": lambda text: Markup(markdown.render(text)),
     }
-    templates = files("bdl.publishing") / "parts"
+    templates = files("bdl.publishing") / "templates"
     embedded = {
         name: Markup((templates / f"page.{name}").read_text(encoding="utf-8"))
         for name in ("css", "js")
