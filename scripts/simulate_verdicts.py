@@ -59,9 +59,14 @@ def simulate(
         for is_given_splits, rows in outcomes.items():
             paper = _print(statistic, printed_run, is_given_splits)
             rows.append([_is_beyond_chance(estimate, paper, shift) for shift in (0.0, 0.5, 1.0)])
-    given_splits, welch = (np.mean(outcomes[key], axis=0) for key in (True, False))
+    return _tally(outcomes[True]), _tally(outcomes[False])
+
+
+def _tally(outcomes: Sequence[Sequence[bool]]) -> Tally:
+    """Average what each comparison found of no difference, of half an error and of a whole one."""
+    level, power_half, power_full = np.mean(outcomes, axis=0).tolist()
     # The interval covers no difference where the test does not find one.
-    return tuple(Tally(*shares, 1 - shares[0]) for shares in (given_splits, welch))  # type: ignore[return-value]
+    return Tally(level, power_half, power_full, 1 - level)
 
 
 def _draw_seed_noise(

@@ -6,6 +6,7 @@ both, and cancels.
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ def score_matrix(trials: "pd.DataFrame", replicates: "pd.DataFrame", metric: str
     The first row is that of `trials`, whose splits all have. Replicates that lack some of these
     splits are left out; the score of a fit that failed, or that is not finite, is NaN.
     """
-    splits = trials["split"].to_numpy()
+    splits = trials["split"].tolist()
     rows = [_scores_of_splits(trials, metric, splits)]
     for _, replicate in replicates.groupby("seed", sort=True):
         if set(splits) <= set(replicate["split"]):
@@ -44,9 +45,9 @@ def score_matrix(trials: "pd.DataFrame", replicates: "pd.DataFrame", metric: str
     return np.array(rows)
 
 
-def _scores_of_splits(trials: "pd.DataFrame", metric: str, splits: Array) -> Array:
+def _scores_of_splits(trials: "pd.DataFrame", metric: str, splits: Sequence[int]) -> Array:
     """Return the scores of fits by split, NaN for those that are no number."""
-    by_split = trials.set_index("split").loc[splits]
+    by_split = trials.set_index("split").loc[list(splits)]
     scores = by_split[metric].to_numpy(dtype=np.float64)
     is_usable = np.isfinite(scores) & (by_split["status"] == "ok").to_numpy()
     return np.where(is_usable, scores, np.nan)

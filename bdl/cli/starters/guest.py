@@ -5,6 +5,7 @@ Name it in a benchmark file by the path of this file, without a model, since it 
     method: {name: guest.py:MyGuest, neighbours: 10}
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -32,7 +33,7 @@ class MyGuest(Guest):
     self_tuned = True  # prior and noise are its own, so that the benchmark gives none
     needs_numbers = True  # of regressions alone
 
-    def fit(self, train: Train, hyper: dict[str, float], seed: int) -> Predictive:
+    def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Predictive:
         """Return a function of inputs, (m, d), which gives the predictive distribution.
 
         `train.x`, (n, d), and `train.y`, (n,), are arrays in standardised units. `hyper` has the
