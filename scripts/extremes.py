@@ -209,12 +209,13 @@ COMPLETE: dict[str, Any] = {
             **{"paper": "vifa2023", "tables": ["Table 1"], "task": "uci_nn_predictions"},
             "methods": {"direct": "vifa_lr"},
             **{"datasets": {"diabetes": "yacht"}, "metrics": {"nmll": "-nmll"}, "split": 0},
+            **{"same_splits": {"diabetes": "index files"}, "uncounted": ["diabetes"]},
         }
     ],
     "notes": [
         {
             **{"dataset": "diabetes", "entry": "direct", "metric": "nmll", "statistic": "mean"},
-            **{"text": "see the errata", "verdict": "print in error"},
+            **{"text": "see the errata", "verdict": "print in error", "cause": "known"},
         }
     ],
     "claims": [

@@ -84,22 +84,35 @@ def measure_seed_noise(statistic: str, scores: Array) -> SeedNoise | None:
     split, such as that of a fit that nearly diverged, exceeds that of the others.
 
     The variance of a median is that over draws of one seed for each split, times R / (R - 1), as
-    draws from R values have (R - 1) / R of the variance of what the values were drawn from.
+    draws from R values have (R - 1) / R of the variance of what the values were drawn from. Its
+    degrees of freedom are those of the sum over splits of w_s^2 v_s, with w_s the share of draws
+    in which split s is in the middle: few splits ever are.
     """
     count, n = scores.shape
     if count < 2 or n < 2 or not np.isfinite(scores).all() or statistic not in ("mean", "median"):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         variances = (scores - scores[0]).var(axis=0, ddof=1)
-        total = variances.sum()
-        if not 0 < total < np.inf:
-            return None
-        # In units of the total, since the square of a large one overflows.
-        df = (count - 1) / ((variances / total) ** 2).sum()
+    if not 0 < variances.sum() < np.inf:
+        return None
     if statistic == "mean":
-        return SeedNoise(float(total) / n**2, float(df), count)
+        terms = variances / n**2
+        return SeedNoise(float(terms.sum()), _degrees_of_freedom(terms, count), count)
     generator = np.random.default_rng(0)
     choices = generator.integers(count, size=(_RESAMPLES, n))
-    medians = np.median(scores[choices, np.arange(n)], axis=1)
+    resamples = scores[choices, np.arange(n)]
+    middle = np.argsort(resamples, axis=1)[:, [(n - 1) // 2, n // 2]]
+    medians = np.take_along_axis(resamples, middle, axis=1).mean(axis=1)
+    shares = np.bincount(middle.ravel(), minlength=n) / middle.size
+    terms = shares**2 * variances
     variance = float(medians.var()) * count / (count - 1)
-    return SeedNoise(variance, float(df), count) if variance else None
+    if not (variance and terms.any()):
+        return None
+    return SeedNoise(variance, _degrees_of_freedom(terms, count), count)
+
+
+def _degrees_of_freedom(terms: Array, count: int) -> float:
+    """Compute Satterthwaite's degrees of freedom of a sum of variances between `count` seeds."""
+    # In units of the largest, since the square of a large one overflows.
+    scaled = terms / terms.max()
+    return float((count - 1) * scaled.sum() ** 2 / (scaled**2).sum())

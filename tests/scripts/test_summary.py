@@ -50,7 +50,7 @@ def test_draws_of_the_truth_that_are_zero_predict_the_mean_of_the_training_targe
         load_request("network-posterior", overrides=["datasets=[gap_curve]"]).selected_benchmark
     )[0]
     theta = np.zeros((2, 3, find_recipe(cell, 0).problem.dim))
-    monkeypatch.setattr(truth_scores, "obtain", lambda _: SimpleNamespace(theta=theta))
+    monkeypatch.setattr(truth_scores, "load_or_sample", lambda _: SimpleNamespace(theta=theta))
     split, y, noise = cell.data.split(0), cell.data.y, cell.settings.hyper["noise_precision"]
     judged = y[split.test if len(split.test) else split.train]
     error = (judged - y[split.train].mean()) ** 2
