@@ -4,7 +4,7 @@ What they mean.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from bdl.errors import InputError, unknown_name_error
@@ -165,6 +165,8 @@ def get_metric_info(label: str) -> MetricInfo:
     ``scaled_w2_mcse``. The longest name that fits counts.
     """
     metric_info: MetricInfo = METRICS.get(_match_metric_name(label)).info
+    if "standardised" in split_settings(label):
+        return replace(metric_info, unit="standard deviations of the target")
     return metric_info
 
 

@@ -70,8 +70,9 @@ class TableEntry:
     replicates, seed_sd
         Seeds that `ours` is the mean over, and the standard deviation of the statistic between
         them; None with one seed.
-    paper, paper_se, paper_source
-        The printed number, its printed standard error, and paper and table.
+    paper, paper_se, paper_sd, paper_source
+        The printed number, its standard error, the standard deviation of repeats that a few tables
+        print in its place, and paper and table.
     counted
         Whether this comparison counts as that of the printed number: each is counted once.
     z, df
@@ -120,6 +121,7 @@ class TableEntry:
     seed_sd: float | None
     paper: float | None
     paper_se: float | None
+    paper_sd: float | None
     paper_source: str | None
     counted: bool
     mc_se: float | None
@@ -291,6 +293,7 @@ def _table_entry(
         seed_sd=seed_sd,
         paper=paper.value if paper else None,
         paper_se=paper.stderr if paper else None,
+        paper_sd=paper.deviation if paper else None,
         paper_source=paper.source if paper else None,
         counted=paper is not None and paper.counted,
         mc_se=mc_se,

@@ -321,10 +321,13 @@ def _median_text(cell: TableEntry) -> str:
 
 def printed_text(cell: TableEntry) -> str:
     """Write the paper's number as printed; empty if there is none."""
-    numbers = [number for number in (cell.paper, cell.paper_se) if number is not None]
-    return " ± ".join(
-        number.text if isinstance(number, Printed) else f"{number:g}" for number in numbers
-    )
+    is_deviation = cell.paper_sd is not None
+    error = cell.paper_sd if is_deviation else cell.paper_se
+    texts: list[str] = []
+    for number in (cell.paper, error):
+        if number is not None:
+            texts.append(number.text if isinstance(number, Printed) else f"{number:g}")
+    return " ± ".join(texts) + (" SD" if is_deviation else "")
 
 
 def with_note_marks(text: str, notes: set[str], numbers: Mapping[str, int]) -> str:

@@ -70,6 +70,7 @@ class PaperValue(NamedTuple):
     value: Printed
     """In the unit of its metric."""
     stderr: Printed | None
+    """Its standard error, as printed or from `deviation`."""
     source: str
     """Paper and table, for example ``"vifa2023 Table 1"``."""
     split: int | None = None
@@ -78,6 +79,8 @@ class PaperValue(NamedTuple):
     """Splits or runs that it is a statistic of; None where the paper does not say, which counts
     as one.
     """
+    deviation: Printed | None = None
+    """What a few tables print in place of the standard error: the standard deviation of repeats."""
     same_splits: str = ""
     """How it is known that the splits are ours as well; empty where it is not."""
     counted: bool = True
@@ -143,7 +146,14 @@ def _read_table(listed: "PaperTables", rows: list[dict[str, str]]) -> dict[Key, 
             is_counted = row["dataset"] not in listed.uncounted
             evidence = listed.same_splits.get(row["dataset"], "")
             values[key] = PaperValue(
-                value, _stderr(row), source, listed.split, _count(row), evidence, is_counted
+                value,
+                _stderr(row),
+                source,
+                listed.split,
+                _count(row),
+                _deviation(row),
+                evidence,
+                is_counted,
             )
     return values
 
@@ -169,16 +179,21 @@ def _rows_of_entry(
 
 
 def _stderr(row: dict[str, str]) -> Printed | None:
-    """Read the standard error of a printed number.
+    """Read the standard error of a printed number, or compute it from a printed deviation.
 
-    A few tables print the standard deviation of so many repeats in its place.
+    None where that is of repeats whose number is not printed.
     """
-    if not row["stderr"]:
-        return None
-    if "standard deviation" not in row["note"]:
-        return Printed(row["stderr"])
+    deviation = _deviation(row)
+    if deviation is None:
+        return Printed(row["stderr"]) if row["stderr"] else None
     count = _count(row)
-    return Printed(f"{float(row['stderr']) / math.sqrt(count):.2g}") if count else None
+    return Printed(f"{deviation / math.sqrt(count):.2g}") if count else None
+
+
+def _deviation(row: dict[str, str]) -> Printed | None:
+    """Read the standard deviation of repeats that a few tables print in place of the error."""
+    is_deviation = row["stderr"] and "standard deviation" in row["note"]
+    return Printed(row["stderr"]) if is_deviation else None
 
 
 def _count(row: dict[str, str]) -> int | None:

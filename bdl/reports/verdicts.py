@@ -250,7 +250,9 @@ def _has_same_digits(estimate: Estimate, paper: PaperValue) -> bool:
     if estimate.failed or estimate.value is None or not paper.value.shows(estimate.value):
         return False
     if estimate.se is None:
-        return not paper.stderr
+        return not (paper.stderr or paper.deviation)
+    if paper.deviation is not None:
+        return paper.deviation.shows(estimate.se * math.sqrt(estimate.n))
     return paper.stderr is None or paper.stderr.shows(estimate.se)
 
 

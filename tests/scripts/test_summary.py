@@ -56,3 +56,27 @@ def test_draws_of_the_truth_that_are_zero_predict_the_mean_of_the_training_targe
     error = (judged - y[split.train].mean()) ** 2
     expected = 0.5 * np.log(2 * np.pi / noise) + noise / 2 * error.mean()
     assert truth_scores.score(cell, 0) == pytest.approx(expected, rel=1e-9)
+
+
+def test_vifa_is_reproduced_as_the_page_says():
+    """Every printed score of VIFA on the UCI sets, and the seeds that ours are means over."""
+    cells = [
+        cell
+        for cell in summary.values()
+        if cell["benchmark"] == "uci-regression" and cell["method"].startswith("vifa")
+    ]
+    text = " ".join(RESULTS.split())
+    total, seeds, same, equivalent, consistent = map(
+        int,
+        re.search(
+            r"none of its (\d+) scores differs .* means over (\d+) seeds .*?"
+            r"(\d+) have the printed digits, (\d+) are equivalent and (\d+) consistent",
+            text,
+        ).groups(),
+    )
+    verdicts = [cell["verdict"] for cell in cells]
+    assert total == len(cells)
+    assert {cell["replicates"] for cell in cells} == {seeds}
+    counted = [verdicts.count(word) for word in ("same digits", "equivalent", "consistent")]
+    assert counted == [same, equivalent, consistent]
+    assert sum(counted) == total
