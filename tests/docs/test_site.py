@@ -118,7 +118,7 @@ def test_a_report_is_part_of_it_and_light_figures_are_below_their_table(site):
     assert 'href="../report.html"' in page
     report = (site / "results/uci-regression/report.html").read_text("utf-8")
     assert "Not the protocol" not in report
-    assert 'class="verdict match"' in report
+    assert 'class="verdict equivalent"' in report
     for figure in ROOT.glob("results/*/figures/*.png"):
         page = (site / f"results/{figure.parents[1].name}/table/index.html").read_text("utf-8")
         assert (f'src="../figures/{figure.name}"' in page) == (figure.stat().st_size <= 200_000), (
@@ -172,6 +172,10 @@ def test_the_leaderboard_has_the_numbers_of_published_tables(site, name):
                 row = table[*place, "mean"]
                 assert (n, failed) == (row["n_trials"] - row["n_failed"], row["n_failed"])
                 assert not n or cell["seconds"] > 0
+                if (
+                    row["replicates"] > 1
+                ):  # the board is of the first seed, by which it pairs splits
+                    continue
                 middle = table.get((*place, "median"), {"ours": None})
                 assert (mean, se, median) == (
                     *map(rounded, (row["ours"], row["ours_se"], middle["ours"])),

@@ -139,4 +139,4 @@ def test_without_verdicts_printed_values_are_grey(tmp_path):
         "utf-8"
     )
     assert 'quiet">1.82' not in whole
-    assert ">1.82</td>" in whole
+    assert ">1.82 ± 0.067 SD</td>" in whole
