@@ -25,6 +25,7 @@ def test_sound_ranges_pass(name):
 SHIPPED = ["uci-regression", "posterior-methods", "noisy-wine", "sgd-posterior", "slang-toy"]
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("name", [*SHIPPED, "sparse-network", "network-posterior"])
 def test_shipped_methods_return_what_is_asked_of_others(name, monkeypatch):
     """Their first update as well, which only methods from outside make before training."""
