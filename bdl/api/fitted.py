@@ -19,9 +19,15 @@ import bdl
 from bdl.data.conversion import as_inputs, as_numbers, reorder_columns
 from bdl.errors import InputError
 from bdl.execution.scoring import make_evaluation, standardise_examples
+from bdl.metrics.closed_form import has_closed_form, predict_exactly
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, as_tensors
-from bdl.metrics.targets import EqualMixture, Examples, build_target_distribution
+from bdl.metrics.targets import (
+    EqualMixture,
+    Examples,
+    build_target_distribution,
+    central_interval,
+)
 from bdl.models.problem import Problem
 from bdl.plan import Task
 from bdl.posteriors import Empirical, Posterior
@@ -135,7 +141,9 @@ class Fitted:
         return posterior.log_prob(vectors).numpy()
 
     def predict(self, x: Any) -> Array:
-        """Predict targets in original units, or classes, from the draws that its scores use.
+        """Predict targets in original units, or classes.
+
+        Predictions are exact where `predict_distribution` is, and else an average over draws.
 
         Parameters
         ----------
@@ -154,7 +162,15 @@ class Fitted:
             If the inputs have another shape or type, other columns, or are not finite, or there is
             no model.
         """
-        predicted = self.evaluation.predict(self._examples(x), self.draws)
+        rows = self._examples(x)
+        if self._is_exact:
+            law = self._predict_exactly(rows)
+            return (
+                (law.probs.argmax(1) if isinstance(law, Categorical) else law.mean)
+                .double()
+                .numpy()
+            )
+        predicted = self.evaluation.predict(rows, self.draws)
         if predicted.probabilities.shape[1]:
             return predicted.probabilities.argmax(1).cpu().double().numpy()
         return predicted.mean.cpu().numpy()
@@ -162,14 +178,21 @@ class Fitted:
     def predict_distribution(self, x: Any) -> Distribution:
         """Return the predictive distribution of each row; arguments and errors as in `predict`.
 
+        It is exact for a Gaussian posterior of a linear model, or of a linearised one, with a
+        Gaussian likelihood (closed form) or a Bernoulli one (quadrature), and does not depend on
+        a seed. Otherwise it is the mixture over the posterior draws that the scores of a
+        benchmark use; those scores use draws in every case.
+
         Returns
         -------
         torch.distributions.Distribution
-            Over targets in original units or classes, batch shape (n,), float64: for numbers the
-            mixture over posterior draws, with ``mean``, ``variance``, ``log_prob``, ``cdf``,
+            Over targets in original units or classes, batch shape (n,), float64: for numbers a
+            normal distribution or a mixture, with ``mean``, ``variance``, ``log_prob``, ``cdf``,
             ``icdf`` and ``sample``; for classes a `Categorical` with ``probs``.
         """
         rows = self._examples(x)
+        if self._is_exact:
+            return self._predict_exactly(rows)
         if not self.problem.likelihood.fits(0):
             return Categorical(probs=self.evaluation.predict(rows, self.draws).probabilities.cpu())
         return EqualMixture.of(self.evaluation.members(rows, self.draws))
@@ -198,9 +221,9 @@ class Fitted:
             If the targets are labels.
         """
         distribution = self.predict_distribution(x)
-        if not isinstance(distribution, EqualMixture):
+        if isinstance(distribution, Categorical):
             raise InputError("labels have no intervals: use predict_distribution(x).probs")
-        return torch.stack(distribution.interval(level), -1).numpy()
+        return torch.stack(central_interval(distribution, level), -1).numpy()
 
     @validate_arguments
     def save(self, path: str | Path) -> None:
@@ -215,6 +238,15 @@ class Fitted:
                 f"save: {error}: define the model's class in a module, not in a function"
             ) from None
         Path(path).write_bytes(content)
+
+    @property
+    def _is_exact(self) -> bool:
+        return has_closed_form(self.problem, self.posterior)
+
+    def _predict_exactly(self, rows: Examples) -> Distribution:
+        return predict_exactly(
+            self.problem, self.posterior, rows, as_tensors(self.hyper), self.buffers
+        )
 
     @property
     def draws(self) -> Draws:

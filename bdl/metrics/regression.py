@@ -14,7 +14,7 @@ from bdl.errors import InputError
 from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import At, Evaluation
 from bdl.metrics.predictions import Draws, as_tensors
-from bdl.metrics.targets import EqualMixture, crps
+from bdl.metrics.targets import EqualMixture, central_interval, crps
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,8 @@ class IntervalWidth:
     info = MetricInfo("Interval width", "target units", "none", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        low, high = EqualMixture.of(_require_normals("interval_width", evaluation)).interval(
-            self.level
-        )
+        mixtures = EqualMixture.of(_require_normals("interval_width", evaluation))
+        low, high = central_interval(mixtures, self.level)
         return float((high - low).mean())
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.networks import LinearModel
-from bdl.models.problem import Hyper, Problem
+from bdl.models.problem import Buffers, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, GaussianPosterior, kl_divergence
 
 Array = NDArray[np.float64]
@@ -76,6 +76,29 @@ def output_moments(problem: Problem, q: GaussianPosterior, x: Tensor) -> tuple[T
     design = cast(LinearModel, problem.model).design(x)
     transposed = torch.func.vjp(q.sample, design.new_zeros(len(design), q.noise_dim))[1]
     return design @ q.mean(), transposed(design)[0].norm(dim=-1)
+
+
+def linearised_moments(
+    problem: Problem, q: GaussianPosterior, x: Tensor, buffers: Buffers
+) -> tuple[Tensor, Tensor]:
+    """Return means (n,) and deviations (n,) of the one output, linearised at the mean of q.
+
+    Inputs are (n, d_in). The deviation is |A^T J^T|, with A as in `output_moments` and J the
+    derivative of each row's output by the parameters: the row of the design matrix, if the model
+    is linear.
+    """
+    transposed_sample = torch.func.vjp(q.sample, q.mean().new_zeros(q.noise_dim))[1]
+
+    def output(theta: Tensor, row: Tensor) -> Tensor:
+        return problem.predict(theta, row.unsqueeze(0), buffers).squeeze()
+
+    def moments(row: Tensor) -> tuple[Tensor, Tensor]:
+        slope, value = torch.func.grad_and_value(output)(q.mean(), row)
+        return value, transposed_sample(slope)[0].norm()
+
+    size = max(1, VALUES_AT_ONCE // max(q.dim, q.noise_dim, problem.widest))
+    mean, deviation = torch.func.vmap(moments, chunk_size=size)(x)
+    return mean, deviation
 
 
 def expectation(
