@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bdl.api import (
         Classifier,
+        Fitted,
         Regressor,
         benchmark,
         calibration,
@@ -25,6 +26,7 @@ __version__: str
 
 __all__ = [
     "Classifier",
+    "Fitted",
     "Regressor",
     "__version__",
     "benchmark",
@@ -48,4 +50,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

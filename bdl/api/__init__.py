@@ -43,3 +43,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(f"bdl.api.{module}"), name)
     raise AttributeError(f"module 'bdl.api' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

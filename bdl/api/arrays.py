@@ -112,12 +112,16 @@ def fit(
         Targets in original units, or labels 0 to C - 1; (n,) or (n, 1).
     hyper
         Every hyper-parameter by name, in original units; ``"auto"`` for one, or for all, is chosen
-        on the rows of `X`: by the evidence for a linear model, else by a short search.
+        on the rows of `X`: by the evidence for a linear model, else by a short search. For a
+        network 8 settings are compared on a fifth of the rows that is held out, by their NMLL at
+        the noise that suits each best. The noise precision of the best is then set so that
+        central 90 % intervals cover 90 % of the held-out rows, and the final fit, to all rows,
+        has that noise.
     prior
         The prior, likewise.
     training
         ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches, and else for
-        some 500 updates.
+        some 2000 updates, in which the learning rate falls to 0.
     standardise
         The arrays that are scaled for the model: inputs and targets, the inputs alone, or none.
     samples
@@ -159,12 +163,12 @@ def fit(
     entry |= {
         "model": module_component if isinstance(model, nn.Module) else _as_mapping(model),
         # the spec needs a number for each; those of automatic_names are replaced below
-        "hyper": hyper_values | dict.fromkeys(automatic_names, 1.0),
+        "hyper": hyper_values | {name: automatic.DEFAULTS[name] for name in automatic_names},
     }
     if training is None:
         built_method = build_component(MethodComponent, method)
         if isinstance(built_method, MinibatchMethod):
-            training = automatic.default_training(len(x), built_method.batches_per_step)
+            training = automatic.default_training(len(x), built_method)
     entry["training"] = _with_python_numbers(training)
     with _without_entry_paths():
         spec = _build_spec(entry, samples, seed)

@@ -8,6 +8,7 @@ import pandas as pd
 import torch
 from annotated_types import Ge, Le
 from pydantic import SkipValidation
+from sklearn.pipeline import Pipeline
 from torch.distributions import Categorical
 
 from bdl.api.estimators import Classifier, Regressor
@@ -44,7 +45,7 @@ class Calibration:
 
 @validate_arguments
 def calibration(
-    fit: Annotated[Regressor | Classifier | Fitted, SkipValidation],
+    fit: Annotated[Regressor | Classifier | Fitted | Pipeline, SkipValidation],
     X: Any = None,
     y: Any = None,
     bins: Annotated[int, Ge(2), Le(1000)] = 10,
@@ -54,7 +55,8 @@ def calibration(
     Parameters
     ----------
     fit
-        An estimator, or a fit of arrays or of a benchmark.
+        An estimator, a pipeline of scikit-learn that ends with one, or a fit of arrays or of a
+        benchmark.
     X, y
         Inputs, (n, d), and targets, (n,), that it has not seen, as `predict` takes and gives them;
         by default the test rows of a fit of a benchmark.
@@ -73,10 +75,14 @@ def calibration(
         If there are no rows, or targets and inputs differ in number; and as `predict_distribution`
         says.
     """
+    if isinstance(fit, Pipeline):
+        if X is not None and len(fit) > 1:
+            X = fit[:-1].transform(X)
+        return calibration(fit[-1], X, y, bins)
     if not isinstance(fit, Regressor | Classifier | Fitted):
         raise InputError(
-            "calibration: fit: give a fitted bdl.Regressor or bdl.Classifier, or what bdl.fit or "
-            f"bdl.posterior returns, not {type(fit).__name__}"
+            "calibration: fit: give a fitted bdl.Regressor or bdl.Classifier, a pipeline that "
+            f"ends with one, or what bdl.fit or bdl.posterior returns, not {type(fit).__name__}"
         )
     if X is None and isinstance(fit, Fitted):
         rows = fit.cell.rows(fit.split).test

@@ -3,10 +3,11 @@
 They work in its pipelines, cross-validation and searches.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.random import RandomState
@@ -19,6 +20,7 @@ from torch import nn
 from torch.distributions import Distribution
 
 from bdl.api.arrays import Component, build_component, fit, hyper_names
+from bdl.api.fitted import read_pickle, write_pickle
 from bdl.data.conversion import as_inputs, as_targets, check_row_labels
 from bdl.errors import InputError
 from bdl.spec.components import LikelihoodComponent
@@ -55,6 +57,24 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.noise_precision = noise_precision
         self.learning_rate = learning_rate
         self.random_state = random_state
+
+    @validate_arguments
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to a file that `load` reads: a pickle, data included.
+
+        `InputError` if the model cannot be pickled.
+        """
+        check_is_fitted(self)
+        write_pickle(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an estimator that `save` wrote.
+
+        It is a pickle, which may run code: load files that you trust alone. Errors as in
+        `bdl.load`.
+        """
+        return read_pickle(path, cls)
 
     def _fit(self, likelihood: Component, values: Any, y: Any) -> None:
         with _raising_refusals("random_state"):
@@ -144,6 +164,12 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         self._fit(self.likelihood, values, target_values)
         return self
 
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
+
     @validate_arguments
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Return the predictive mean of each row, (n,).
@@ -220,6 +246,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             raise WrongArray(
                 f"likelihood: {self.likelihood!r} describes numbers: use bdl.Regressor"
             )
+        _check_labels(y)
         with _raising_refusals("X, y"):
             values, labels = validate_data(self, X, column_or_1d(y, warn=True))
             check_classification_targets(labels)
@@ -267,12 +294,22 @@ def _raising_refusals(argument: str) -> Iterator[None]:
 
 
 def _check_unknown(unknown: Mapping[str, Any]) -> None:
-    if "sample_weight" in unknown:
-        raise WrongType(
-            "sample_weight: the methods count every row once: leave it out, or repeat rows"
-        )
+    for name in ("sample_weight", "class_weight"):
+        if name in unknown:
+            raise WrongType(
+                f"{name}: the methods count every row once: leave it out, or repeat rows"
+            )
     if unknown:
         raise WrongType(f"fit: unknown argument '{next(iter(unknown))}'; allowed: X, y")
+
+
+def _check_labels(y: Any) -> None:
+    """Refuse labels that are None, which texts and numbers cannot be compared with."""
+    if isinstance(y, str) or not isinstance(y, Iterable):
+        return  # scikit-learn refuses it
+    for row, label in enumerate(y):
+        if label is None:
+            raise WrongArray(f"y has gaps (None), the first in row {row}, from 0: drop those rows")
 
 
 def _check_arrays(X: Any, y: Any = None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
@@ -231,13 +231,7 @@ class Fitted:
 
         `InputError` if the model cannot be pickled.
         """
-        try:
-            content = pickle.dumps(self)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise InputError(
-                f"save: {error}: define the model's class in a module, not in a function"
-            ) from None
-        Path(path).write_bytes(content)
+        write_pickle(self, path)
 
     @property
     def _is_exact(self) -> bool:
@@ -286,6 +280,28 @@ def load(path: str | Path) -> Fitted:
 
     `InputError` if there is no such file, or it holds something else.
     """
+    return read_pickle(path, Fitted)
+
+
+T = TypeVar("T")
+
+
+def write_pickle(content: object, path: str | Path) -> None:
+    """Pickle a fit or an estimator to a file.
+
+    `InputError` if its model cannot be pickled.
+    """
+    try:
+        pickled = pickle.dumps(content)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"save: {error}: define the model's class in a module, not in a function"
+        ) from None
+    Path(path).write_bytes(pickled)
+
+
+def read_pickle(path: str | Path, kind: type[T]) -> T:
+    """Read a file that `save` of a class wrote; errors as in `load`."""
     try:
         content = pickle.loads(Path(path).read_bytes())
     except (
@@ -299,9 +315,9 @@ def load(path: str | Path) -> Fitted:
         raise InputError(
             f"{path} is not a saved fit, or one of another version ({error}): fit and save it"
         ) from None
-    if not isinstance(content, Fitted):
+    if not isinstance(content, kind):
         raise InputError(
-            f"{path} has {type(content).__name__} in it: give a file that Fitted.save wrote"
+            f"{path} has {type(content).__name__} in it: give a file that {kind.__name__}.save wrote"
         )
     return content
 
