@@ -67,9 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     fits = [
         Fit(dataset, method, split, options.rows)
+        for split in range(options.splits)
         for dataset in options.sets
         for method in options.methods
-        for split in range(options.splits)
     ]
     context, console = get_context("spawn"), Console()
     with ProcessPoolExecutor(options.threads, context, prepare_worker) as workers:

@@ -125,7 +125,7 @@ def fit(
     standardise
         The arrays that are scaled for the model: inputs and targets, the inputs alone, or none.
     samples
-        Posterior draws of a prediction.
+        Posterior draws of a prediction that is not exact (`Fitted.predict_distribution`).
     seed
         Seed of every random number.
     device

@@ -127,9 +127,11 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
 
 class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
-    """A Bayesian regression.
+    """A Bayesian regression, linear by default.
 
-    By default the linear model in closed form, with the precisions of highest evidence.
+    The default is the linear model in closed form, with the precisions of highest evidence. It
+    finds no curves and no interactions of inputs: for those fit networks, as in
+    ``Regressor("deep-ensemble", "mlp")``, whose settings are chosen on held-out rows.
 
     Parameters
     ----------
@@ -197,9 +199,10 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
 
 
 class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
-    """A Bayesian classification.
+    """A Bayesian classification, linear by default.
 
-    By default Laplace's method for the linear model, with the best prior precision.
+    The default is Laplace's method for the linear model, with the best prior precision. For
+    curved borders of classes fit networks, as in ``Classifier("deep-ensemble", "mlp")``.
 
     Parameters
     ----------

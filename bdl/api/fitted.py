@@ -3,7 +3,7 @@
 import json
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -28,6 +28,7 @@ from bdl.metrics.targets import (
     build_target_distribution,
     central_interval,
 )
+from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.plan import Task
 from bdl.posteriors import Empirical, Posterior
@@ -41,7 +42,7 @@ Count = Annotated[int, Ge(1), Le(10**6)]
 Seed = Annotated[int, Ge(0), Lt(2**63)]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
     """A fitted posterior with its problem.
 
@@ -57,13 +58,27 @@ class Fitted:
         Running statistics of the model by name.
     hyper
         Hyper-parameters by name, in original units.
+
+    Notes
+    -----
+    Printed are method, model and hyper-parameters, and of a linear model the setting for networks.
     """
 
-    cell: Task = field(repr=False)
+    cell: Task
     split: int
-    posterior: Posterior = field(repr=False)
-    buffers: Mapping[str, Tensor] = field(repr=False)
+    posterior: Posterior
+    buffers: Mapping[str, Tensor]
     hyper: Mapping[str, float]
+
+    def __repr__(self) -> str:
+        settings, problem = self.cell.settings, self.evaluation.problem
+        components = (settings.method, settings.model)
+        names = [component.name for component in components if component is not None]
+        values = [f"{name}={value:.4g}" for name, value in self.hyper.items()]
+        summary = f"Fitted({', '.join([*names, *values])})"
+        if problem is not None and isinstance(problem.model, LinearModel):
+            summary += '\nlinear; for a network: method="deep-ensemble", model="mlp"'
+        return summary
 
     @property
     def problem(self) -> Problem:

@@ -20,7 +20,6 @@ _TAIL = (1 - LEVEL) / 2
 OUR_METHODS: dict[str, dict[str, Any]] = {
     "linear": {},
     "vifa": {"method": "vifa", "model": "mlp"},
-    "bbb": {"method": "bbb", "model": "mlp"},
     "laplace": {
         "method": {"name": "laplace", "curvature": "ggn", "linearised": True},
         "model": "mlp",

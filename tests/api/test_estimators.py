@@ -1,6 +1,11 @@
 """Defaults that do not depend on units, both estimators within scikit-learn, calibration, and saved fits."""
 
+import os
 import pickle
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +21,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import bdl
+import bdl.api
+from bdl.api.automatic import calibrate_noise
 from bdl.errors import InputError
 from bdl.reports.certainty import coverage, reliability
 
@@ -72,14 +79,47 @@ def test_the_defaults_are_those_of_evidence():
     )  # of ten weights, and here a bias of 0
 
 
-def test_a_network_is_searched():
-    x = RNG.uniform(-2, 2, (120, 1))
-    y = 1000 * (np.sin(2 * x[:, 0]) + 0.1 * RNG.standard_normal(120))
+WAVE_X = np.random.default_rng(5).uniform(-2, 2, (150, 1))
+WAVE = 1000 * (np.sin(2 * WAVE_X[:, 0]) + 0.1 * np.random.default_rng(6).standard_normal(150))
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        ("deep-ensemble", {"learning_rate"}),
+        ("mc-dropout", {"learning_rate", "dropout_rate"}),
+        ({"name": "laplace", "curvature": "ggn", "linearised": True}, set()),
+    ],
+)
+def test_the_noise_of_a_network_is_that_of_held_out_rows(method, names):
+    """It is 100; that of the best line is about 500."""
     net = nn.Sequential(nn.Linear(1, 10), nn.Tanh(), nn.Linear(10, 1))
-    fitted = bdl.fit("bbb", net, "gaussian", x, y, training={"epochs": 30, "batch_size": 20})
-    assert set(fitted.hyper) == {"prior_precision", "noise_precision", "learning_rate"}
-    assert np.isfinite(fitted.predict(x)).all()
-    assert 1 <= fitted.hyper["noise_precision"] * y.var() <= 1e3
+    if method != "deep-ensemble":
+        net = {"name": "mlp", "hidden": [10], "activation": "tanh"}
+    fitted = bdl.fit(method, net, "gaussian", WAVE_X, WAVE)
+    assert set(fitted.hyper) == {"prior_precision", "noise_precision"} | names
+    assert np.isfinite(fitted.predict(WAVE_X)).all()
+    if method != "mc-dropout":  # whose masks are noise as well
+        assert 60 < fitted.hyper["noise_precision"] ** -0.5 < 300
+
+
+def test_the_noise_covers_nine_of_ten_held_out_targets():
+    """Of 99 errors 90 are to be within 1.645 deviations: those up to the 90th smallest."""
+    errors = torch.linspace(-1, 1, 99, dtype=torch.float64)
+    sizes = errors.abs().sort().values
+    deviation = calibrate_noise(errors.unsqueeze(0), 0.2) ** 0.5
+    assert deviation == pytest.approx(float(sizes[89]) / 1.6448536, rel=1e-6)
+    assert calibrate_noise(errors.unsqueeze(0), 100.0) == pytest.approx(25)  # at most a quarter
+    assert calibrate_noise(errors.unsqueeze(0), 1e-4) == pytest.approx(4e-4)
+
+
+def test_few_large_errors_do_not_widen_the_noise():
+    """Noise of highest likelihood has the mean square of errors, here 10 times that of most."""
+    errors = 0.1 * torch.randn(400, generator=torch.Generator().manual_seed(0)).double()
+    errors[:4] = 3.0
+    variance = float(errors.square().mean())
+    assert variance**0.5 > 0.3
+    assert calibrate_noise(errors.unsqueeze(0), variance) == pytest.approx(variance / 4)
 
 
 def test_one_is_chosen_and_the_others_stay():
@@ -141,6 +181,14 @@ def fitted(network):
         ),
         (lambda: bdl.Classifier().fit(X, WORDS, weights=Y), "^fit: unknown argument 'weights'"),
         (
+            lambda: bdl.Classifier().fit(X, WORDS, class_weight="balanced"),
+            "^class_weight: the methods count every row once",
+        ),
+        (
+            lambda: bdl.Classifier().fit(X, ["a", None, *WORDS[2:]]),
+            r"^y has gaps \(None\), the first in row 1, from 0: drop those rows",
+        ),
+        (
             lambda: bdl.Regressor().fit(NAMED, pd.Series(Y)[::-1]),
             "same row labels in another order",
         ),
@@ -165,12 +213,87 @@ def fitted(network):
         (lambda: fitted(nn.Linear(3, 1)), r"^model Linear: rows of shape \(2,\) fail"),
         (lambda: fitted(nn.Linear(2, 2)), r"^model Linear gives .*: make it \(2, 1\)"),
         (lambda: bdl.calibration(regressed()), "give X and y, one target a row"),
+        (
+            lambda: bdl.calibration(make_pipeline(PolynomialFeatures()), X, Y),
+            "a pipeline that ends with one",
+        ),
         (lambda: bdl.calibration(regressed(), X, Y[:5]), "give X and y, one target a row"),
     ],
 )
 def test_what_cannot_be_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_an_estimator_is_saved_and_loaded(tmp_path):
+    regressed().save(tmp_path / "fit")
+    np.testing.assert_array_equal(
+        bdl.Regressor.load(tmp_path / "fit").predict(X), regressed().predict(X)
+    )
+    with pytest.raises(
+        InputError, match=r"has Regressor in it: give a file that Classifier\.save"
+    ):
+        bdl.Classifier.load(tmp_path / "fit")
+    with pytest.raises(InputError, match=r"has Regressor in it: give a file that Fitted\.save"):
+        bdl.load(tmp_path / "fit")
+
+
+def test_a_fit_prints_what_it_is_and_a_linear_one_the_setting_for_networks():
+    lines = str(regressed(**EXACT).fitted_).splitlines()
+    assert lines[0] == "Fitted(conjugate, linear, prior_precision=1, noise_precision=4)"
+    assert lines[1] == 'linear; for a network: method="deep-ensemble", model="mlp"'
+    assert "linear" not in str(fitted(nn.Linear(2, 1)))
+    assert 'Regressor("deep-ensemble", "mlp")' in bdl.Regressor.__doc__
+
+
+def test_a_pipeline_has_a_calibration():
+    pipe = make_pipeline(PolynomialFeatures(2, include_bias=False), bdl.Regressor()).fit(X, Y)
+    expected = bdl.calibration(pipe[-1], pipe[:-1].transform(X), Y)
+    pd.testing.assert_frame_equal(bdl.calibration(pipe, X, Y).table, expected.table)
+    bare = make_pipeline(bdl.Classifier()).fit(X, WORDS)
+    assert bdl.calibration(bare, X, WORDS).rows == 40
+
+
+def test_public_names_are_listed():
+    assert dir(bdl) == sorted(bdl.__all__)
+    assert bdl.Fitted is type(regressed().fitted_)
+    page = pydoc.render_doc(bdl.api, renderer=pydoc.plaintext)
+    for name in ("class Fitted", "class Regressor", "calibration(", "load("):
+        assert f"\n    {name}" in page
+
+
+SCRIPT = """
+from typing import assert_type
+import numpy as np
+from numpy.typing import NDArray
+import bdl
+
+x, y = np.zeros((9, 2)), np.zeros(9)
+model = bdl.Regressor().fit(x, y)
+assert_type(model, bdl.Regressor)
+assert_type(model.predict(x), NDArray[np.float64])
+assert_type(model.predict(x, return_std=True), tuple[NDArray[np.float64], NDArray[np.float64]])
+mean, deviation = model.predict(x, return_std=True)
+assert_type(bdl.Regressor.load("fit"), bdl.Regressor)
+fitted: bdl.Fitted = bdl.fit("conjugate", "linear", "gaussian", x, y)
+assert_type(bdl.load("fit").predict_interval(x, level=0.5), NDArray[np.float64])
+bdl.calibration(model, x, y).table.plot()
+"""
+
+
+@pytest.mark.slow  # mypy reads the libraries
+def test_a_script_is_checked_strictly(tmp_path):
+    pytest.importorskip("mypy", reason="comes with the extra dev")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "script.py"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"MYPYPATH": str(Path(bdl.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_searches_find_flat_hyper_parameters():
