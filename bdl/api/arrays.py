@@ -260,7 +260,7 @@ def _fit_task(task: ArrayTask) -> Fitted:
             f"the fit failed ({reason}): lower the learning rate, or change other hyper-parameters"
         )
     buffers = {name: stacked[0] for name, stacked in snapshot.buffers.items()}
-    return Fitted(task, 0, posterior, buffers, dict(hyper))
+    return Fitted(task, 0, posterior, buffers, dict(hyper), exact=True)
 
 
 @contextmanager

@@ -108,8 +108,8 @@ def choose_hyper(
     networks are compared on a fifth of the rows that is held out, all trials side by side, and
     there the noise is calibrated. A large network has one setting, of constants in
     standardised units and the noise of the best linear model. So has a method without minibatches,
-    but for `Laplace`, and a trained network, which has seen the rows that would be held out; their
-    noise stays. `InputError` if every trial fails.
+    but for `Laplace`, which in turn starts at the weights of a network at hand: it has seen the
+    rows that would be held out. Their noise stays. `InputError` if every trial fails.
     """
     rows, problem = task.rows(task.splits[0]).train, task.problem
     values = dict(fixed_hyper) | _choose_by_evidence(task.data, problem, rows, fixed_hyper, names)
@@ -133,9 +133,13 @@ def choose_hyper(
 def _can_hold_out(task: Task, rows: Rows) -> bool:
     """Return whether fits without some of the rows show how a fit predicts."""
     model = task.problem.model
-    if isinstance(model, LinearModel | NetworkModule) or len(rows) < _SEARCH_ROWS:
+    if isinstance(model, LinearModel) or len(rows) < _SEARCH_ROWS:
         return False
-    return task.settings.training is not None or isinstance(task.settings.method.build(), Laplace)
+    if task.settings.training is not None:
+        return True
+    return isinstance(task.settings.method.build(), Laplace) and not isinstance(
+        model, NetworkModule
+    )
 
 
 def _choose_by_evidence(

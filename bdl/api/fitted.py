@@ -58,6 +58,9 @@ class Fitted:
         Running statistics of the model by name.
     hyper
         Hyper-parameters by name, in original units.
+    exact
+        Whether predictions are exact where they can be, as those of `bdl.fit` and of estimators
+        are. A fit of a benchmark predicts by the draws that its scores rest on.
 
     Notes
     -----
@@ -69,6 +72,7 @@ class Fitted:
     posterior: Posterior
     buffers: Mapping[str, Tensor]
     hyper: Mapping[str, float]
+    exact: bool = False
 
     def __repr__(self) -> str:
         settings, problem = self.cell.settings, self.evaluation.problem
@@ -178,13 +182,10 @@ class Fitted:
             no model.
         """
         rows = self._examples(x)
-        if self._is_exact:
+        if self._has_closed_form:
             law = self._predict_exactly(rows)
-            return (
-                (law.probs.argmax(1) if isinstance(law, Categorical) else law.mean)
-                .double()
-                .numpy()
-            )
+            prediction = law.probs.argmax(1) if isinstance(law, Categorical) else law.mean
+            return prediction.double().numpy()
         predicted = self.evaluation.predict(rows, self.draws)
         if predicted.probabilities.shape[1]:
             return predicted.probabilities.argmax(1).cpu().double().numpy()
@@ -193,10 +194,9 @@ class Fitted:
     def predict_distribution(self, x: Any) -> Distribution:
         """Return the predictive distribution of each row; arguments and errors as in `predict`.
 
-        It is exact for a Gaussian posterior of a linear model, or of a linearised one, with a
-        Gaussian likelihood (closed form) or a Bernoulli one (quadrature), and does not depend on
-        a seed. Otherwise it is the mixture over the posterior draws that the scores of a
-        benchmark use; those scores use draws in every case.
+        That of an `exact` fit is exact for a Gaussian posterior of a linear model, or of a
+        linearised one, with a Gaussian likelihood (closed form) or a Bernoulli one (quadrature),
+        and does not depend on a seed. Any other is the mixture over posterior draws.
 
         Returns
         -------
@@ -206,7 +206,7 @@ class Fitted:
             ``icdf`` and ``sample``; for classes a `Categorical` with ``probs``.
         """
         rows = self._examples(x)
-        if self._is_exact:
+        if self._has_closed_form:
             return self._predict_exactly(rows)
         if not self.problem.likelihood.fits(0):
             return Categorical(probs=self.evaluation.predict(rows, self.draws).probabilities.cpu())
@@ -249,8 +249,8 @@ class Fitted:
         write_pickle(self, path)
 
     @property
-    def _is_exact(self) -> bool:
-        return has_closed_form(self.problem, self.posterior)
+    def _has_closed_form(self) -> bool:
+        return self.exact and has_closed_form(self.problem, self.posterior)
 
     def _predict_exactly(self, rows: Examples) -> Distribution:
         return predict_exactly(

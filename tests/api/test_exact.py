@@ -1,6 +1,7 @@
 """Predictions in closed form, held against quadrature, and quantiles of mixtures."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -103,6 +104,15 @@ def test_a_linearised_network_predicts_by_its_derivative():
     )
     np.testing.assert_allclose(law.variance, Y.var() * variance.numpy() + 0.25, rtol=1e-8)
     np.testing.assert_allclose(fitted.predict(NEW), law.mean, rtol=1e-12)
+
+
+def test_a_fit_of_a_benchmark_predicts_by_its_draws():
+    """As its scores do: with other draws it predicts other numbers."""
+    fitted = bdl.fit("conjugate", "linear", "gaussian", X, Y, HYPER)
+    sampled = replace(fitted, exact=False)
+    assert sampled.predict_distribution(NEW).component_distribution.batch_shape == (6, 100)
+    np.testing.assert_allclose(sampled.predict(NEW), fitted.predict(NEW), atol=0.5)
+    assert not np.array_equal(sampled.predict(NEW), fitted.predict(NEW))
 
 
 def test_predictions_of_the_default_do_not_depend_on_the_seed():
