@@ -116,18 +116,19 @@ def choose_hyper(
     remaining_names = [name for name in names if name not in values]
     if not remaining_names:
         return values
+    can_hold_out = _can_hold_out(task, rows)
+    if can_hold_out and problem.dim <= _SEARCH_PARAMETERS:
+        candidates = _propose_settings(task, rows, values, remaining_names)
+        return _choose_on_held_out_rows(task, rows, candidates, remaining_names)
     constants = values | {
         name: DEFAULTS[name] for name in remaining_names if name != "noise_precision"
     }
-    if "noise_precision" in remaining_names:
-        constants |= _maximise_linear_evidence(task.data, problem, rows, {}, {"noise_precision"})
-    if not _can_hold_out(task, rows):
+    if "noise_precision" not in remaining_names:
         return constants
-    if problem.dim <= _SEARCH_PARAMETERS:
-        return _choose_on_held_out_rows(
-            task, rows, _propose_settings(task, rows, values, remaining_names), remaining_names
-        )
-    return _choose_on_held_out_rows(task, rows, [constants], remaining_names)
+    constants |= _maximise_linear_evidence(task.data, problem, rows, {}, {"noise_precision"})
+    if can_hold_out:
+        return _choose_on_held_out_rows(task, rows, [constants], remaining_names)
+    return constants
 
 
 def _can_hold_out(task: Task, rows: Rows) -> bool:
