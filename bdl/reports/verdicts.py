@@ -140,8 +140,10 @@ def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference |
     -----
     Where the splits are the paper's own (`is_tested_given_splits`), the difference has the noise
     of seeds alone: of one seed in the printed number and of the mean of R in ours, (1 + 1/R) times
-    the variance of `SeedNoise`, which is zero for a deterministic method. Elsewhere it is Welch's test. With s and t the standard errors
-    over n and m splits, the variance of the difference is s^2 + t^2, and its degrees of freedom
+    the variance of `SeedNoise`, which is zero for a deterministic method.
+
+    Elsewhere it is Welch's test. With s and t the standard errors over n and m splits, the variance
+    of the difference is s^2 + t^2, and its degrees of freedom
     (s^2 + t^2)^2 / (s^4 / (n - 1) + t^4 / (m - 1)). Where one of the two is not known, the spread
     over splits is that of the other, which alone has degrees of freedom then. An error that all
     trials share is that of both truths, and known.

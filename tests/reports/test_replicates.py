@@ -67,7 +67,7 @@ def test_noise_of_one_seed_or_of_a_gap_is_not_known():
     assert measure_seed_noise("mean", scores[:1]) is None
     assert measure_seed_noise("mean", gap) is None
     assert measure_seed_noise("mean", scores[:, :0]) is None
-    assert measure_seed_noise("mean", scores + [[0.0], [1e200], [-1e200]]) is None
+    assert measure_seed_noise("mean", scores * [[0.0], [1e200], [-1e200]]) is None
     assert measure_seed_noise("max", scores) is None
 
 
