@@ -1,6 +1,8 @@
 """The repository stays small enough to be cloned, and to be sent to another machine."""
 
+import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -27,3 +29,22 @@ def test_a_document_shows_every_tracked_figure():
     figures = [path for path in list_tracked_files() if path.suffix == ".png"]
     unshown = [str(path.relative_to(ROOT)) for path in figures if path.name not in text]
     assert unshown == [], f"a command draws them again: git rm --cached {' '.join(unshown)}"
+
+
+def test_the_changelog_has_releases_of_at_most_ten_highlights():
+    """Its last release has the version of the package, as has what is cited."""
+    _, *releases = (ROOT / "CHANGELOG.md").read_text("utf-8").split("\n## ")
+    counts = {
+        release.split(" - ")[0]: len(re.findall(r"^- ", release, re.M)) for release in releases
+    }
+    assert max(counts.values()) <= 10, counts
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    version = project["tool"]["hatch"]["version"]["fallback-version"]
+    assert next(iter(counts)) == f"[{version}]"
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+
+
+def test_the_table_of_scripts_has_a_line_for_each():
+    contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(\w+\.py)[^|]*\|", contributing, re.MULTILINE)
+    assert listed == sorted(path.name for path in ROOT.glob("scripts/*.py"))
