@@ -107,6 +107,17 @@ def test_distances_on_the_curve_with_a_gap():
     assert f"Distances are {means.min():.1f} to {means.max():.1f}" in PAGE
 
 
+def test_effective_sample_sizes():
+    ess = final_rows("posterior-methods-weights").groupby(["entry", "dataset"]).ess.mean()
+    gaussian, prior = ess["variational"], ess["prior"].drop("few_rows")
+    hundreds = [f"{100 * round(end / 100)}" for end in (gaussian.min(), gaussian.max())]
+    assert f"is {hundreds[0]} to {hundreds[1]} from the former" in PAGE
+    few_rows = 10 * round(ess["prior"]["few_rows"] / 10)
+    assert (
+        f"it is {prior.min():.0f} to {prior.max():.0f}, and {few_rows} on twenty rows" in PAGE
+    )
+
+
 def test_errors_on_digits_of_the_smaller_profile():
     errors = final_rows("mnist-slang/cpu").groupby("entry").test_error_pct.mean().round(2)
     of = errors.map("{:.2f}".format)
