@@ -113,9 +113,7 @@ def test_effective_sample_sizes():
     hundreds = [f"{100 * round(end / 100)}" for end in (gaussian.min(), gaussian.max())]
     assert f"is {hundreds[0]} to {hundreds[1]} from the former" in PAGE
     few_rows = 10 * round(ess["prior"]["few_rows"] / 10)
-    assert (
-        f"it is {prior.min():.0f} to {prior.max():.0f}, and {few_rows} on twenty rows" in PAGE
-    )
+    assert f"it is {prior.min():.0f} to {prior.max():.0f}, and {few_rows} on twenty rows" in PAGE
 
 
 def test_errors_on_digits_of_the_smaller_profile():
