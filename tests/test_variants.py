@@ -328,6 +328,12 @@ def test_rows_of_another_spec_are_no_replicates(published, tiny, run, invoke):
     assert cells_of_table(invoke)["fixed"]["replicates"] == 1
 
 
+def test_a_replicate_whose_seed_the_file_has_taken_counts_once(published, tiny, run, invoke):
+    assert run("tiny.yaml", "--set", "seed=1")[0] == 0
+    tiny.write_text(TINY.replace("title:", "seed: 1\ntitle:"), "utf-8")
+    assert cells_of_table(invoke)["fixed"]["replicates"] == 1
+
+
 def test_a_part_of_a_replicate_is_none(published, tiny, run, invoke):
     """Its splits are fewer than those of the protocol: its folder is that of a part."""
     assert run("tiny.yaml", "--set", "seed=1", "--splits", "1")[0] == 0

@@ -22,6 +22,7 @@ from pyarrow import compute, types
 from pyarrow.parquet import ParquetFile, read_schema, read_table
 
 from bdl.errors import InputError, parse_json
+from bdl.files import write_atomically
 from bdl.plan import Task
 from bdl.spec import Request, SweepPoint
 from bdl.store import STAGES, CellKey, Stage
@@ -91,17 +92,6 @@ def open_readonly(results: Path, request: Request) -> Iterator[Store]:
         Store(path) if path.exists() else make_empty_store() as store,
     ):
         yield store
-
-
-@contextmanager
-def replace_atomically(path: Path) -> Iterator[Path]:
-    """Yield a new file, which replaces another at the end of the block, if that does not fail."""
-    new_path = path.with_name(f".{path.name}.new")
-    try:
-        yield new_path
-        new_path.replace(path)
-    finally:
-        new_path.unlink(missing_ok=True)
 
 
 def make_empty_store() -> Store:
@@ -267,7 +257,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
     # Scores seldom repeat, but their signs and exponents do: bytes of equal rank side by side
     # compress better than a dictionary of the numbers.
     scores = [name for name, dtype in table.dtypes.items() if dtype.kind == "f"]
-    with replace_atomically(path) as new_path:
+    with write_atomically(path) as new_path:
         table.to_parquet(
             new_path,
             compression="zstd",

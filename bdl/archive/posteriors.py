@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
-from bdl.archive.frames import replace_atomically
 from bdl.errors import InputError, parse_json
+from bdl.files import write_atomically
 from bdl.plan import Task
 from bdl.store import artefacts
 from bdl.store.artefacts import DamagedPosterior
@@ -96,7 +96,7 @@ def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] |
         any(contents_to_write.values())
         and len(packed := _pack_archive(contents_to_write)) <= MAX_BYTES
     ):
-        with replace_atomically(path) as new_path:
+        with write_atomically(path) as new_path:
             new_path.write_bytes(packed)
         return {"sha256": sha256(packed).hexdigest()}
     path.unlink(missing_ok=True)

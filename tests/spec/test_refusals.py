@@ -293,6 +293,14 @@ CLAIMS = [
     ({"than": {"entry": "fxied"}}, ": unknown entry 'fxied': did you mean"),
     ({"datasets": ["yatch"]}, ".datasets.0: unknown dataset 'yatch'"),
     ({"metric": "rmes"}, ": unknown metric 'rmes': did you mean rmse"),
+    (
+        {"less": {"entry": "fixed", "dataset": "yatch"}},
+        ": unknown dataset 'yatch'",
+    ),
+    (
+        {"less": {"entry": "fixed", "after": 5}},
+        ": after: fixed records no scores during its fits: add a record",
+    ),
     ({"times": 0}, ".times: Input should be greater than 0"),
     ({"at": {"dataset.rows": 5}}, ".at: unknown axis of the sweep 'dataset.rows'"),
     (
