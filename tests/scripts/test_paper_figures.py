@@ -108,7 +108,9 @@ def test_few_draws_from_the_prior_count():
     prior = rows[(rows.stage == "final") & (rows.entry == "prior")]
     ess = prior.groupby("dataset").ess.mean()
     counts = [
-        float(re.fullmatch(r"[\d,]+ rows: effective sample size ([\d,]+)", title)[1].replace(",", ""))
+        float(
+            re.fullmatch(r"[\d,]+ rows: effective sample size ([\d,]+)", title)[1].replace(",", "")
+        )
         for title in (few, many)
     ]
     assert counts[0] == pytest.approx(ess["few_rows"], rel=0.1)

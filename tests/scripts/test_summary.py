@@ -40,7 +40,9 @@ def test_claims_are_as_the_rows_judge_them():
     confirmed, count = map(int, re.search(r"confirm (\d+) of (\d+) comparisons", RESULTS).groups())
     of_papers = len(judged) - len(own)
     assert (confirmed, count) == (of_papers - len(doubted), of_papers)
-    (not_run,) = map(int, re.findall(r"(\d+) of `blindness-detection` have not been tested", RESULTS))
+    (not_run,) = map(
+        int, re.findall(r"(\d+) of `blindness-detection` have not been tested", RESULTS)
+    )
     assert not_run == len(load_benchmark("blindness-detection").claims)
     listed = sum(len(load_benchmark(name).claims) for name, _ in list_benchmarks())
     assert listed == len(judged) + not_run
