@@ -120,12 +120,13 @@ class PublishedFits:
         posteriors = self._posteriors.get(task.label, {})
         if not is_fit_hash(task, self._find_recorded_hash("fit_hashes", task)):
             return set()
-        if not (posteriors or self._has_current_scores(task, fit_metrics(task))):
+        has_current_scores = self._has_current_scores(task, fit_metrics(task))
+        if not (posteriors or has_current_scores):
             return set()
         cell_rows = _select_task_rows(task, self._rows)
-        complete = (
-            cell_rows.status == "failed"
-        ) | cell_rows.reason.isna()  # of which all scores were computed
+        complete = cell_rows.status == "failed"
+        if has_current_scores:  # others need a posterior, which may be too large to travel
+            complete |= cell_rows.reason.isna()  # all scores were computed
         usable_splits = set(
             cell_rows.split[
                 (cell_rows.stage == "final") & (complete | cell_rows.split.isin([*posteriors]))
