@@ -42,6 +42,8 @@ def test_fits_of_slang_that_diverge():
     wild = errors[errors > 4]
     text = f"On {len(wild)} of {len(errors)} splits of yacht `slang-nn` has an RMSE of "
     assert f"{text}{wild.min():.1f} to {wild.max():.0f}" in PAGE
+    bits = " ".join((ROOT / "docs/bits.md").read_text("utf-8").split())
+    assert f"Of twenty fits {(errors > 5).sum()} have an RMSE above 5 in the published" in bits
 
 
 def test_online_eig_differs_in_no_score():
