@@ -164,14 +164,25 @@ def table(
     metric: Annotated[
         list[str], typer.Option("--metric", help="Only this metric (repeatable).")
     ] = [],
+    tracking: Annotated[
+        str, typer.Option(help="MLflow tracking URI to which the run is exported, or none.")
+    ] = "none",
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
     with frozen_imports():
         from bdl.archive.loading import load_results
-        from bdl.publishing.published_files import render_tables
+        from bdl.publishing.published_files import (
+            export_earlier_run,
+            render_tables,
+            resolve_tracking_uri,
+        )
 
         request = request_options.request  # it imports the user's components
-    rendered = render_tables(load_results(request, request_options.results), format, metric)
+    results = request_options.results
+    rendered = render_tables(load_results(request, results), format, metric)
+    if uri := resolve_tracking_uri(tracking, results):
+        n_runs = export_earlier_run(request, uri, results)
+        typer.echo(f"{n_runs} runs are in {uri}", err=True)  # the table may go to a file
     if format == "rich":
         console.print(rendered)
     else:
@@ -217,21 +228,6 @@ def figures(request_options: RequestOptions) -> None:
 
     for path in redraw_figures(request_options.request, request_options.results):
         console.print(str(path), highlight=False, soft_wrap=True)
-
-
-@app.command()
-@with_request_options
-def log(request_options: RequestOptions, tracking: Tracking = "") -> None:
-    """Mirror an earlier run to MLflow."""
-    from bdl.publishing.published_files import export_earlier_run, resolve_tracking_uri
-
-    uri = resolve_tracking_uri(tracking, request_options.results)
-    if uri is None:
-        raise InputError(
-            "--tracking none leaves nothing to do; leave it out, or give a tracking URI"
-        )
-    n_runs = export_earlier_run(request_options.request, uri, request_options.results)
-    console.print(f"{n_runs} runs are in {uri}", soft_wrap=True)
 
 
 @app.command()
