@@ -256,7 +256,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write a table as parquet with a checksum of each page, all of it or nothing."""
     # Scores seldom repeat, but their signs and exponents do: bytes of equal rank side by side
     # compress better than a dictionary of the numbers.
-    scores = list(table.select_dtypes("floating"))
+    scores = [name for name, dtype in table.dtypes.items() if dtype.kind == "f"]
     with write_atomically(path) as new_path:
         table.to_parquet(
             new_path,

@@ -6,7 +6,13 @@ import walk
 def test_a_request_goes_from_the_command_to_the_table(tmp_path):
     followed = walk.follow(tmp_path)
     stays = {stay.function for stay in followed.stays}
-    assert {"run_benchmark", "plan_tasks", "Task.rows", "fit_hash", "compare_with_papers"} <= stays
+    assert {
+        "run_benchmark",
+        "plan_tasks",
+        "Task.rows",
+        "Task.fit_hash",
+        "compare_with_papers",
+    } <= stays
     for caller, stay in followed.climbs:
         assert followed.find_level(stay) > followed.find_level(caller)
 
