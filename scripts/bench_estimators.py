@@ -77,17 +77,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for fit, scores in zip(fits, workers.map(score, fits), strict=True):
             console.print(*fit, json.dumps(scores), soft_wrap=True, highlight=False)
             scored.append((fit, scores))
-    report = {
-        "system": machine.system(1),
-        "settings": {"rows": options.rows, "splits": options.splits},
-        "scores": summarise(scored),
-    }
-    print_tables(report["scores"], console)
+    summary = summarise(scored)
+    print_tables(summary, console)
     if options.json:
+        settings = {"rows": options.rows, "splits": options.splits}
+        report = {"system": machine.system(1), "settings": settings, "scores": summary}
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     if options.figure:
-        draw(options.figure, report["scores"])
-    return 0 if not list_failures(report["scores"]) else 1
+        draw(options.figure, summary)
+    return 0 if not list_failures(summary) else 1
 
 
 def prepare_worker() -> None:
@@ -137,8 +135,8 @@ def summarise(scored: Sequence[tuple[Fit, Mapping[str, float | None]]]) -> list[
     for (dataset, method), group in groups.items():
         entry: dict[str, Any] = {"dataset": dataset, "method": method}
         for name in QUANTITIES:
-            values = [scores[name] for scores in group]
-            entry[name] = None if None in values else round(float(np.mean(values)), 4)
+            numbers = np.array([scores[name] for scores in group], dtype=np.float64)
+            entry[name] = None if np.isnan(numbers).any() else round(float(numbers.mean()), 4)
         entry["coverages"] = [scores["coverage"] for scores in group]
         summary.append(entry)
     return summary

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.plan import Task
 from bdl.posteriors import Empirical, Posterior
+from bdl.posteriors.base import GaussianPosterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
 from bdl.references.mcmc import import_optional
@@ -253,9 +254,8 @@ class Fitted:
         return self.exact and has_closed_form(self.problem, self.posterior)
 
     def _predict_exactly(self, rows: Examples) -> Distribution:
-        return predict_exactly(
-            self.problem, self.posterior, rows, as_tensors(self.hyper), self.buffers
-        )
+        posterior = cast(GaussianPosterior, self.posterior)
+        return predict_exactly(self.problem, posterior, rows, as_tensors(self.hyper), self.buffers)
 
     @property
     def draws(self) -> Draws:

@@ -126,7 +126,7 @@ class EqualMixture(MixtureSameFamily):
         `InputError` if the components have no quantiles.
         """
         value = torch.as_tensor(value, dtype=torch.float64)
-        probabilities = value.expand(torch.broadcast_shapes(value.shape, self.batch_shape))
+        probabilities = value + torch.zeros(self.batch_shape, dtype=torch.float64)
         members = self.component_distribution
         if not isinstance(members, Normal):
             return _search_quantiles(members, probabilities)

@@ -60,7 +60,8 @@ def predict_with_bayesian_ridge(
     from sklearn.linear_model import BayesianRidge
 
     model = BayesianRidge().fit(x, y)
-    return _predict_normal(*model.predict(test_x, return_std=True), test_y)
+    mean, deviation = model.predict(test_x, return_std=True)
+    return _predict_normal(mean, deviation, test_y)
 
 
 def predict_with_gaussian_process(
@@ -73,7 +74,8 @@ def predict_with_gaussian_process(
     lengths = RBF(np.full(x.shape[1], sqrt(x.shape[1])), (1e-2, 1e4))
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * lengths + WhiteKernel(0.1, (1e-6, 1e1))
     model = GaussianProcessRegressor(kernel, random_state=seed).fit(x, y)
-    return _predict_normal(*model.predict(test_x, return_std=True), test_y)
+    mean, deviation = model.predict(test_x, return_std=True)
+    return _predict_normal(mean, deviation, test_y)
 
 
 def predict_with_ngboost(
