@@ -21,7 +21,8 @@ EXACT = "entries.vifa.reference.bias=penalised"
 
 
 def cell(*overrides, name="uci-regression", entry="vifa-lr"):
-    return list_tasks(load_benchmark(name, "quick", overrides).select(entries=[entry]))[0]
+    profile = "check" if name == "uci-regression" else "quick"
+    return list_tasks(load_benchmark(name, profile, overrides).select(entries=[entry]))[0]
 
 
 def ridge(*overrides):
@@ -220,7 +221,7 @@ IDENTITIES = """
 from bdl.plan import fit_hash, score_hash
 from bdl.plan.planning import list_tasks
 from bdl.spec import load_benchmark
-for name, profile in [("uci-regression", "quick"), ("vifa-synthetic", "paper"), ("online-fa", "paper")]:
+for name, profile in [("uci-regression", "check"), ("vifa-synthetic", "paper"), ("online-fa", "paper")]:
     for cell in list_tasks(load_benchmark(name, profile)):
         print(cell.label, fit_hash(cell), *(score_hash(cell, metric) for metric in cell.benchmark.metrics))
 """
