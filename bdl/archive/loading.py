@@ -81,14 +81,19 @@ class LoadedResults(NamedTuple):
         without a spec (`has_spec`), those of earlier versions, may be published in part.
         """
         changed = list_departures(request, current_benchmark)
-        remarks = [_describe_profile(request)] if request.benchmark.profile != "paper" else []
+        profile = request.benchmark.profile
+        is_part = profile != "paper" and is_part_of_protocol(request)
+        is_protocol = not changed and (profile == "paper" or is_part)
+        remarks = []
+        if profile != "paper":
+            remarks.append(_describe_part(request) if is_part else _describe_profile(request))
         remarks += [
             *(_list_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
             *(f"{name} is an entry of its own" for name in _list_added_entries(request)),
             *changed,
         ]
-        remark = f"Not the protocol: {'; '.join(remarks)}." if remarks else ""
-        is_protocol = request.benchmark.profile == "paper" and not changed
+        heading = "A part of the" if is_protocol and is_part else "Not the"
+        remark = f"{heading} protocol: {'; '.join(remarks)}." if remarks else ""
         replicates = (
             read_replicates(folder, current_benchmark, rows) if not request.changes else rows[:0]
         )
@@ -326,6 +331,39 @@ def _is_of_request(path: str, recorded_request: Request) -> bool:
         "by_dataset": recorded_request.datasets,
     }.get(field, ())
     return not selected_names or rest.partition(".")[0] in selected_names
+
+
+def is_part_of_protocol(recorded_request: Request) -> bool:
+    """Return whether a profile only narrows the protocol: data sets, methods and first splits.
+
+    The first splits of a data set are the same, and so are their random numbers, however many
+    follow.
+    """
+    protocol = load_benchmark(recorded_request.source or recorded_request.benchmark.name)
+    part = recorded_request.benchmark.select()
+    if not {*part.datasets} <= {*protocol.datasets} or part.splits > protocol.splits:
+        return False
+    whole = protocol.select([*part.datasets], [*part.entries])
+    changed_fields = {
+        re.sub(r"^entries\.[^.]+\.datasets$", "datasets", path)
+        for path in find_differences(whole, part)
+    }
+    return changed_fields <= {"profile", "splits", "datasets", *FIELDS_WITHOUT_EFFECT}
+
+
+def _describe_part(recorded_request: Request) -> str:
+    """Describe a profile that only narrows the protocol by what it leaves."""
+    benchmark = recorded_request.benchmark
+    part = recorded_request.selected_benchmark
+    protocol = load_benchmark(recorded_request.source or benchmark.name)
+    texts = []
+    if part.datasets != protocol.datasets:
+        texts.append(", ".join(part.datasets))
+    if [*part.entries] != [*protocol.entries]:
+        texts.append(" and ".join(part.entries))
+    if benchmark.splits != protocol.splits:
+        texts.append(f"the first {benchmark.splits} of {protocol.splits} splits")
+    return f"profile {benchmark.profile} ({'; '.join(texts)})"
 
 
 def _describe_profile(recorded_request: Request) -> str:
