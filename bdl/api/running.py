@@ -43,7 +43,7 @@ from bdl.execution.scheduler import (
 )
 from bdl.plan import Task, initial_check, planning, reference_posteriors
 from bdl.plan.reference_posteriors import SampledReference
-from bdl.publishing.published_files import export_to_mlflow, publish, render_tables
+from bdl.publishing.published_files import export_to_mlflow, publish, summarise_tables
 from bdl.reports.papers import paper_values
 from bdl.reports.search_bounds import bound_notes
 from bdl.spec import Request
@@ -96,7 +96,7 @@ def run_benchmark(
             _run_missing_fits(request, tasks, store, mending_options, console)
             fitted_at = time.perf_counter()
             loaded, table_entries, files = publish(request, store, results, fitted_at - start)
-        console.print(render_tables(loaded, "rich", table_entries=table_entries))
+        console.print(summarise_tables(loaded, table_entries=table_entries))
         bounds = bound_notes(loaded.benchmark, loaded.rows)
         _print_lines((f"{note.dataset}/{note.entry}: {note.text}" for note in bounds), console)
         if request.folder_name:

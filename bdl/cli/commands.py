@@ -164,18 +164,25 @@ def table(
     metric: Annotated[
         list[str], typer.Option("--metric", help="Only this metric (repeatable).")
     ] = [],
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="Add medians, z and further tables, however wide they are."),
+    ] = False,
+    notes: Annotated[bool, typer.Option("--notes", help="Write out the notes.")] = False,
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
     with frozen_imports():
         from bdl.archive.loading import load_results
-        from bdl.publishing.published_files import render_tables
+        from bdl.publishing.published_files import render_tables, summarise_tables
 
         request = request_options.request  # it imports the user's components
-    rendered = render_tables(load_results(request, request_options.results), format, metric)
-    if format == "rich":
-        console.print(rendered)
+    loaded = load_results(request, request_options.results)
+    if format != "rich":
+        terminal.write_text(str(render_tables(loaded, format, metric)))
+    elif wide:
+        terminal.print_wide(render_tables(loaded, format, metric, with_notes=notes))
     else:
-        terminal.write_text(str(rendered))
+        console.print(summarise_tables(loaded, metric, with_notes=notes))
 
 
 @app.command()
