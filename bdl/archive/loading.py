@@ -22,6 +22,7 @@ from bdl.errors import InputError
 from bdl.execution.estimate import MeasuredFit
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
+from bdl.registry import packaged_results
 from bdl.spec import (
     Benchmark,
     Request,
@@ -33,6 +34,8 @@ from bdl.spec import (
 from bdl.spec.request import MISSING_FIELD, format_ranges, to_inline_yaml
 from bdl.store import CellKey
 
+DEFAULT_RESULTS = Path("results")
+"""Folder of results of commands that name no other."""
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
 _FOLDER_PATTERNS = ("", "*/", "variants/*/", "*/variants/*/")
@@ -142,17 +145,17 @@ def open_results(request: Request, results: Path, *, prefer_store: bool = False)
     """Open the folder of a request, or that of the whole if no run was narrowed to it.
 
     Errors as in `load_results`. Splits are not selected from the whole: means and standard errors
-    of some of them are those of another run.
+    of some of them are those of another run. Where the default folder of results has none, the
+    rows that come with the package are opened.
     """
-    part_folder, full_folder = (
-        locate_folder(results, request),
-        locate_folder(results, request.full_request),
-    )
-    for path in (
-        (part_folder, full_folder)
-        if request.is_narrowed and not request.splits
-        else (part_folder,)
-    ):
+    part_folder = locate_folder(results, request)
+    roots = [results, packaged_results()] if results == DEFAULT_RESULTS else [results]
+    paths: list[Path] = []
+    for root in roots:
+        paths.append(locate_folder(root, request))
+        if request.is_narrowed and not request.splits:
+            paths.append(locate_folder(root, request.full_request))
+    for path in paths:
         results_folder = ResultsFolder(path, request, prefer_store=prefer_store)
         if results_folder.has_rows:
             return results_folder

@@ -94,6 +94,8 @@ class PublishedRun(NamedTuple):
     """The scores with the printed values."""
     files: Sequence[Path]
     """Tables and figures."""
+    figure_data: FigureData | None = None
+    """Data of the figures; None where all files were written before."""
 
 
 def publish(request: Request, store: Store, results: Path, wall_seconds: float) -> PublishedRun:
@@ -129,11 +131,8 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
     posteriors = load_stored_posteriors(tasks, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    figures = draw_figures(
-        gather_figure_data(loaded, gather_pictures(tasks, store), table_entries),
-        run_folder / "figures",
-        pdf=False,
-    )
+    figure_data = gather_figure_data(loaded, gather_pictures(tasks, store), table_entries)
+    figures = draw_figures(figure_data, run_folder / "figures", pdf=False)
     if len(list_complete_cells(tasks, store)) == len(tasks):
         for path in (run_folder / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in figures and path.suffix in (".png", ".pdf"):
@@ -144,7 +143,7 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
         origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
         run_folder,
     )
-    return PublishedRun(loaded, table_entries, files)
+    return PublishedRun(loaded, table_entries, files, figure_data)
 
 
 def _compute_digest(

@@ -52,6 +52,9 @@ MAX_COLOURS = 96
 MAX_WIDTH = 1600
 """Width of such a figure, in dots."""
 
+REPORT = "report.html"
+"""Name of the file in the folder of a run."""
+
 _PAPERS_COMMENT = re.compile(r"<!-- papers: (.*?) -->\n*")
 
 
@@ -62,13 +65,11 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
     `InputError` as `load_results` says; if no fit is finished; or if the file cannot be written.
     """
     loaded, run_folder = load_results(request, results), locate_folder(results, request)
-    path = target or run_folder / "report.html"
+    path = target or run_folder / REPORT
     with TemporaryDirectory() as temporary:
         figure_data = load_figure_data(loaded, request, results)  # refused if no fit is finished
         draw_figures(figure_data, Path(temporary) / "figures", pdf=False)
-        page = _fill_template(
-            _gather_page_values(loaded, figure_data, [Path(temporary), run_folder])
-        )
+        page = build_page(loaded, figure_data, [Path(temporary), run_folder])
     try:
         if target is None:
             # the folder of a part of the whole may not be there
@@ -79,6 +80,14 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
             f"cannot write {path}: {error.strerror}; choose another --output"
         ) from None
     return path
+
+
+def build_page(loaded: LoadedResults, figure_data: FigureData, folders: Sequence[Path]) -> str:
+    """Write the report of a run as HTML, with the figures that are drawn in some folders.
+
+    Of figures with one name that of the first folder is shown.
+    """
+    return _fill_template(_gather_page_values(loaded, figure_data, folders))
 
 
 def _gather_page_values(

@@ -1,7 +1,7 @@
 """Compact tables of a comparison for a terminal: no cell is broken from 80 columns on."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import NamedTuple
@@ -72,6 +72,8 @@ class Overview:
     """Whether the notes are written out; else they are counted."""
     with_durations: bool = False
     """Whether durations are a table like every other metric."""
+    published: Collection[str] = ()
+    """Methods whose rows are published ones, where the others' are of a run; they have a star."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
@@ -104,6 +106,8 @@ class Overview:
 
     def _row(self, cell: TableEntry, numbers: dict[str, int]) -> OverviewRow:
         method = cell.method + _STATISTIC_NAMES[cell.statistic]
+        if cell.method in self.published:
+            method += " *"
         if self.with_notes:
             method = with_note_marks(method, {*notes_of(cell)}, numbers)
         ours = estimate_text(cell) or cell.verdict
@@ -133,6 +137,9 @@ class Overview:
                 for cell in metric_cells:
                     if cell.method not in printed_methods:
                         hidden[cell.method] = None
+        if self.published:
+            n_splits = max(cell.n_trials for cell in self.cells if cell.method in self.published)
+            yield Text(f"* Not run here: published rows of {n_splits} splits.")
         wide = ["medians, z"]
         if hidden:
             names = ", ".join(hidden) if len(hidden) <= _MAX_NAMES else f"{len(hidden)} methods"
