@@ -9,7 +9,7 @@ import typer
 
 import bdl
 from bdl.cli import listing, results, terminal
-from bdl.cli.options import AsJson, RequestOptions, Results, parse_jobs, with_request_options
+from bdl.cli.options import AsJson, Name, RequestOptions, Results, parse_jobs, with_request_options
 from bdl.errors import InputError
 from bdl.registry import shipped_benchmarks
 from bdl.runtime import frozen_imports
@@ -277,6 +277,15 @@ def describe(
 
         text = describe_by_name(name)  # it imports the user's component
     console.print(text, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def cite(name: Name) -> None:
+    """Write BibTeX of the suite, and of the works that a benchmark is compared with."""
+    from bdl.reports.papers import cite_sources
+    from bdl.spec import load_benchmark
+
+    terminal.write_text(cite_sources(load_benchmark(name)))
 
 
 @app.command()
