@@ -128,7 +128,7 @@ def rich_table(section: Section) -> Table:
     grouped_rows = section.table.columns[0] in ("Dataset", "Metric")
     start = 1 if grouped_rows else 0
     for title, side in section.columns[start:]:
-        wraps = title in ("Verdict", FAILED_AS_WORST, "Told from") or "±" in title
+        wraps = title in ("Verdict", FAILED_AS_WORST, "Differs from") or "±" in title
         justify: JustifyMethod = "left" if side == "left" else "right"
         table.add_column(Text(title), justify=justify, no_wrap=not wraps, overflow="fold")
     groups = group_by(section.rows, lambda row: row[0] if grouped_rows else "")

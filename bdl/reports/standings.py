@@ -77,7 +77,7 @@ def rank_section(ranks: Ranks) -> Section:
     ]
     title = f"Ranks over {ranks.n_datasets} data sets, {metric_heading(ranks.metric)}"
     title += f"; Friedman p = {ranks.p:.2g}, Nemenyi at 5 %"
-    return Section.of(title, ["Method", "Average rank", "Told from"], rows)
+    return Section.of(title, ["Method", "Average rank", "Differs from"], rows)
 
 
 def rank_drawings(metric_ranks: Sequence[Ranks]) -> drawing.Drawings:
