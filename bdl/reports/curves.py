@@ -10,6 +10,7 @@ import numpy as np
 
 from bdl.reports import drawing, summarise_values
 from bdl.reports.layout import metric_heading, metric_with_unit, repeats_text, training_metric
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.scores import TRAINING_LINE, TRAINING_REMARK
 from bdl.reports.statistics import Array, group_by, panel_heading, point_text
@@ -210,9 +211,8 @@ def _styles(benchmark: "Benchmark") -> drawing.Styles:
     Where there are online estimators, solid lines are theirs and dashed ones those of batch fits.
     """
     online = _online_entries(benchmark)
-    styles = drawing.entry_styles(benchmark.entries)
+    styles = entry_styles(benchmark.entries)
     for name, look in styles.items():
-        del look["marker"]  # curves have dots
         if online:
             look["linestyle"] = ONLINE if name in online else BATCH
     return styles

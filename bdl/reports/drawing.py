@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import cycle, pairwise, repeat
+from itertools import pairwise
 from statistics import median_high
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from bdl.metrics import get_metric_info
 from bdl.reports.layout import format_number
@@ -34,13 +36,6 @@ COLORS = (
 
 Its yellow, which is too pale for lines, is left out; two more colours make nine.
 """
-MARKERS = "osD^v"
-DASHES: tuple[Any, ...] = (
-    *repeat("-", len(COLORS)),
-    *repeat((0, (3, 1.5)), len(COLORS)),
-    *repeat(":", len(COLORS)),
-)
-"""Line styles of the entries: solid for the first use of the colours, dashed and dotted after."""
 OUR_MARK: dict[str, Any] = {"color": COLORS[0], "marker": "o", "markersize": 6.5}
 PAPER_MARK: dict[str, Any] = {
     "color": COLORS[1],
@@ -51,7 +46,7 @@ PAPER_MARK: dict[str, Any] = {
 }
 PRINTED_MARK = PAPER_MARK | {"markersize": 4.5, "markeredgewidth": 1.2, "linestyle": "none"}
 """Printed values in figures with lines; the colour is the entry's."""
-DOTS: dict[str, Any] = {"marker": "o", "markersize": 2.4, "linewidth": 1.4}
+DOTS: dict[str, Any] = {"markersize": 3.2, "linewidth": 1.4}
 BARS: dict[str, Any] = {"linewidth": 1.4, "elinewidth": 1.2, "markersize": 4.5, "capsize": 2.5}
 
 STYLE: dict[str, Any] = {
@@ -72,6 +67,10 @@ METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
+MAX_LEGEND = 8
+"""Entries of a legend; more are labelled directly."""
+LABEL_WIDTH, LABEL_GAP = 1.2, 0.06
+"""Inches to the right of a panel for names, and share of its height from one to the next."""
 MIN_WIDTH, MAX_COLUMNS = 5.5, 4
 """Width of a figure in inches, and panels in a line."""
 
@@ -125,9 +124,8 @@ def lay_out_panels(
     figure = Figure(figsize=inches, layout="constrained", facecolor="white")
     panels = figure.subplots(lines, columns, squeeze=False, **shared)
     ordered = list((panels.T if downwards else panels).ravel())
-    for above, panel in zip(panels[:-1].ravel(), panels[1:].ravel(), strict=True):
-        if panel in ordered[count:]:
-            above.tick_params(labelbottom=True)  # no panel below carries the labels
+    for panel in ordered[:count]:  # each is read alone
+        panel.tick_params(labelbottom=True, labelleft=True)
     for panel in ordered[count:]:
         panel.remove()
     return figure, ordered[:count]
@@ -152,19 +150,6 @@ def label_left(panels: "Sequence[Axes]", text: str) -> None:
             panel.set_ylabel(fill(text, 26))
 
 
-def entry_styles(entries: Sequence[str] | Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the colour, marker and line of each entry, which are the same in all figures.
-
-    The first 27 differ.
-    """
-    return {
-        name: {"color": color, "marker": marker, "linestyle": line}
-        for name, color, marker, line in zip(
-            entries, cycle(COLORS), cycle(MARKERS), cycle(DASHES), strict=False
-        )
-    }
-
-
 def draw_legend(
     figure: "Figure",
     handles: "Sequence[Artist]" = (),
@@ -186,6 +171,59 @@ def draw_legend(
     figure.legend([handle_of[label] for label in labels], labels, **defaults | legend_options)
 
 
+def label_directly(figure: "Figure", panels: "Sequence[Axes]") -> None:
+    """Write the name of each mark or line to the right of its panel, with a line that leads there.
+
+    The figure becomes wider by the space of the names.
+    """
+    columns = {spec.colspan.start for panel in panels if (spec := panel.get_subplotspec())}
+    figure.set_figwidth(figure.get_figwidth() + LABEL_WIDTH * len(columns))
+    for panel in panels:
+        ends: dict[str, tuple[float, float, str]] = {}
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            line = getattr(handle, "lines", [handle])[0]  # of an error bar, its mark
+            points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
+            points = points[np.isfinite(points).all(1)]
+            if len(points):
+                shown = panel.transAxes.inverted().transform(
+                    line.get_transform().transform(points[-1])
+                )
+                x, y = np.clip(shown, 0, 1)
+                ends[label] = (float(x), float(y), line.get_color())
+        heights = spread_apart([y for _, y, _ in ends.values()])
+        for (label, (x, y, color)), height in zip(ends.items(), heights, strict=True):
+            panel.annotate(
+                label,
+                (x, y),
+                (1.04, height),
+                xycoords="axes fraction",
+                textcoords="axes fraction",
+                va="center",
+                fontsize=7,
+                color=color,
+                arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.5, "alpha": 0.6},
+                annotation_clip=False,
+            )
+
+
+def spread_apart(heights: Sequence[float]) -> list[float]:
+    """Move heights between 0 and 1 as far apart as lines of small letters need, in their order."""
+    gap = min(LABEL_GAP, 1 / max(len(heights), 1))
+    order = sorted(range(len(heights)), key=lambda i: heights[i])
+    moved = [heights[i] for i in order]
+    for i in range(1, len(moved)):
+        moved[i] = max(moved[i], moved[i - 1] + gap)
+    overhang = max(moved[-1] - 1, 0.0) if moved else 0.0
+    top = 1.0 + gap
+    for i in reversed(range(len(moved))):
+        moved[i] = min(moved[i], top - gap) if overhang else moved[i]
+        top = moved[i]
+    spread = [0.0] * len(heights)
+    for i, height in zip(order, moved, strict=True):
+        spread[i] = height
+    return spread
+
+
 def legend_handle(label: str, **look: Any) -> "Line2D":
     """Create a mark for a legend."""
     from matplotlib.lines import Line2D
@@ -204,11 +242,16 @@ def finish_figure(
 ) -> "Figure":
     """Add the label of the vertical axes, the lines of a title, and a legend; return the figure.
 
-    The legend is that of `draw_legend`.
+    The legend is that of `draw_legend`; more marks than it holds are labelled directly.
     """
     label_left(panels, vertical_label)
     write_title(figure, *lines)
-    draw_legend(figure, handles, order=order, **legend_options)
+    shown = set.union(set(), *({*panel.get_legend_handles_labels()[1]} for panel in panels))
+    if len(shown) > MAX_LEGEND:
+        label_directly(figure, panels)
+        handles = [handle for handle in handles if str(handle.get_label()) not in shown]
+    if handles or len(shown) <= MAX_LEGEND:
+        draw_legend(figure, handles, order=order, **legend_options)
     return figure
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bdl.reports import drawing
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.posteriors import DEVIATIONS, Gaussians, group_by_truth, moments_figure
 from bdl.reports.statistics import Array, group_by
 
@@ -55,7 +56,7 @@ MEAN["markeredgecolor"] = "white"
 def posterior_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
     """Draw each posterior with the truth, on data sets where at most three entries have one."""
     counts = Counter(pair.dataset for pair in pairs)
-    styles = drawing.entry_styles(dict.fromkeys(pair.entry for pair in pairs))
+    styles = entry_styles(dict.fromkeys(pair.entry for pair in pairs))
     return {
         f"posterior-{pair.dataset}-{pair.entry}": (
             partial(plane_figure, pair) if pair.plane else partial(moments_figure, [pair], styles)
@@ -70,7 +71,7 @@ def joint_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
 
     Those of two parameters are drawn in their plane, the others by their moments.
     """
-    styles = drawing.entry_styles(dict.fromkeys(pair.entry for pair in pairs))
+    styles = entry_styles(dict.fromkeys(pair.entry for pair in pairs))
     return {
         f"posteriors-{name}": (
             partial(planes_figure, group)

@@ -16,6 +16,7 @@ from bdl.reports.layout import (
     repeats_text,
     training_metric,
 )
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.paired import PairedDifference
 from bdl.reports.statistics import (
     AXIS_NAMES,
@@ -296,7 +297,7 @@ def swept_figure(
         columns=n_combinations if shared_scale else None,
         sharey="row" if shared_scale else "none",
     )
-    styles = drawing.entry_styles(benchmark.entries)
+    styles = entry_styles(benchmark.entries)
     for panel, (facet, panel_marks) in zip(panels, by_panel.items(), strict=True):
         drawing.style_panel(panel, panel_heading(*facet))
         if around_zero:

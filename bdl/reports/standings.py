@@ -9,6 +9,7 @@ from bdl.errors import InputError
 from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry, drawing
 from bdl.reports.layout import Section, metric_heading, metric_with_unit
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.statistics import panel_heading, point_text
 from bdl.reports.verdicts import LEVEL
 
@@ -247,7 +248,7 @@ def cost_figure(
     figure, panels = drawing.lay_out_panels(
         len(costs), (3.4, 3.1), columns=2 if len(costs) == 4 else min(len(costs), 3)
     )
-    styles = drawing.entry_styles(benchmark.entries)
+    styles = entry_styles(benchmark.entries)
     for panel, (name, panel_costs) in zip(panels, costs.items(), strict=True):
         drawing.style_panel(panel, name)
         _draw_costs(panel, panel_costs, styles, metric)
