@@ -67,6 +67,8 @@ class LoadedResults(NamedTuple):
     """Whether each of them was made as the protocol says, though some may be missing."""
     replicates: pd.DataFrame
     """Final rows of the same fits under other seeds, of which each row has its own."""
+    caption: str
+    """The remark in short, without the values of changed fields."""
 
     @classmethod
     def of(
@@ -90,31 +92,48 @@ class LoadedResults(NamedTuple):
         remarks = []
         if profile != "paper":
             remarks.append(_describe_part(request) if is_part else _describe_profile(request))
+        gaps = _list_gaps(request.benchmark, rows) if has_spec and not rows.empty else []
         remarks += [
-            *(_list_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
+            *gaps,
             *(f"{name} is an entry of its own" for name in _list_added_entries(request)),
             *changed,
         ]
         heading = "A part of the" if is_protocol and is_part else "Not the"
         remark = f"{heading} protocol: {'; '.join(remarks)}." if remarks else ""
+        caption = _shorten_remark(heading, profile, gaps, changed) if remarks else ""
         replicates = (
             read_replicates(folder, current_benchmark, rows) if not request.changes else rows[:0]
         )
-        return cls(folder, request, rows, points, remark, is_protocol, replicates)
+        return cls(folder, request, rows, points, remark, is_protocol, replicates, caption)
 
     @property
     def banner(self) -> str:
         """Text above a table: the remark, and why there are no verdicts."""
-        return (
-            self.remark
-            if self.protocol or not self.benchmark.papers
-            else f"{self.remark} {NO_VERDICTS}"
-        )
+        return self._with_reason(self.remark)
+
+    @property
+    def short_banner(self) -> str:
+        """Text above a table for a terminal: the caption, and why there are no verdicts."""
+        return self._with_reason(self.caption)
+
+    def _with_reason(self, text: str) -> str:
+        return text if self.protocol or not self.benchmark.papers else f"{text} {NO_VERDICTS}"
 
     @property
     def benchmark(self) -> Benchmark:
         """The benchmark that they were made with."""
         return self.recorded_request.benchmark
+
+
+def _shorten_remark(
+    heading: str, profile: str, gaps: Sequence[str], changed: Sequence[str]
+) -> str:
+    """Write a remark without the values of changed fields, which are counted."""
+    texts = [f"profile {profile}"] if profile != "paper" else []
+    texts += gaps
+    if changed:
+        texts.append(f"{len(changed)} changed setting{'s' if len(changed) > 1 else ''}")
+    return f"{heading} protocol: {'; '.join(texts)}." if texts else ""
 
 
 def load_results(request: Request, results: Path) -> LoadedResults:

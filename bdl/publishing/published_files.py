@@ -219,8 +219,9 @@ def summarise_tables(
 ) -> Overview:
     """Return the compact tables of a run for a terminal; arguments as in `render_tables`."""
     table_entries = _select_metrics(loaded, metrics, table_entries)
+    banner = loaded.banner if with_notes else loaded.short_banner
     if metrics:
-        return Overview(table_entries, loaded.banner, with_notes=with_notes, with_durations=True)
+        return Overview(table_entries, banner, with_notes=with_notes, with_durations=True)
     claims = [
         f"Claim {verdict.verdict}: {verdict.claim.text} ({verdict.claim.source})."
         for verdict in judge_run_claims(loaded)
@@ -232,7 +233,7 @@ def summarise_tables(
         "what other papers print": elsewhere_sections(loaded.benchmark, table_entries),
     }
     names = [name for name, content in further_tables.items() if content]
-    return Overview(table_entries, loaded.banner, claims, names, with_notes)
+    return Overview(table_entries, banner, claims, names, with_notes)
 
 
 def _select_metrics(
@@ -322,7 +323,7 @@ def gather_figure_data(
         pairs,
         *row_summaries,
         **pictures,
-        remark=loaded.remark,
+        remark=loaded.caption,
     )
 
 

@@ -341,8 +341,8 @@ def _draw_mean_lines(
         curves = np.array([line for name, line in lines if name == entry])
         if not len(curves):
             continue
-        mean, line = curves.mean(0), {"color": look["color"], "linestyle": look["linestyle"]}
-        panel.plot(x, mean, linewidth=1.4, label=entry, **line)
+        mean = curves.mean(0)
+        panel.plot(x, mean, markevery=0.1, label=entry, **{**drawing.DOTS, **look})
         if len(curves) > 1:
             se = curves.std(0, ddof=1) / np.sqrt(len(curves))
             panel.fill_between(

@@ -143,7 +143,8 @@ def curve_figure(
         for curve in training_panels.get(name, ()):
             panel.plot(curve.counts, curve.mean, **{**styles[curve.entry], **TRAINING_LINE})
         for curve in panel_curves:
-            panel.plot(curve.counts, curve.mean, **drawing.DOTS, **styles[curve.entry])
+            look = {**drawing.DOTS, **styles[curve.entry]}
+            panel.plot(curve.counts, curve.mean, label=curve.entry, **look)
             color = styles[curve.entry]["color"]
             low, high = curve.mean - curve.se, curve.mean + curve.se
             panel.fill_between(curve.counts, low, high, color=color, alpha=0.22, linewidth=0)
@@ -206,7 +207,7 @@ def _fit_vertical_axis(
 
 
 def _styles(benchmark: "Benchmark") -> drawing.Styles:
-    """Return the colour and line of each entry.
+    """Return the look of each entry.
 
     Where there are online estimators, solid lines are theirs and dashed ones those of batch fits.
     """

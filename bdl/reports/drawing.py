@@ -69,6 +69,8 @@ METADATA: dict[str, dict[str, None]] = {
 }
 MAX_LEGEND = 8
 """Entries of a legend; more are labelled directly."""
+PRINTED_LABEL = "paper, "
+"""Start of the labels of printed values, which look like the entry that they are of."""
 LABEL_WIDTH, LABEL_GAP = 1.2, 0.06
 """Inches to the right of a panel for names, and share of its height from one to the next."""
 MIN_WIDTH, MAX_COLUMNS = 5.5, 4
@@ -181,6 +183,8 @@ def label_directly(figure: "Figure", panels: "Sequence[Axes]") -> None:
     for panel in panels:
         ends: dict[str, tuple[float, float, str]] = {}
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            if label.startswith(PRINTED_LABEL):
+                continue
             line = getattr(handle, "lines", [handle])[0]  # of an error bar, its mark
             points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
             points = points[np.isfinite(points).all(1)]
@@ -246,7 +250,10 @@ def finish_figure(
     """
     label_left(panels, vertical_label)
     write_title(figure, *lines)
-    shown = set.union(set(), *({*panel.get_legend_handles_labels()[1]} for panel in panels))
+    shown: set[str] = set()
+    for panel in panels:
+        labels = panel.get_legend_handles_labels()[1]
+        shown.update(label for label in labels if not label.startswith(PRINTED_LABEL))
     if len(shown) > MAX_LEGEND:
         label_directly(figure, panels)
         handles = [handle for handle in handles if str(handle.get_label()) not in shown]
