@@ -73,6 +73,15 @@ PRINTED_LABEL = "paper, "
 """Start of the labels of printed values, which look like the entry that they are of."""
 LABEL_WIDTH, LABEL_GAP = 1.2, 0.06
 """Inches to the right of a panel for names, and share of its height from one to the next."""
+_LEADER: dict[str, Any] = {
+    "arrowstyle": "-",
+    "linewidth": 0.5,
+    "alpha": 0.6,
+    "shrinkA": 1.0,
+    "shrinkB": 0.0,
+    "relpos": (0.0, 0.5),
+}
+"""Line from a name to its mark; it begins left of the name, so that it crosses no letters."""
 MIN_WIDTH, MAX_COLUMNS = 5.5, 4
 """Width of a figure in inches, and panels in a line."""
 
@@ -83,6 +92,10 @@ OUTLIER_FACTOR = 1e4
 
 They differ by orders of magnitude; scores are outliers beyond `LOG_FROM` already.
 """
+GAP_FACTOR = 8.0
+"""Gap to a value, in ranges of all others, beyond which it is an outlier of a linear axis."""
+BAR_STRETCH = 1.0
+"""Ranges of the values by which error bars may stretch a linear axis to either side."""
 ROUNDING = 1e-9
 """Share of the median below which a value is zero but for rounding.
 
@@ -144,12 +157,10 @@ def style_panel(
     panel.spines[hidden_spines].set_visible(False)
 
 
-def label_left(panels: "Sequence[Axes]", text: str) -> None:
-    """Label the vertical axes of the panels of the leftmost column."""
+def label_vertical_axes(panels: "Sequence[Axes]", text: str) -> None:
+    """Label the vertical axes, each panel for itself."""
     for panel in panels:
-        subplot = panel.get_subplotspec()
-        if subplot is not None and subplot.colspan.start == 0:
-            panel.set_ylabel(fill(text, 26))
+        panel.set_ylabel(fill(text, 26))
 
 
 def draw_legend(
@@ -205,7 +216,7 @@ def label_directly(figure: "Figure", panels: "Sequence[Axes]") -> None:
                 va="center",
                 fontsize=7,
                 color=color,
-                arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.5, "alpha": 0.6},
+                arrowprops=_LEADER | {"color": color},
                 annotation_clip=False,
             )
 
@@ -248,7 +259,7 @@ def finish_figure(
 
     The legend is that of `draw_legend`; more marks than it holds are labelled directly.
     """
-    label_left(panels, vertical_label)
+    label_vertical_axes(panels, vertical_label)
     write_title(figure, *lines)
     shown: set[str] = set()
     for panel in panels:
@@ -293,6 +304,20 @@ def ordinary_range(values: Sequence[float], factor: float) -> tuple[float, float
     return min(inliers, default=0.0), max(inliers, default=0.0)
 
 
+def central_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the least and the greatest value without those at either end that flatten the rest.
+
+    A value does if the gap to the next one is more than `GAP_FACTOR` times the range of all
+    others, which are four or more.
+    """
+    ordered = sorted(values)
+    while len(ordered) > 4 and GAP_FACTOR * (ordered[-2] - ordered[0]) < ordered[-1] - ordered[-2]:
+        ordered.pop()
+    while len(ordered) > 4 and GAP_FACTOR * (ordered[-1] - ordered[1]) < ordered[1] - ordered[0]:
+        ordered.pop(0)
+    return (ordered[0], ordered[-1]) if ordered else (0.0, 0.0)
+
+
 def fit_axis(
     panel: "Axes",
     side: Literal["x", "y"],
@@ -327,6 +352,7 @@ def fit_axis(
         log = scale == "log" or (needs_log_scale(inliers) and all(end >= 0 for end in bars))
     if not log:
         low, high = ordinary_range(list(largest.values()), factor)
+        low, high = central_range([v for v in largest.values() if low <= v <= high])
     outliers = {name: value for name, value in largest.items() if not low <= value <= high}
     if outliers and write_outliers:
         text = ", ".join(f"{name} ({format_number(value)})" for name, value in outliers.items())
@@ -340,8 +366,13 @@ def fit_axis(
             visible += [value for value in values if value > 0 or not log]
     if not visible:
         return outliers
+    low, high = min(visible), max(visible)
     furthest = LOG_FROM * max(map(abs, visible))
-    visible += [end for end in bars if abs(end) <= furthest and (end > 0 or not log)]
+    stretch = BAR_STRETCH * ((high - low) or furthest)
+    for end in bars:
+        near = end > 0 if log else low - stretch <= end <= high + stretch
+        if near and abs(end) <= furthest:
+            visible.append(end)
     low, high = min(visible), max(visible)
     if log:
         free = max(high / low, 10.0) ** AXIS_MARGIN

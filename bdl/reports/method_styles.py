@@ -1,4 +1,4 @@
-"""Colours, markers and lines of methods: the same in every figure, by family and member."""
+"""Colours and markers of methods: the same in every figure, by family and member."""
 
 from collections.abc import Iterable
 from itertools import count
@@ -80,16 +80,14 @@ The hues are close to those of Okabe and Ito (2008), which are told apart under 
 blindness. Methods of no family are among the points.
 """
 MARKERS = "osD^vPX*<>p"
-LINES: tuple[Any, ...] = ("-", (0, (3, 1.5)), ":")
-"""Line of each shade: as it is, darker, lighter."""
 _TOWARDS = ((0.0, 0.0), (0.45, 0.0), (0.4, 1.0))
 """Share and brightness of the grey that is mixed into the hue of each shade."""
-_MEMBERS = len(MARKERS) * len(LINES)
+_MEMBERS = len(MARKERS) * len(_TOWARDS)
 """Members of a family that look different: the two numbers have no common factor."""
 
 
 def entry_styles(entries: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the colour, marker and line of each entry.
+    """Return the colour and marker of each entry; lines are solid.
 
     Those of the shipped benchmarks look the same in every figure. Another name, such as that of a
     user's entry, has the look of the family that its first word names, and of a member of it that
@@ -121,12 +119,12 @@ def _find_family(name: str) -> str | None:
 
 def _member_style(hue: str, member: int) -> dict[str, Any]:
     """Return the look of a member: of two, shade or marker differ."""
-    shade = member % len(LINES)
+    shade = member % len(_TOWARDS)
     share, brightness = _TOWARDS[shade]
     channels = (int(hue[i : i + 2], 16) for i in (1, 3, 5))
     mixed = (round((1 - share) * channel + share * 255 * brightness) for channel in channels)
     return {
         "color": "#" + "".join(f"{channel:02x}" for channel in mixed),
         "marker": MARKERS[member % len(MARKERS)],
-        "linestyle": LINES[shade],
+        "linestyle": "-",
     }

@@ -137,7 +137,7 @@ def planes_figure(pairs: Sequence[Gaussians]) -> "Figure":
         points = point_grid(pair)
         _draw_density(panel, pair.entry, points, true_density(pair, points))
         _draw_ellipses(panel, pair.mean, pair.covariance, APPROXIMATION)
-    drawing.label_left(panels, "parameter 2")
+    drawing.label_vertical_axes(panels, "parameter 2")
     drawing.write_title(figure, pairs[0].dataset, "truth shaded; approximation at 1 and 2 sd")
     return figure
 

@@ -46,7 +46,7 @@ def test_files_do_not_depend_on_time_or_the_users_settings_and_leave_these_alone
     first = draw_figures(figure_data, tmp_path / "new")
     assert [path.name for path in first] == ["uci-nn-nmll.png", "uci-nn-nmll.pdf"]
     with Image.open(first[0]) as picture:
-        assert picture.width == pytest.approx(200 * (2 * 2.6 + 0.4), abs=1)
+        assert picture.width == pytest.approx(200 * (2 * 3.4 + 0.4), abs=1)
     assert first[1].read_bytes().startswith(b"%PDF")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
     with mpl.rc_context(

@@ -1,5 +1,7 @@
 """Looks of methods: one for each in all figures, which no other method of a figure has."""
 
+from itertools import pairwise
+
 import pytest
 
 from bdl.reports.drawing import label_directly, lay_out_panels, spread_apart
@@ -43,7 +45,7 @@ def test_other_methods_look_like_no_other_of_the_figure():
 def test_names_do_not_overlap(heights):
     moved = spread_apart(heights)
     ordered = sorted(moved)
-    gaps = [after - before for before, after in zip(ordered, ordered[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(ordered)]
     assert all(gap >= min(0.06, 1 / len(heights)) - 1e-9 for gap in gaps)
     assert max(moved) <= 1 + 1e-9 or len(heights) > 16
 
