@@ -74,6 +74,13 @@ def test_every_page_is_named():
     assert [page.name for page in pages if f"](docs/{page.name})" not in README] == []
 
 
+def test_every_page_links_to_the_glossary_of_ten_words():
+    glossary = ROOT / "docs" / "glossary.md"
+    assert len(re.findall(r"^\| \*\*", glossary.read_text("utf-8"), re.MULTILINE)) == 10
+    pages = [page for page in ROOT.glob("docs/*.md") if page != glossary]
+    assert [page for page in pages if "](glossary.md)" not in page.read_text("utf-8")] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     links = [
