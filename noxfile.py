@@ -1,9 +1,14 @@
-"""The commands of every day, in the environment that is active: `nox -s lint`, `tests`, `docs`, `tour`."""
+"""The commands of every day, in the environment that is active: `nox -s lint`, `tests`, `docs`, `tour`.
+
+`nox -s interpreters` runs the tests on the other versions of Python that are on this machine, each in
+an environment of its own.
+"""
 
 import nox
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "tests"]
+nox.options.error_on_missing_interpreters = False
 
 
 @nox.session
@@ -17,6 +22,13 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests."""
     session.run("pytest", "-n", "auto", "--dist", "loadfile", *session.posargs)
+
+
+@nox.session(python=["3.12", "3.13"], venv_backend="venv")
+def interpreters(session: nox.Session) -> None:
+    """Run the fast tests on another version of Python; it is skipped where that is missing."""
+    session.install("-e", ".[test]")  # constraints.txt pins versions for 3.11
+    session.run("pytest", "-n", "auto", "--dist", "loadfile", "-m", "not slow", *session.posargs)
 
 
 @nox.session

@@ -140,6 +140,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 SECONDS = 120
 """After which a command counts as stuck."""
 
+CLAIM_SIDE = {"entry": "searched", "metric": "nmll", "dataset": "diabetes", "after": 1}
 COMPLETE: dict[str, Any] = {
     "name": "probe",
     "title": "All fields",
@@ -225,11 +226,12 @@ COMPLETE: dict[str, Any] = {
                 "source": "a paper",
                 "metric": "nmll",
                 "times": 0.5,
+                "equal": True,
                 "datasets": ["diabetes"],
                 "at": {},
             },
-            "less": {"entry": "direct", "at": {"evaluation.samples": 5}, "metric": "nmll"},
-            "than": {"entry": "direct", "at": {"evaluation.samples": 6}, "metric": "nmll"},
+            "less": CLAIM_SIDE | {"at": {"evaluation.samples": 5}},
+            "than": CLAIM_SIDE | {"at": {"evaluation.samples": 6}},
         }
     ],
     "elsewhere": ["gal2018"],

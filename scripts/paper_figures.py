@@ -1,11 +1,12 @@
 """Draw figures of the papers that are of no benchmark's kind.
 
-    python scripts/paper_figures.py  # draws docs/images/prior-densities.png and
-    docs/images/slang-toy-last-updates.png
+    python scripts/paper_figures.py  # draws docs/images/prior-densities.png,
+    docs/images/slang-toy-last-updates.png and docs/images/prior-draws.png
 
 The first shows the priors of Mata (2018, Figures 2.1, 3.2 to 3.4 and C.1) by the package's own
 log-densities; the second the end of the published curves of `slang-toy`, as in Figure 8 of the
-SLANG paper (2018).
+SLANG paper (2018); the third importance sampling from the prior, as in Figure 1 of the lecture
+notes of León Villares.
 """
 
 import argparse
@@ -21,7 +22,9 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.style import context
 from numpy.typing import NDArray
+from scipy.special import log_expit, softmax
 
+from bdl.data import load_dataset
 from bdl.models.base import Layout
 from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior, HorseshoePrior, Prior, SpikeSlabPrior, StudentTPrior
@@ -169,6 +172,8 @@ STAR: dict[str, Any] = {
 }
 LAST, SHOWN = 2000, 0.995
 """Updates of `slang-toy` at its end, and the share of the ELBOs there that is within the axis."""
+DRAWS, PRIOR_SD, ROWS = 10_000, 10.0, (20, 3000)
+"""Draws of two weights from their prior, its standard deviation, and rows that weigh the draws."""
 NEAR, FAR = np.linspace(-5, 5, 400), np.geomspace(0.01, 100, 200)
 """Weights that the panels show, all but 0."""
 
@@ -241,6 +246,33 @@ def last_updates() -> Figure:
     return figure
 
 
+def prior_draws() -> Figure:
+    """Draw weights of a logistic regression from their prior, with areas like their likelihoods."""
+    data = load_dataset("synthetic_logistic")
+    theta = np.random.default_rng(0).normal(0, PRIOR_SD, (DRAWS, 2))
+    figure, panels = drawing.lay_out_panels(len(ROWS), (3.6, 3.4), sharey=True)
+    for panel, count in zip(panels, ROWS, strict=True):
+        rows = data.split(0).train[:count]
+        signs = 2 * data.y[rows] - 1
+        share = softmax(log_expit(signs * (theta @ data.x[rows].T)).sum(1))
+        panel.scatter(theta[:, 0], theta[:, 1], s=1, color=drawing.QUIET, alpha=0.3, linewidths=0)
+        panel.scatter(
+            theta[:, 0],
+            theta[:, 1],
+            s=1500 * share,
+            color=drawing.COLORS[0],
+            alpha=0.6,
+            linewidths=0,
+        )
+        effective = 1 / np.square(share).sum()
+        drawing.style_panel(panel, f"{count:,} rows: effective sample size {effective:,.0f}")
+        panel.set(xlabel="first weight")
+    drawing.label_left(panels, "second weight")
+    title = f"{DRAWS:,} draws of two weights from their prior"
+    drawing.write_title(figure, title, "areas in proportion to likelihoods")
+    return figure
+
+
 def save(draw: Callable[[], Figure], target: Path) -> None:
     """Draw a figure in the style of all others."""
     figure = draw_figure(draw)
@@ -258,6 +290,7 @@ def main() -> None:
     folder = parser.parse_args().output
     save(densities, folder / "prior-densities.png")
     save(last_updates, folder / "slang-toy-last-updates.png")
+    save(prior_draws, folder / "prior-draws.png")
 
 
 if __name__ == "__main__":

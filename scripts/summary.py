@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import bdl
+from bdl.archive.frames import TRIALS
 from bdl.publishing.published_files import judge_run_claims
 from bdl.reports.claims import ClaimVerdict
 from bdl.reports.papers import PAPERS, load_paper
@@ -94,24 +95,35 @@ def count_printed(cells: list[dict[str, Any]]) -> PrintedCounts:
 
 
 def claims() -> list[tuple[str, ClaimVerdict]]:
-    """Return the claims of the papers as the rows judge them, each after its benchmark."""
+    """Return the claims of benchmarks with published rows, judged, each after its benchmark."""
     runs = [
         bdl.results(name, results=ROOT / "results")
         for name, _ in list_benchmarks()
-        if load_benchmark(name).claims
+        if load_benchmark(name).claims and (ROOT / "results" / name / TRIALS).exists()
     ]
     return [
         (run.loaded.benchmark.name, each) for run in runs for each in judge_run_claims(run.loaded)
     ]
 
 
-def doubted(judged: list[tuple[str, ClaimVerdict]]) -> list[str]:
-    """Return the claims that are not confirmed on every data set, each as a row of the table."""
+def is_ours(judged: tuple[str, ClaimVerdict]) -> bool:
+    """Return whether no paper makes a claim."""
+    return judged[1].claim.source == "ours"
+
+
+def claim_rows(judged: list[tuple[str, ClaimVerdict]]) -> list[str]:
+    """Write claims as rows of a table."""
     return [
         f"| {each.claim.text} | [`{name}`](../results/{name}/table.md) | {each.verdict} |"
         for name, each in judged
-        if each.verdict != "confirmed"
     ]
+
+
+def doubted(judged: list[tuple[str, ClaimVerdict]]) -> list[str]:
+    """Write the papers' claims that are not confirmed on every data set, each as a row."""
+    return claim_rows(
+        [each for each in judged if not is_ours(each) and each[1].verdict != "confirmed"]
+    )
 
 
 def draw(cells: list[dict[str, Any]], target: Path) -> None:
@@ -181,7 +193,9 @@ def main() -> None:
     printed = count_printed(cells)
     print(printed, f"repeated={printed.repeated}")
     judged = claims()
-    print("\n".join(doubted(judged)), f"of {len(judged)} claims", sep="\n")
+    own = [each for each in judged if is_ours(each)]
+    print("\n".join(doubted(judged)), f"of {len(judged) - len(own)} claims", sep="\n")
+    print("\n".join(claim_rows(own)))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from bdl.spec.sections import Limits
 from bdl.store.artefacts import DamagedPosterior, with_rerun_hint
 
 PAPERS = "papers: [{paper: nobody1900, tables: [Table 1], task: uci_nn_predictions, methods: {fixed: vifa_lr}}]\n"
+EXPORTING = "table --tracking sqlite:///runs.db"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_an_interrupted_run_is_code_130_and_says_how_to_go_on(tiny, invoke, monk
         patch.setattr("bdl.api.running.run_tasks", raising(KeyboardInterrupt()))
         code, _, err = invoke("run", tiny, "--no-compile", "--tracking", "none")
     assert (code, err) == (130, "interrupted; the same command goes on from here\n")
-    assert f"bdl-bench run {tiny}" in refusal(invoke("log", tiny))
+    assert f"bdl-bench run {tiny}" in refusal(invoke(*EXPORTING.split(), tiny))
     assert f"bdl-bench run {tiny}" in refusal(invoke("table", tiny))
     monkeypatch.setattr("bdl.spec.load_request", raising(KeyboardInterrupt()))
     assert invoke("table", tiny)[0] == 130
@@ -130,7 +131,7 @@ COMMANDS = [
     ("run --set seed=[1", ["--set seed=[1"]),
     ("table", ["no results in results/tiny", "bdl-bench run"]),
     ("figures", ["no results in results/tiny", "bdl-bench run"]),
-    ("log", ["no results in results/tiny", "bdl-bench run"]),
+    (EXPORTING, ["no results in results/tiny", "bdl-bench run"]),
 ]
 if not torch.cuda.is_available():
     COMMANDS.append(("run --device cuda", ["no CUDA device", "use --device cpu"]))
@@ -217,8 +218,8 @@ DAMAGE = {
     "empty rows": ("trials.parquet", lambda path: path.write_bytes(b""), ["table", "figures"]),
     "spoilt rows": ("trials.parquet", spoil, ["table"]),
     "text for rows": ("trials.parquet", lambda path: path.write_text("rows"), ["table", "run"]),
-    "empty store": ("store.sqlite", lambda path: path.write_bytes(b""), ["log"]),
-    "spoilt store": ("store.sqlite", spoil, ["log", "run"]),
+    "empty store": ("store.sqlite", lambda path: path.write_bytes(b""), [EXPORTING]),
+    "spoilt store": ("store.sqlite", spoil, [EXPORTING, "run"]),
     "text for a store": ("store.sqlite", lambda path: path.write_text("rows" * 1000), ["run"]),
 }
 
@@ -228,7 +229,8 @@ def test_damaged_files_are_told_in_one_line(copy, tiny, invoke, name, damage, co
     damage(copy / name)
     before = (copy / name).read_bytes()
     for command in commands:
-        error = refusal(invoke(command, tiny))
+        words = command.split()
+        error = refusal(invoke(words[0], tiny, *words[1:]))
         assert str(Path("results/tiny")) in error or "no fit of tiny is finished" in error
         assert (copy / name).read_bytes() == before or not before
 

@@ -18,6 +18,7 @@ TWO = TINY.replace("  fixed:", "  fixed: &fixed").replace(
     "evaluation:", "  other: *fixed\nevaluation:"
 )
 FASTER = "--set", "entries.fixed.hyper.learning_rate=0.5"
+URI = "sqlite:///runs.db"
 
 
 @pytest.fixture
@@ -170,7 +171,7 @@ def test_rows_keep_what_they_were_made_with_when_the_file_changes(published, tin
     assert invoke("table", tiny, "--format", "markdown")[1] == before
 
 
-def test_what_is_mirrored_is_what_was_run(tiny, run, invoke, monkeypatch):
+def test_what_is_exported_is_what_was_run(tiny, run, invoke, monkeypatch):
     told = {}
 
     def take(benchmark, store, cells, **more):
@@ -179,13 +180,15 @@ def test_what_is_mirrored_is_what_was_run(tiny, run, invoke, monkeypatch):
 
     monkeypatch.setattr(mlflow_export, "export_run", take)
     assert run(tiny, *FASTER)[0] == 0
-    error = refusal(invoke("log", tiny))
+    error = refusal(invoke("table", tiny, "--tracking", URI))
     assert "no results in results/tiny; start with: bdl-bench run" in error
     assert (
         f"(there is: bdl-bench table {tiny} --set entries.fixed.hyper.learning_rate=0.5)" in error
     )
     tiny.write_text(TINY.replace("epochs: 1", "epochs: 3"), "utf-8")
-    assert invoke("log", tiny, *FASTER)[0] == 0
+    code, out, err = invoke("table", tiny, *FASTER, "--format", "csv", "--tracking", URI)
+    assert (code, err) == (0, f"1 runs are in {URI}\n")
+    assert out.startswith("benchmark,"), "the table alone"
     (parameters,) = told["parameters"]
     assert parameters["hyper.learning_rate"] == "0.5"
     assert parameters["training.epochs"] == "1"
@@ -322,6 +325,12 @@ def test_a_table_is_of_the_mean_over_replicates(published, tiny, run, invoke):
 def test_rows_of_another_spec_are_no_replicates(published, tiny, run, invoke):
     assert run("tiny.yaml", "--set", "seed=1")[0] == 0
     tiny.write_text(TINY.replace("learning_rate: 0.01", "learning_rate: 0.02"), "utf-8")
+    assert cells_of_table(invoke)["fixed"]["replicates"] == 1
+
+
+def test_a_replicate_whose_seed_the_file_has_taken_counts_once(published, tiny, run, invoke):
+    assert run("tiny.yaml", "--set", "seed=1")[0] == 0
+    tiny.write_text(TINY.replace("title:", "seed: 1\ntitle:"), "utf-8")
     assert cells_of_table(invoke)["fixed"]["replicates"] == 1
 
 

@@ -66,8 +66,8 @@ class Results:
     def claims(self) -> pd.DataFrame:
         """One row a finding of a paper, with its verdict.
 
-        The columns are `claim`, `source`, data set, point, means of both sides, difference,
-        interval and verdict.
+        The columns are `claim`, `source`, data set, point, means of both sides, margin of claims
+        of equality, difference, interval and verdict.
         """
         records = [record for claim in judge_run_claims(self.loaded) for record in claim.records]
         return pd.DataFrame(records)

@@ -198,6 +198,9 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
             recorded = results_folder.original_request
             if recorded is None or recorded.benchmark.profile != benchmark.profile:
                 continue
+            # The file may have taken the seed of a replicate since: its rows count once.
+            if recorded.benchmark.seed == benchmark.seed:
+                continue
             same_cells = set(list_cell_keys(rows)) & _list_cells_of_same_spec(
                 recorded.benchmark, benchmark
             )

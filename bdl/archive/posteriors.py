@@ -2,7 +2,8 @@
 
 With them, a score that is added later needs no training. ``posteriors.zip`` has the artefacts of
 final fits as the store keeps them, equal ones once, and ``index.json``, which names them by cell
-and split. The provenance beside it has its digest.
+and split. The provenance beside it has its digest. Large posteriors stay in the store: they are
+full matrices, of methods such as Laplace's that compute them in seconds.
 """
 
 import json
@@ -14,16 +15,18 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
-from bdl.archive.frames import replace_atomically
 from bdl.errors import InputError, parse_json
+from bdl.files import write_atomically
 from bdl.plan import Task
 from bdl.store import artefacts
 from bdl.store.artefacts import DamagedPosterior
 from bdl.store.store import Store
 
 POSTERIORS = "posteriors.zip"
-MAX_BYTES = 10 * 10**6
+MAX_BYTES = 5 * 10**6
 """Bytes of the file; larger ones are not written."""
+MAX_POSTERIOR_BYTES = 500 * 10**3
+"""Bytes of the artefact of a posterior; larger ones are left out of the file."""
 
 _MAX_COMPRESSION = 2
 """Largest ratio of artefacts to `MAX_BYTES` at which packing is tried: half of their bytes may be
@@ -38,8 +41,9 @@ PosteriorFiles = Mapping[str, Mapping[int, bytes]]
 
 
 def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFiles:
-    """Load the artefacts of the final fits of tasks; none if they are far too large to travel.
+    """Load the artefacts of the final fits of tasks that are small enough to travel.
 
+    None if they are far too large together.
     `DamagedPosterior` if one of them is missing or not what was written; all of these are noticed
     by the next run.
     """
@@ -47,29 +51,32 @@ def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFile
         task.label: {split: name for split, _, name in store.list_artefacts(task.key) if name}
         for task in tasks
     }
-    distinct = {name for by_split in digests.values() for name in by_split.values()}
-    if (
-        sum(artefacts.measure_posterior_file(store.posteriors, name) for name in distinct)
-        > _MAX_COMPRESSION * MAX_BYTES
-    ):
+    sizes = {
+        name: artefacts.measure_posterior_file(store.posteriors, name)
+        for by_split in digests.values()
+        for name in by_split.values()
+    }
+    small = [name for name, size in sizes.items() if size <= MAX_POSTERIOR_BYTES]
+    if sum(sizes[name] for name in small) > _MAX_COMPRESSION * MAX_BYTES:
         return {}
     contents, errors = dict[str, bytes](), list[DamagedPosterior]()
-    for name in distinct:
+    for name in small:
         try:
             contents[name] = artefacts.read_posterior_bytes(store.posteriors, name)
         except DamagedPosterior as error:
             errors.append(error)
     if errors:
         raise errors[0]
-    return {
-        label: {split: contents[name] for split, name in by_split.items()}
-        for label, by_split in digests.items()
-        if by_split
-    }
+    by_cell: dict[str, dict[int, bytes]] = {}
+    for label, by_split in digests.items():
+        by_cell[label] = {
+            split: contents[name] for split, name in by_split.items() if name in contents
+        }
+    return {label: by_split for label, by_split in by_cell.items() if by_split}
 
 
 def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] | None:
-    """Write the posteriors of this package's families to one archive, all or nothing.
+    """Write the small posteriors of this package's families to one archive, all or nothing.
 
     A family that is not of this package's does not travel: reading it would run code that came
     with the file. Return the entry of the provenance that `read_posteriors` checks; None, and no
@@ -80,7 +87,8 @@ def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] |
         label: {
             split: content
             for split, content in splits.items()
-            if _is_shipped_family(artefacts.read_family(content))
+            if len(content) <= MAX_POSTERIOR_BYTES
+            and _is_shipped_family(artefacts.read_family(content))
         }
         for label, splits in contents.items()
     }
@@ -88,7 +96,7 @@ def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] |
         any(contents_to_write.values())
         and len(packed := _pack_archive(contents_to_write)) <= MAX_BYTES
     ):
-        with replace_atomically(path) as new_path:
+        with write_atomically(path) as new_path:
             new_path.write_bytes(packed)
         return {"sha256": sha256(packed).hexdigest()}
     path.unlink(missing_ok=True)

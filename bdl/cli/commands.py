@@ -169,14 +169,26 @@ def table(
         typer.Option("--wide", help="Add medians, z and further tables, however wide they are."),
     ] = False,
     notes: Annotated[bool, typer.Option("--notes", help="Write out the notes.")] = False,
+    tracking: Annotated[
+        str, typer.Option(help="MLflow tracking URI to which the run is exported, or none.")
+    ] = "none",
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
     with frozen_imports():
         from bdl.archive.loading import load_results
-        from bdl.publishing.published_files import render_tables, summarise_tables
+        from bdl.publishing.published_files import (
+            export_earlier_run,
+            render_tables,
+            resolve_tracking_uri,
+            summarise_tables,
+        )
 
         request = request_options.request  # it imports the user's components
-    loaded = load_results(request, request_options.results)
+    results = request_options.results
+    loaded = load_results(request, results)
+    if uri := resolve_tracking_uri(tracking, results):
+        n_runs = export_earlier_run(request, uri, results)
+        typer.echo(f"{n_runs} runs are in {uri}", err=True)  # the table may go to a file
     if format != "rich":
         terminal.write_text(str(render_tables(loaded, format, metric)))
     elif wide:
@@ -224,21 +236,6 @@ def figures(request_options: RequestOptions) -> None:
 
     for path in redraw_figures(request_options.request, request_options.results):
         console.print(str(path), highlight=False, soft_wrap=True)
-
-
-@app.command()
-@with_request_options
-def log(request_options: RequestOptions, tracking: Tracking = "") -> None:
-    """Mirror an earlier run to MLflow."""
-    from bdl.publishing.published_files import export_earlier_run, resolve_tracking_uri
-
-    uri = resolve_tracking_uri(tracking, request_options.results)
-    if uri is None:
-        raise InputError(
-            "--tracking none leaves nothing to do; leave it out, or give a tracking URI"
-        )
-    n_runs = export_earlier_run(request_options.request, uri, request_options.results)
-    console.print(f"{n_runs} runs are in {uri}", soft_wrap=True)
 
 
 @app.command()

@@ -85,3 +85,20 @@ def compare(
         Console(width=None if Console().is_terminal else 120).print(rendered)
     else:
         terminal.write_text(str(rendered))
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="Folder of results, such as results/slang-uci.")],
+) -> None:
+    """Compute published scores again, from the posteriors that are published with them.
+
+    The exit code is 1 if a score does not follow from its posterior.
+    """
+    from bdl.archive.verification import verify_folder
+    from bdl.cli.verification import describe_verification
+
+    verification = verify_folder(folder)
+    terminal.write_text(describe_verification(folder, verification))
+    if verification.differences:
+        raise typer.Exit(1)

@@ -12,16 +12,17 @@ import os
 import shutil
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import ClassVar, Literal
 
 from bdl.data.conversion import Array, Inputs
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
 from bdl.errors import InputError
+from bdl.files import write_atomically
 
 FileState = Literal["ok", "shipped", "missing", "corrupt"]
 """Of a cached file; one that is shipped is not cached, and comes with the package."""
@@ -95,27 +96,24 @@ class RemoteFile:
         """
         mirror = os.environ.get("BDL_DATA_MIRROR")
         sources = [f"{mirror.rstrip('/')}/{self.path}", self.url] if mirror else [self.url]
-        failures = []
-        with temporary_folder(self.target.parent) as folder:
-            copy = Path(folder) / self.target.name
+        with write_data_file(self.target) as copy:
             if self.shipped_content is not None:
                 copy.write_bytes(self.shipped_content())
                 self._read_verified(copy)
-                copy.replace(self.target)
                 return
+            failures = []
             for source in sources:
                 try:
                     _copy_file(source, copy)
                     self._read_verified(copy)
-                    copy.replace(self.target)
                     return
                 except OSError as error:
                     failures.append(f"{source}: {_describe_failure(error)}")
-        raise InputError(
-            f"cannot get data file {self.path} ({'; '.join(failures)}); connect to the network "
-            "or set BDL_DATA_MIRROR to a directory or http address that has it, then run "
-            f"'bdl-bench data fetch {self.dataset}'"
-        )
+            raise InputError(
+                f"cannot get data file {self.path} ({'; '.join(failures)}); connect to the network "
+                "or set BDL_DATA_MIRROR to a directory or http address that has it, then run "
+                f"'bdl-bench data fetch {self.dataset}'"
+            )
 
     def _read_verified(self, path: Path) -> bytes:
         """Return the decompressed content of a copy of the file; `_CorruptFile` if it is wrong."""
@@ -137,17 +135,15 @@ class _CorruptFile(OSError):
     """A copy of a file is not what it should be; `strerror` says how."""
 
 
-def temporary_folder(folder: Path) -> TemporaryDirectory[str]:
-    """Make a temporary directory inside `folder`; `InputError` if that cannot be written.
-
-    It is on the same disk, so that moving a file out of it is atomic.
-    """
+@contextmanager
+def write_data_file(path: Path) -> Iterator[Path]:
+    """Write a file of the data directory as `write_atomically`; `InputError` if that fails."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return TemporaryDirectory(prefix=".download-", dir=folder)
+        with write_atomically(path) as new_path:
+            yield new_path
     except OSError as error:
         raise InputError(
-            f"cannot write to data directory {folder} ({error.strerror}); "
+            f"cannot write to data directory {path.parent} ({error.strerror}); "
             "set BDL_DATA_DIR to one you can write to"
         ) from None
 
@@ -155,10 +151,8 @@ def temporary_folder(folder: Path) -> TemporaryDirectory[str]:
 def write_if_missing(path: Path, write: Callable[[Path], object]) -> Path:
     """Call `write` to make a file if it is missing, whole or not at all; return its path."""
     if not path.is_file():
-        with temporary_folder(path.parent) as folder:
-            temporary_path = Path(folder) / path.name
-            write(temporary_path)
-            temporary_path.replace(path)
+        with write_data_file(path) as new_path:
+            write(new_path)
     return path
 
 

@@ -50,7 +50,8 @@ def to_dataset(source: "Table", frame: Frame, target: str) -> Dataset:
     if split_column:
         required.append(split_column)
     _check_names(name, frame.columns, required)
-    frame = frame.drop(columns=[column for column in source.leave_out if column != target])
+    unused = [column for column in source.leave_out if column not in (target, split_column)]
+    frame = frame.drop(columns=unused)
     nameless = [column for column in frame.columns if _UNNAMED.fullmatch(column)]
     if nameless:
         raise InputError(

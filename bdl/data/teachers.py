@@ -68,18 +68,23 @@ class SparseNetwork:
 
     Split i is draw i.
 
-    200 inputs N(0, 1), two hidden layers of 200 rectified units, one output. All weights are zero
-    but those into the last unit of each hidden layer, uniform on [4, 6], and those of the output,
-    uniform on [-0.1, 0.1]; no biases. Draw i seeds NumPy's generator with i and takes weights
-    layer by layer, inputs and noise. 220 rows train and 220 test.
+    200 inputs N(0, 1), two hidden layers of 200 units, one output. All weights are zero but those
+    into the last unit of each hidden layer, uniform on [4, 6], and those of the output, uniform on
+    [-0.1, 0.1]; no biases. Draw i seeds NumPy's generator with i and takes weights layer by layer,
+    inputs and noise. 220 rows train and 220 test.
 
     Parameters
     ----------
     noise
         Variance of the noise.
+    activation
+        The function of the hidden units. With ``"sigmoid"``, as the thesis writes it, a unit
+        without weights is 1/2, so that the second layer saturates: f is the same for all inputs,
+        and only the noise differs between rows.
     """
 
     noise: Annotated[float, Gt(0)] = 1.0
+    activation: Literal["relu", "sigmoid"] = "relu"
 
     def weights(self, index: int) -> tuple[Array, ...]:
         """Return the weights of a draw, layer by layer, (out, in)."""
@@ -99,7 +104,8 @@ class SparseNetwork:
         last = generator.uniform(-0.1, 0.1, (1, 200))
         x = f = generator.normal(size=(440, 200))
         for layer in hidden:
-            f = np.maximum(f @ layer.T, 0)
+            f = f @ layer.T
+            f = np.maximum(f, 0) if self.activation == "relu" else 1 / (1 + np.exp(-f))
         return (
             (*hidden, last),
             x,

@@ -6,6 +6,7 @@ of the thesis on noisy optimisers (Mata 2018).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ Array = NDArray[np.float64]
 TEACHERS: dict[str, Callable[[], SparseLinear | SparseNetwork]] = {
     "sparse_linear": SparseLinear,
     "sparse_network": SparseNetwork,
+    "sparse_network_sigmoid": partial(SparseNetwork, activation="sigmoid"),
 }
 _SAME = 1e-9
 """Largest difference of targets, in standard deviations, that rounding may leave between a draw
@@ -42,7 +44,7 @@ class Teacher(Direct):
         The data set that the rows are a draw of.
     """
 
-    data: Literal["sparse_linear", "sparse_network"] = "sparse_linear"
+    data: Literal["sparse_linear", "sparse_network", "sparse_network_sigmoid"] = "sparse_linear"
 
     deterministic: ClassVar[bool] = True
 

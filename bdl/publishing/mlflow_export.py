@@ -128,7 +128,7 @@ def export_run(
     for path in artifacts:
         if not path.is_file():
             raise InputError(
-                f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}"
+                f"no file {path} to export; make it again with: bdl-bench run {benchmark.name}"
             )
     upgrade_database(tracking_uri, artifact_root)
     suffixes = [suffix for suffix in (benchmark.profile, variant) if suffix not in ("paper", "")]

@@ -30,7 +30,7 @@ def open_ui(tracking_uri: str, port: int) -> None:
         raise InputError(f"{tracking_uri} is a server already; open this address in a browser")
     if not path.is_file():
         raise InputError(
-            f"no MLflow database {path}; mirror a run to it first, with: bdl-bench log NAME"
+            f"no MLflow database {path}; export a run to it first, with: bdl-bench run NAME"
         )
     try:
         socket.create_server((_HOST, port)).close()

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import compute_row_checksums, replace_atomically
+from bdl.archive.frames import compute_row_checksums
 from bdl.execution.scoring import fit_metrics
+from bdl.files import write_atomically
 from bdl.plan import Task, joint_hash
 from bdl.plan.planning import list_tasks
 from bdl.spec import Benchmark, Request
@@ -83,7 +84,7 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     """Write ``provenance.json`` with the checksums of the rows beside it, all of it or nothing."""
     path = folder / "provenance.json"
     content = content | {"checksums": compute_row_checksums(folder)}
-    with replace_atomically(path) as new_path:
+    with write_atomically(path) as new_path:
         new_path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return path
 

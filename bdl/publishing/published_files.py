@@ -257,7 +257,8 @@ def judge_run_claims(loaded: LoadedResults) -> list[ClaimVerdict]:
     if not (present.claims and loaded.protocol):
         return []
     try:
-        return judge_claims(present, loaded.rows, load_overlaps(loaded.folder, loaded.benchmark))
+        overlaps = load_overlaps(loaded.folder, loaded.benchmark)
+        return judge_claims(present, loaded.rows, loaded.points, overlaps)
     except InputError:  # rows of an earlier version, without data
         return []
 

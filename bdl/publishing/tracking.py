@@ -203,7 +203,7 @@ def with_tracking_hint(tracking_uri: str) -> Iterator[None]:
             ) from None
         raise InputError(
             f"MLflow cannot use {tracking_uri} ({reason}); mend or remove it, "
-            "or choose another tracking URI, and mirror again with: bdl-bench log NAME"
+            "or choose another tracking URI, and export again with: bdl-bench run NAME"
         ) from None
 
 

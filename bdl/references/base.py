@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bdl.data.files import data_directory
+from bdl.data.files import data_directory, write_data_file
 from bdl.errors import InputError, parse_json
 from bdl.models.problem import Hyper, Problem
 from bdl.references.certificate import DrawQuality
@@ -152,11 +151,13 @@ def sample_and_store(recipe: Recipe) -> DrawQuality:
         "certificate": asdict(certificate),
     }
     content["sha256"] = _digest(content)
-    _write_atomically(draws_path, lambda file: np.save(file, theta))
+    with write_data_file(draws_path) as new_path:
+        np.save(new_path, theta)
     text = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items()
     )
-    _write_atomically(info_path, lambda file: file.write(f"{{\n{text}\n}}\n".encode()))
+    with write_data_file(info_path) as new_path:
+        new_path.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
     return certificate
 
 
@@ -205,17 +206,3 @@ def _draws_digest(theta: NDArray[np.float64]) -> str:
 
 def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _write_atomically(path: Path, save: Callable[[IO[bytes]], object]) -> None:
-    """Write a file that appears whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
-            save(file)
-        Path(file.name).replace(path)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror}); set BDL_DATA_DIR to a folder you "
-            "can write to"
-        ) from None

@@ -77,8 +77,8 @@ class TableEntry:
         Whether this comparison counts as that of the printed number: each is counted once.
     z, df
         What rounding of the printed number does not explain of ours - paper, in standard errors of
-        the difference, and the degrees of freedom of that; None where it has none, and for
-        durations.
+        the difference, and the degrees of freedom of that; None where it has none or no noise, and
+        for durations.
     p
         Of the two-sided test that the verdict comes from; None without a test.
     low, high
@@ -298,7 +298,7 @@ def _table_entry(
         counted=paper is not None and paper.counted,
         mc_se=mc_se,
         floor=floor,
-        z=difference.z if difference else None,
+        z=difference.z if difference and math.isfinite(difference.z) else None,
         df=difference.df if difference and math.isfinite(difference.df) else None,
         p=difference.p if difference else None,
         low=difference.value - difference.half_width if difference else None,

@@ -1,21 +1,23 @@
 """Comparative claims of the papers, judged by our rows."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bdl.metrics import get_metric_info
 from bdl.reports.layout import Section, format_number, metric_with_unit
 from bdl.reports.paired import PairedDifference, interval_texts, pair_scores, scores_by_split
 from bdl.reports.statistics import format_setting, group_by_split, point_text
 from bdl.reports.verdicts import MIN_SPLITS
 from bdl.spec.fields import to_canonical_json
+from bdl.spec.sections import STREAM_RECORD
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bdl.spec import Benchmark
-    from bdl.spec.sections import Claim
+    from bdl.spec.sections import Claim, Side
 
 CONFIRMED, CONTRADICTED, NOT_SHOWN = "confirmed", "contradicted", "not shown"
 
@@ -30,22 +32,35 @@ class Finding(NamedTuple):
     difference: PairedDifference
     """First side minus `Claim.times` the other, split by split."""
 
+    margin: float | None = None
+    """Largest difference of sides that are alike; None where one is said to have less."""
+
     @property
     def verdict(self) -> str:
         """Verdict by the 95 % interval of the difference.
 
         ``confirmed`` where it is below 0, ``contradicted`` where it is above, else ``not shown``.
+        For sides that are said to be alike: inside the margin, wholly outside of it, or else.
         ``undecided`` are fewer than three pairs, and what speaks for a side that failed where the
         other did not.
         """
         interval = self.difference
         if interval.low is None or interval.high is None or interval.n < MIN_SPLITS:
             return "undecided"
+        if self.margin is not None:
+            return self._judge_equality(interval.low, interval.high, self.margin)
         if interval.high < 0:
             return "undecided" if interval.failed else CONFIRMED
         if interval.low > 0:
             return "undecided" if interval.baseline_failed else CONTRADICTED
         return NOT_SHOWN
+
+    def _judge_equality(self, low: float, high: float, margin: float) -> str:
+        if self.difference.failed or self.difference.baseline_failed:
+            return "undecided"
+        if -margin <= low and high <= margin:
+            return CONFIRMED
+        return CONTRADICTED if low > margin or high < -margin else NOT_SHOWN
 
 
 class ClaimVerdict(NamedTuple):
@@ -80,6 +95,7 @@ class ClaimVerdict(NamedTuple):
                     "less": finding.less,
                     "than": finding.than,
                     "times": self.claim.times,
+                    "margin": finding.margin,
                     "difference": difference.mean,
                     "low": difference.low,
                     "high": difference.high,
@@ -91,55 +107,89 @@ class ClaimVerdict(NamedTuple):
 
 
 def judge_claims(
-    benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
+    benchmark: "Benchmark",
+    rows: "pd.DataFrame",
+    points: "pd.DataFrame",
+    overlap: Mapping[str, float],
 ) -> list[ClaimVerdict]:
     """Judge the claims of a benchmark, in the order of its file.
 
-    Claims of which no split has both sides are left out. Arguments are as
+    Claims of which no split has both sides are left out. `points` are the recorded scores, as
+    `bdl.reports.curves.average_curves` takes them; the other arguments are as
     `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
     """
-    groups = group_by_split(rows, benchmark.axes)
+    scores = _Scores(benchmark, rows, points)
     verdicts = (
-        ClaimVerdict(claim, tuple(_findings(claim, benchmark, groups, overlap)))
+        ClaimVerdict(claim, tuple(_findings(claim, benchmark, scores, overlap)))
         for claim in benchmark.claims
     )
     return [verdict for verdict in verdicts if verdict.findings]
 
 
-def _findings(
-    claim: "Claim",
-    benchmark: "Benchmark",
-    groups: "Mapping[tuple[Hashable, ...], pd.DataFrame]",
-    overlap: Mapping[str, float],
-) -> Iterator[Finding]:
-    """Yield a finding for each data set and open point where a split has both sides of a claim.
+class _Scores:
+    """Scores of the cells of a benchmark, at the end of the fits and at recorded counts."""
 
-    `groups` has the rows by data set, entry and values of the axes.
-    """
+    def __init__(
+        self, benchmark: "Benchmark", rows: "pd.DataFrame", points: "pd.DataFrame"
+    ) -> None:
+        self._axes = benchmark.axes
+        self._rows = group_by_split(rows, benchmark.axes)
+        self._points = points
+
+    def of_side(
+        self, side: "Side", dataset: str, open_point: Mapping[str, str]
+    ) -> "pd.Series[float] | None":
+        """Return the scores of a side by split, NaN where a fit failed; None without rows.
+
+        `dataset` is that of a side which names none.
+        """
+        label, metric = str(side.dataset or dataset), str(side.metric)
+        side_texts = {path: to_canonical_json(value) for path, value in side.at.items()}
+        texts = {**open_point, **side_texts}
+        key = (label, side.entry, *(texts[axis] for axis in self._axes))
+        rows = self._rows.get(key)
+        if rows is None or metric not in rows:
+            return None
+        if side.after is None:
+            return scores_by_split(rows, metric)
+        points = self._points
+        columns = ("dataset", "entry", *self._axes, "metric", "at")
+        for column, value in zip(columns, (*key, metric, side.after), strict=True):
+            points = points[points[column] == value]
+        if points.empty:
+            return None
+        values = points.set_index("split")["value"]
+        return scores_by_split(rows.assign(**{metric: values}), metric)
+
+
+def _findings(
+    claim: "Claim", benchmark: "Benchmark", scores: _Scores, overlap: Mapping[str, float]
+) -> Iterator[Finding]:
+    """Yield a finding for each data set and open point where a split has both sides of a claim."""
     sides = claim.sides()
-    open_axes = [axis for axis in benchmark.axes if axis not in {*sides[0][1], *sides[1][1]}]
+    open_axes = [axis for axis in benchmark.axes if axis not in {*sides[0].at, *sides[1].at}]
     open_points = dict.fromkeys(
         tuple(point.texts[axis] for axis in open_axes) for point in benchmark.points
     )
-    for dataset, texts in product(map(str, claim.datasets or benchmark.datasets), open_points):
+    metric = str(sides[1].metric)
+    datasets = [sides[0].dataset] if sides[0].dataset else claim.datasets or benchmark.datasets
+    for dataset, texts in product(map(str, datasets), open_points):
         open_point = dict(zip(open_axes, texts, strict=True))
-        scores = []
-        for entry, settings, metric in sides:
-            fixed_point = {path: to_canonical_json(value) for path, value in settings.items()}
-            point = open_point | fixed_point
-            side_rows = groups.get((dataset, entry, *(point[axis] for axis in benchmark.axes)))
-            if side_rows is not None and metric in side_rows:
-                scores.append(scores_by_split(side_rows, metric))
-        if len(scores) < 2:
+        less, than = (scores.of_side(side, dataset, open_point) for side in sides)
+        if less is None or than is None:
             continue
-        less, than = scores
         both = less.dropna().index.intersection(than.dropna().index)
         if both.size:
-            unpaired = PairedDifference(
-                dataset, claim.less.entry, sides[0][2], 0, point=open_point
+            unpaired = PairedDifference(dataset, claim.less.entry, metric, 0, point=open_point)
+            multiple = claim.times * than
+            difference = pair_scores(unpaired, less, multiple, overlap.get(dataset, 0.0))
+            margin = get_metric_info(metric).margin_of(float(multiple[both].mean()))
+            yield Finding(
+                float(less[both].mean()),
+                float(than[both].mean()),
+                difference,
+                margin if claim.equal else None,
             )
-            difference = pair_scores(unpaired, less, claim.times * than, overlap.get(dataset, 0.0))
-            yield Finding(float(less[both].mean()), float(than[both].mean()), difference)
 
 
 def claim_sections(benchmark: "Benchmark", verdicts: Sequence[ClaimVerdict]) -> list[Section]:
@@ -147,32 +197,37 @@ def claim_sections(benchmark: "Benchmark", verdicts: Sequence[ClaimVerdict]) -> 
     sections = []
     for verdict in verdicts:
         claim, findings = verdict
-        names = [
-            ", ".join(filter(None, (side.entry, _point_text(side.at), side.metric)))
-            for side in (claim.less, claim.than)
-        ]
+        names = [_side_text(benchmark, side) for side in (claim.less, claim.than)]
         heading = "Difference" if claim.times == 1 else f"Difference from {claim.times:g} times"
-        columns = ["Dataset", *findings[0].difference.point, *names, heading, "Verdict", "n"]
+        columns = ["Dataset", *findings[0].difference.point, *names, heading]
+        if claim.equal:
+            columns.append("Margin")
         rows = []
         for finding in findings:
             difference = finding.difference
             mean, interval = interval_texts(difference)
-            rows.append(
-                (
-                    difference.dataset,
-                    *map(format_setting, difference.point.values()),
-                    format_number(finding.less),
-                    format_number(finding.than),
-                    f"{mean} ({interval})" if interval else mean,
-                    finding.verdict,
-                    f"{difference.n}",
-                )
-            )
+            cells = [
+                difference.dataset,
+                *map(format_setting, difference.point.values()),
+                format_number(finding.less),
+                format_number(finding.than),
+                f"{mean} ({interval})" if interval else mean,
+            ]
+            if finding.margin is not None:
+                cells.append(format_number(finding.margin))
+            rows.append((*cells, finding.verdict, f"{difference.n}"))
         point = f" at {_point_text(claim.at)}" if claim.at else ""
         summary = f"{benchmark.name}: {claim.text} ({claim.source}): {verdict.verdict}"
         title = f"{summary}. {metric_with_unit(claim.metric)}{point}"
-        sections.append(Section.of(title, columns, rows))
+        sections.append(Section.of(title, [*columns, "Verdict", "n"], rows))
     return sections
+
+
+def _side_text(benchmark: "Benchmark", side: "Side") -> str:
+    unit = (benchmark.record or STREAM_RECORD).unit if side.after else ""
+    after = f"after {side.after:,} {unit}" if side.after else None
+    texts = (side.entry, side.dataset, _point_text(side.at), side.metric, after)
+    return ", ".join(str(text) for text in texts if text)
 
 
 def _point_text(values: Mapping[str, Any]) -> str:

@@ -293,7 +293,10 @@ def shared_notes(cells: Iterable[TableEntry]) -> set[str]:
 
 
 def estimate_text(cell: TableEntry) -> str:
-    """Write our number with its standard error, both to the same digit; empty if there is none."""
+    """Write our number with its standard error, both to the same digit; empty if there is none.
+
+    Of an error that is larger than the number two digits are shown, more only if print has more.
+    """
     if cell.ours is None:
         return ""
     text = format_number(cell.ours, cell.paper)
@@ -304,7 +307,11 @@ def estimate_text(cell: TableEntry) -> str:
         return text
     if "e" in text or cell.ours_se >= 1e5 or cell.ours_se < FINEST_ERROR:
         return f"{text} ± {_shorten_exponent(f'{cell.ours_se:.1g}')}"
-    decimals = max(len(text.partition(".")[2]), -math.floor(math.log10(cell.ours_se)))
+    error_decimals = -math.floor(math.log10(cell.ours_se))
+    decimals = max(len(text.partition(".")[2]), error_decimals)
+    if cell.ours_se > abs(cell.ours):
+        printed_decimals = 1 - cell.paper.exponent if isinstance(cell.paper, Printed) else 0
+        decimals = min(decimals, max(0, error_decimals + 1, printed_decimals))
     return f"{cell.ours:.{decimals}f} ± {cell.ours_se:.{decimals}f}"
 
 

@@ -24,9 +24,9 @@ class SeedNoise(NamedTuple):
     """How far a statistic over splits moves from seed to seed, the splits staying the same."""
 
     variance: float
-    """Of the statistic of one replicate."""
+    """Of the statistic of one replicate; zero where no score depends on the seed."""
     df: float
-    """Degrees of freedom of the variance."""
+    """Degrees of freedom of the variance; infinite where it is zero."""
     replicates: int
     """Seeds that it was measured by."""
 
@@ -74,11 +74,12 @@ def statistics_by_seed(statistic: str, scores: Array) -> Array:
 def measure_seed_noise(statistic: str, scores: Array) -> SeedNoise | None:
     """Measure the noise of seeds in a mean or a median over splits, given the splits.
 
-    None with one seed, where a score is missing, and for other statistics.
+    None with one seed, where a score is missing or overflows, and for other statistics.
 
     Notes
     -----
-    With v_s the variance between the R seeds of split s of n, the mean over splits has the
+    Where no score differs between seeds, the method is deterministic given the splits, and the
+    variance is zero. With v_s the variance between the R seeds of split s of n, the mean over splits has the
     variance sum_s v_s / n^2. Its degrees of freedom are those of Satterthwaite (1946) for a sum of
     variances with R - 1 degrees each, (R - 1) (sum v_s)^2 / sum v_s^2: few where the noise of one
     split, such as that of a fit that nearly diverged, exceeds that of the others.
@@ -89,12 +90,14 @@ def measure_seed_noise(statistic: str, scores: Array) -> SeedNoise | None:
     in which split s is in the middle: few splits ever are.
     """
     count, n = scores.shape
-    if count < 2 or n < 2 or not np.isfinite(scores).all() or statistic not in ("mean", "median"):
+    if count < 2 or not n or not np.isfinite(scores).all() or statistic not in ("mean", "median"):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         variances = (scores - scores[0]).var(axis=0, ddof=1)
-    if not 0 < variances.sum() < np.inf:
+    if not variances.sum() < np.inf:
         return None
+    if not variances.any():
+        return SeedNoise(0.0, np.inf, count)
     if statistic == "mean":
         terms = variances / n**2
         return SeedNoise(float(terms.sum()), _degrees_of_freedom(terms, count), count)

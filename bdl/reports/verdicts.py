@@ -93,8 +93,14 @@ class Difference(NamedTuple):
 
     @property
     def z(self) -> float:
-        """The part of the difference that rounding does not explain, in standard errors."""
-        return math.copysign(max(abs(self.value) - self.rounding, 0.0), self.value) / self.se
+        """The part of the difference that rounding does not explain, in standard errors.
+
+        Without any noise it is zero or infinite.
+        """
+        unexplained = math.copysign(max(abs(self.value) - self.rounding, 0.0), self.value)
+        if not self.se:
+            return math.copysign(math.inf, unexplained) if unexplained else 0.0
+        return unexplained / self.se
 
     @property
     def p(self) -> float:
@@ -134,13 +140,16 @@ def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference |
     -----
     Where the splits are the paper's own (`is_tested_given_splits`), the difference has the noise
     of seeds alone: of one seed in the printed number and of the mean of R in ours, (1 + 1/R) times
-    the variance of `SeedNoise`. Elsewhere it is Welch's test. With s and t the standard errors
-    over n and m splits, the variance of the difference is s^2 + t^2, and its degrees of freedom
+    the variance of `SeedNoise`, which is zero for a deterministic method.
+
+    Elsewhere it is Welch's test. With s and t the standard errors over n and m splits, the variance
+    of the difference is s^2 + t^2, and its degrees of freedom
     (s^2 + t^2)^2 / (s^4 / (n - 1) + t^4 / (m - 1)). Where one of the two is not known, the spread
     over splits is that of the other, which alone has degrees of freedom then. An error that all
     trials share is that of both truths, and known.
     """
-    if is_tested_given_splits(estimate, paper):
+    is_given_splits = is_tested_given_splits(estimate, paper)
+    if is_given_splits:
         terms = _seed_terms(estimate.seed_noise)
     else:
         terms = _variance_terms(estimate, paper)
@@ -148,10 +157,11 @@ def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference |
         return None
     # An error that all trials share is in our number and in the printed one.
     variance = math.fsum(term for term, _ in terms) + 2 * (estimate.shared or 0.0) ** 2
-    if not 0 < variance < math.inf:
+    if variance == math.inf or not (variance or is_given_splits):
         return None
-    # In units of the variance, since the square of a large one overflows.
-    share = math.fsum((term / variance) ** 2 / df for term, df in terms)
+    # In units of the variance, since the square of a large one overflows. A term of zero is that
+    # of a deterministic method.
+    share = math.fsum((term / variance) ** 2 / df for term, df in terms if term)
     df = 1 / share if share else math.inf
     return Difference(estimate.value - paper.value, math.sqrt(variance), df, paper.value.rounding)
 
@@ -161,7 +171,7 @@ def is_tested_given_splits(estimate: Estimate, paper: PaperValue) -> bool:
 
     They are if the paper's splits are ours, and none of them lacks a score of ours.
     """
-    is_complete = estimate.n == paper.n and not estimate.failed
+    is_complete = estimate.n == (paper.n or 1) and not estimate.failed
     return bool(paper.same_splits and estimate.seed_noise and is_complete)
 
 
@@ -232,10 +242,15 @@ def judge(
             return Judgement(IN_ERROR)
         return Judgement(UNSETTLED, NO_SPREAD)
     margin = metric_info.margin_of(paper.value)
+    is_beyond_margin = abs(difference.value) - difference.rounding > margin
+    has_few_splits = estimate.n < MIN_SPLITS and not is_tested_given_splits(estimate, paper)
+    if known_verdict == IN_ERROR and is_beyond_margin and not has_few_splits:
+        return Judgement(IN_ERROR, None, difference)
+    few_splits = FEW_SPLITS if has_few_splits else None
     if difference.p >= LEVEL or difference.within(margin):
-        return _judge_agreement(estimate, difference, margin)
-    if estimate.n < MIN_SPLITS:
-        return Judgement(UNSETTLED, FEW_SPLITS, difference)
+        return _judge_agreement(estimate, difference, margin, few_splits)
+    if few_splits:
+        return Judgement(UNSETTLED, few_splits, difference)
     if known_verdict == IN_ERROR:
         return Judgement(IN_ERROR, None, difference)
     return _judge_beyond_chance(estimate, difference, metric_info, margin, DIFFERS[cause])
@@ -256,11 +271,15 @@ def _has_same_digits(estimate: Estimate, paper: PaperValue) -> bool:
     return paper.stderr is None or paper.stderr.shows(estimate.se)
 
 
-def _judge_agreement(estimate: Estimate, difference: Difference, margin: float) -> Judgement:
-    """Judge a difference that is inside the margin, or that chance explains."""
+def _judge_agreement(
+    estimate: Estimate, difference: Difference, margin: float, few_splits: str | None
+) -> Judgement:
+    """Judge a difference that is inside the margin, or that chance explains.
+
+    `few_splits` is the remark on too few splits, if they are.
+    """
     if estimate.failed:
         return Judgement(UNSETTLED, None, difference)  # the remark on failures says why
-    few_splits = FEW_SPLITS if estimate.n < MIN_SPLITS else None
     if difference.within(margin):
         beyond_chance = BEYOND_CHANCE if difference.p < LEVEL else None
         return Judgement(EQUIVALENT, few_splits or beyond_chance, difference)

@@ -166,9 +166,11 @@ def iterate_labels(
             (("claims", i, "datasets", j), DatasetName, label)
             for j, label in enumerate(claim.datasets)
         )
-        for side, _, metric in claim.sides():
-            yield ("claims", i), None, side
-            yield ("claims", i), MetricName, metric
+        for side in claim.sides():
+            yield ("claims", i), None, side.entry
+            yield ("claims", i), MetricName, str(side.metric)
+            if side.dataset:
+                yield ("claims", i), DatasetName, side.dataset
 
 
 def check_changes(benchmark: "Benchmark") -> None:
@@ -196,18 +198,30 @@ def check_distances(benchmark: "Benchmark") -> None:
             raise ValueError(f"entries.{name}{scope}.reference is missing: distances need one")
 
 
+def check_claims(benchmark: "Benchmark") -> None:
+    """Refuse claims about axes that the sweep lacks, or about scores that are not recorded."""
+    for i, claim in enumerate(benchmark.claims):
+        claimed_axes: set[str] = set()
+        for side in claim.sides():
+            claimed_axes.update(side.at)
+            records = {
+                benchmark.record_of(str(dataset), entry)
+                for dataset, entry in benchmark.pairs
+                if entry == side.entry
+            }
+            if side.after and records == {None}:
+                problem = f"after: {side.entry} records no scores during its fits: add a record"
+                raise error_at(("claims", i), ValueError(problem))
+        for path in claimed_axes - {*benchmark.sweep}:
+            problem = str(unknown_name_error("axis of the sweep", path, benchmark.sweep))
+            raise error_at(("claims", i, "at"), ValueError(problem))
+
+
 def check_sweep(benchmark: "Benchmark") -> None:
-    """Refuse a sweep that cannot be run, and claims about axes that it lacks.
+    """Refuse a sweep that cannot be run.
 
     An axis must exist, its values must differ, and the benchmark must be allowed at every point.
     """
-    for i, claim in enumerate(benchmark.claims):
-        claimed_axes: set[str] = set()
-        for _, values_by_axis, _ in claim.sides():
-            claimed_axes.update(values_by_axis)
-        for path in claimed_axes - {*benchmark.sweep}:
-            problem = unknown_name_error("axis of the sweep", path, benchmark.sweep)
-            raise error_at(("claims", i, "at"), ValueError(str(problem)))
     if not benchmark.sweep:
         return
     content = benchmark.model_dump(mode="json")

@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from bdl.errors import InputError, unknown_name_error
 from bdl.spec.checks import (
     check_changes,
+    check_claims,
     check_distances,
     check_labels,
     check_sweep,
@@ -107,6 +108,7 @@ class Benchmark(SpecSection):
                     raise error_at((*scope, "by_dataset", dataset), error) from None
         check_distances(self)
         if is_complete:
+            check_claims(self)
             check_sweep(self)
         return self
 
@@ -221,7 +223,8 @@ class Benchmark(SpecSection):
         claims = [
             claim
             for claim in self.claims
-            if run_entries.issuperset(entry for entry, _, _ in claim.sides())
+            if run_entries.issuperset(side.entry for side in claim.sides())
+            and run_datasets.issuperset(side.dataset for side in claim.sides() if side.dataset)
         ]
         changes = {
             "datasets": tuple(name for name in self.datasets if name in run_datasets),

@@ -232,21 +232,29 @@ class Side(SpecSection):
     """Values of axes of the sweep, in addition to those of the claim."""
     metric: MetricLabel | None = None
     """Its metric; null for that of the claim."""
+    dataset: DatasetLabel | None = None
+    """Its data set; null for those of the claim."""
+    after: Count | None = None
+    """Recorded count, in the unit of `record`, at which the metric is read; null for the end."""
 
 
 class Claim(SpecSection):
-    """A sentence of a paper that compares: one entry has less than another, split by split."""
+    """A sentence that compares: one entry has less than another, or as much, split by split."""
 
     text: Text
     """The sentence."""
     source: Text
-    """Paper, and section, table or figure."""
+    """Paper with section, table or figure, and the content of the passage; `ours` if no paper
+    claims it.
+    """
     metric: MetricLabel
     """Metric that is compared."""
     less: Side
     """Side with the lower value."""
     than: Side
     """Side with the higher value."""
+    equal: bool = False
+    """Whether the sides are said to be alike: their difference is inside the metric's margin."""
     times: Annotated[Real, Field(gt=0)] = 1.0
     """Factor of the higher value: 0.5 for "less than half"."""
     datasets: Items[DatasetLabel] = ()
@@ -265,9 +273,11 @@ class Claim(SpecSection):
                 )
         return self
 
-    def sides(self) -> tuple[tuple[str, Mapping[str, Any], str], ...]:
-        """Return entry, values of axes and metric of each side, that with less first."""
-        return tuple(
-            (side.entry, {**self.at, **side.at}, side.metric or self.metric)
-            for side in (self.less, self.than)
+    def sides(self) -> tuple[Side, Side]:
+        """Return both sides, that with less first, with all axis values and their metric."""
+        return self._fill(self.less), self._fill(self.than)
+
+    def _fill(self, side: Side) -> Side:
+        return side.model_copy(
+            update={"at": {**self.at, **side.at}, "metric": side.metric or self.metric}
         )

@@ -3,8 +3,6 @@
 Here are also the errors of stored fits that have to be made again.
 """
 
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -16,6 +14,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from bdl.errors import InputError, parse_json
+from bdl.files import write_atomically
 from bdl.posteriors import Posterior, from_tensors, to_tensors
 from bdl.spec import Request
 
@@ -88,9 +87,9 @@ def write_posterior(folder: Path, content: bytes) -> str:
     sha = sha256(content).hexdigest()
     path = _locate_file(folder, sha)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         if not (path.is_file() and path.read_bytes() == content):
-            _write_synced(path, content)
+            with write_atomically(path) as new_path:
+                new_path.write_bytes(content)
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror}; choose another --results"
@@ -183,25 +182,6 @@ def is_whole(folder: Path, sha: str) -> bool:
 
 def _locate_file(folder: Path, sha: str) -> Path:
     return folder / f"{sha}.safetensors"
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    """Write beside the file, sync, rename, and sync the folder, which holds the name."""
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _select_by_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

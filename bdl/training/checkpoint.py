@@ -1,7 +1,6 @@
 """States on disk from which an interrupted fit goes on; a file is replaced as a whole."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,6 +10,8 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from bdl.files import write_atomically
 
 
 class Checkpoint:
@@ -40,20 +41,12 @@ class Checkpoint:
         self, group_number: int, tensors: Mapping[str, Tensor], numbers: Mapping[str, int]
     ) -> None:
         """Replace the file of a group; a process that dies meanwhile leaves the old one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(group_number)
         cpu_tensors = {
             name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()
         }
-        temporary_path = path.with_suffix(f".{os.getpid()}")
-        save_file(
-            cpu_tensors,
-            temporary_path,
-            {"text": self.current_text(), "numbers": json.dumps(dict(numbers))},
-        )
-        with temporary_path.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary_path.replace(path)
+        metadata = {"text": self.current_text(), "numbers": json.dumps(dict(numbers))}
+        with write_atomically(self._path(group_number)) as new_path:
+            save_file(cpu_tensors, new_path, metadata)
         self._saved_at = time.monotonic()
 
     def load(self, group_number: int) -> tuple[dict[str, Tensor], dict[str, int]] | None:

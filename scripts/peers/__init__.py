@@ -1,1 +1,1 @@
-"""What `bench_training.py`, `bench_methods.py` and `bench_natural_gradients.py` measure, and how."""
+"""What `bench_training.py`, `bench_methods.py` and the other `bench_*.py` measure, and how."""

@@ -187,6 +187,40 @@ def test_equal_posteriors_are_one_and_large_ones_stay(tmp_path, monkeypatch):
     assert read_posteriors(tmp_path, {"posteriors": None}) == {}
 
 
+def test_a_large_posterior_stays_in_the_store(original, clone, run, monkeypatch):
+    """Those of one method are left out: a score that is added needs their fits, and no other."""
+    shutil.copytree(original / "results", "results", dirs_exist_ok=True)
+    sizes = {
+        label: {len(content) for content in by_split.values()}
+        for label, by_split in read_posteriors(PLACE, told(PLACE)).items()
+    }
+    (large,), (small,) = sizes["diabetes/exact"], sizes["diabetes/stepped"]
+    assert small < large
+    (PLACE / POSTERIORS).unlink()
+    monkeypatch.setattr(travelling, "MAX_POSTERIOR_BYTES", large - 1)
+    assert run()[0] == 0
+    assert [*read_posteriors(PLACE, told(PLACE))] == ["diabetes/stepped"]
+    for name in ("store.sqlite", "posteriors"):
+        path = PLACE / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    clone.write_text(MORE, "utf-8")
+    assert "fits: 0 of the search and 3 final" in run("--published", "--dry-run")[1]
+
+
+def test_a_split_without_its_posterior_is_fitted_for_a_new_score(clone, run):
+    contents = dict(read_posteriors(PLACE, told(PLACE)))
+    exact = contents["diabetes/exact"]
+    contents["diabetes/exact"] = {split: exact[split] for split in (0, 2)}
+    write_provenance(told(PLACE) | {"posteriors": write_posteriors(contents, PLACE)}, PLACE)
+    assert "fits: 0 of the search and 0 final" in run("--published", "--dry-run")[1]
+    clone.write_text(MORE, "utf-8")
+    assert "fits: 0 of the search and 1 final" in run("--published", "--dry-run")[1]
+    code, out, err = run("--published")
+    assert code == 0, err
+    assert "final fits imported from published rows: 5\n" in out
+    assert finals().crps.notna().all()
+
+
 class Foreign(DiagonalGaussian):
     """A family outside the package."""
 

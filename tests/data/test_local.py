@@ -572,6 +572,8 @@ def test_splits_by_seed_part_train_and_test_or_time(csv) -> None:
     by_name = csv(text, split_column="part", leave_out=["when"])
     assert (by_name.splits, rows(by_name, 0)) == (1, ([2, 3, 5, 6], [1, 4]))
     by_time = csv(PARTS, time="when", leave_out=["part"], test_share=0.3)
+    left_out = csv(PARTS, time="when", leave_out=["part", "when"], test_share=0.3)
+    assert left_out.x.tolist() == by_time.x.tolist(), "it is no input in any case"
     # training rows in order of time, January to April, since folds are cut in it
     assert (by_time.splits, ordered_rows(by_time, 0)) == (1, ([2, 4, 1, 6], [5, 3]))
 

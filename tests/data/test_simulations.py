@@ -150,6 +150,23 @@ def test_the_network_teacher():
     assert (data.y[train] - only).var() == five_errors(1, 220)
 
 
+def test_targets_of_a_sparse_teacher_of_sigmoid_units_are_noise():
+    """Weights and inputs are those of rectified units; 199 units of the first layer are 1/2.
+
+    The second layer adds up to some 500, where the sigmoid is 1 to double precision.
+    """
+    teacher = SparseNetwork(activation="sigmoid")
+    data, rectified = teacher(), SparseNetwork()()
+    np.testing.assert_array_equal(data.x, rectified.x)
+    for index in range(5):
+        first, second, last = teacher.weights(index)
+        split = data.split(index)
+        rows = np.concatenate([split.train, split.test])
+        signal = expit(expit(data.x[rows] @ first.T) @ second.T) @ last[0]
+        assert signal.std() < 1e-12
+        assert data.y[rows].var() == five_errors(1, 440)
+
+
 def test_a_unit_as_teacher():
     data = UnitTeacher(rows=4000)()
     assert (data.x.mean(), data.x.var()) == (

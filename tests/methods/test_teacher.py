@@ -45,6 +45,18 @@ def test_a_network_in_another_scale():
     np.testing.assert_allclose(first[-1] / size, SparseNetwork().weights(2)[0][-1], rtol=1e-9)
 
 
+def test_a_network_of_sigmoid_units():
+    """It predicts a constant, from which other rows are off by the noise, of variance 1."""
+    x, y, x_test, y_test = draw(SparseNetwork(activation="sigmoid")(), 4)
+    problem = Problem(Mlp((200, 200), "sigmoid"), GaussianLikelihood(), 200)
+    weights = Teacher("sparse_network_sigmoid").fit(problem, x, y, {}).loc
+    predicted = problem.model(weights, x_test, 1)[:, 0]
+    assert predicted.std() < 1e-12
+    assert (predicted - y_test).square().mean().item() == pytest.approx(1, abs=0.45)
+    with pytest.raises(InputError, match="the training rows are no draw of sparse_network;"):
+        Teacher("sparse_network").fit(problem, x, y, {})
+
+
 def test_rows_of_no_draw_are_refused():
     x, y, _, _ = draw(SparseLinear()(), 0)
     with pytest.raises(

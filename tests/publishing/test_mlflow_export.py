@@ -568,7 +568,7 @@ def test_bad_cells_and_files_are_refused_before_anything_is_written(
 
 
 def test_ui_refuses_what_it_cannot_show(uri, tmp_path, monkeypatch):
-    with refused("no MLflow database", "bdl-bench log"):
+    with refused("no MLflow database", "bdl-bench run"):
         open_ui(f"sqlite:///{tmp_path}/mlflow.db", 5000)
     with refused("is a server already", "browser"):
         open_ui("http://127.0.0.1:5000", 5000)

@@ -96,10 +96,10 @@ def test_the_version_comes_from_git(call, tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         (tmp_path / name).write_text((root / name).read_text("utf-8"), "utf-8")
     built = sys.executable, "-m", "hatchling", "metadata", "version"
-    assert call(*built) == "0.1.0"
+    assert call(*built) == "0.2.0"
     call(*GIT, "init")
     call(*GIT, "add", ".")
-    for begins, tag in (("0.1.1.dev1+", ""), ("0.3.1.dev1+", "v0.3.0")):
+    for begins, tag in (("0.2.1.dev1+", ""), ("0.3.1.dev1+", "v0.3.0")):
         if tag:
             call(*GIT, "tag", tag)
             assert call(*built) == "0.3.0"

@@ -382,5 +382,5 @@ def test_a_refused_reference_is_not_kept(calls, monkeypatch):
 def test_a_folder_that_cannot_be_written_is_named(calls, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "file"))
-    with pytest.raises(InputError, match="set BDL_DATA_DIR to a folder"):
+    with pytest.raises(InputError, match=r"cannot write to data directory .*set BDL_DATA_DIR"):
         sample_and_store(recipe())

@@ -15,7 +15,10 @@ from .conftest import columns, make_benchmark, make_trials
 NN, LR = {"entry": "vifa-nn"}, {"entry": "vifa-lr"}
 
 
-def judge(*rows, overlap={}, sweep={}, **changes):
+NO_POINTS = pd.DataFrame(columns=["dataset", "entry", "split", "axis", "at", "metric", "value"])
+
+
+def judge(*rows, overlap={}, sweep={}, points=NO_POINTS, record=None, **changes):
     """Judge by rows the claim that vifa-nn has less NMLL than vifa-lr, changed."""
     content = {
         "text": "Less",
@@ -24,9 +27,8 @@ def judge(*rows, overlap={}, sweep={}, **changes):
         "less": NN,
         "than": LR,
     } | changes
-    return judge_claims(
-        make_benchmark(sweep, claims=[Claim.model_validate(content)]), pd.concat(rows), overlap
-    )
+    benchmark = make_benchmark(sweep, claims=[Claim.model_validate(content)], record=record)
+    return judge_claims(benchmark, pd.concat(rows), points, overlap)
 
 
 def on_yacht(less, than, *status):
@@ -127,3 +129,86 @@ def test_another_metric_of_the_same_entry():
     (claim,) = judge(rows, than=NN | {"metric": "rmse"})
     assert claim.verdict == "confirmed"
     assert (claim.findings[0].less, claim.findings[0].than) == pytest.approx((0.2, 3.4))
+
+
+@pytest.mark.parametrize(
+    ("shift", "spread", "verdict"),
+    [
+        (0.02, 0.01, "confirmed"),
+        (-0.02, 0.01, "confirmed"),
+        (0.02, 0.2, "not shown"),
+        (0.06, 0.05, "not shown"),
+        (0.1, 0.01, "contradicted"),
+        (-0.1, 0.01, "contradicted"),
+    ],
+)
+def test_equality_is_an_interval_inside_the_margin(shift, spread, verdict):
+    """The margin of NMLL is 0.05 nats; of 20 differences the interval is 0.48 deviations wide."""
+    noise = np.random.default_rng(1).normal(size=20)
+    noise = spread * (noise - noise.mean()) / noise.std(ddof=1)
+    (claim,) = judge(*on_yacht(1 + shift + noise, np.ones(20)), equal=True)
+    (finding,) = claim.findings
+    assert (claim.verdict, finding.margin) == (verdict, 0.05)
+    assert claim.records[0]["margin"] == 0.05
+    (section,) = claim_sections(make_benchmark(), [claim])
+    assert columns(section)[3:] == ["Difference", "Margin", "Verdict", "n"]
+    assert section.rows[0][4:] == ("0.0500", verdict, "20")
+
+
+def test_a_margin_is_a_share_of_the_multiple_of_the_other_side():
+    rows = [
+        make_trials("yacht", "vifa-nn", np.zeros(5), rmse=2 + 0.01 * np.arange(5)),
+        make_trials("yacht", "vifa-lr", np.zeros(5), rmse=4 + 0.01 * np.arange(5)),
+    ]
+    (claim,) = judge(*rows, metric="rmse", times=0.5, equal=True)
+    assert claim.findings[0].margin == pytest.approx(0.1 * 0.5 * 4.02)
+    assert claim.verdict == "confirmed"
+
+
+def test_nothing_is_equal_to_a_side_that_failed():
+    less, than = on_yacht([1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.01, 1.0], ["failed"] + ["ok"] * 3)
+    assert judge(less, than, equal=True)[0].verdict == "undecided"
+    assert judge(than.assign(entry="vifa-nn"), than, equal=True)[0].verdict == "confirmed"
+
+
+def record_points(entry, at, values):
+    """Recorded NMLLs of an entry on yacht, a split each."""
+    same = {"dataset": "yacht", "entry": entry, "axis": "updates", "at": at, "metric": "nmll"}
+    return pd.DataFrame([same | {"split": i, "value": v} for i, v in enumerate(values)])
+
+
+def test_a_side_after_so_many_updates_is_read_from_the_recorded_scores():
+    """VIFA-NN is worse than VIFA-LR at the end, and better after 20 updates than that after 50."""
+    near = np.arange(5) * 0.01
+    points = pd.concat(
+        [
+            record_points("vifa-nn", 20, 1 + near),
+            record_points("vifa-nn", 50, 9 + near),
+            record_points("vifa-lr", 50, 2 - near),
+        ]
+    )
+    rows = on_yacht(5 + near, 4 + near)
+    early = {"less": NN | {"after": 20}, "than": LR | {"after": 50}}
+    record = SimpleNamespace(unit="updates")
+    (end,), (claim,) = judge(*rows), judge(*rows, points=points, record=record, **early)
+    assert (end.verdict, claim.verdict) == ("contradicted", "confirmed")
+    assert (claim.findings[0].less, claim.findings[0].than) == pytest.approx((1.02, 1.98))
+    (section,) = claim_sections(make_benchmark(record=record), [claim])
+    assert columns(section)[1:3] == ["vifa-nn, after 20 updates", "vifa-lr, after 50 updates"]
+    failed = [row.assign(status="failed") for row in rows]
+    assert judge(*failed, points=points, **early) == []
+    assert judge(*rows, points=points, less=NN | {"after": 30}) == []
+
+
+def test_sides_on_two_data_sets():
+    rows = (
+        make_trials("yacht", "vifa-nn", np.arange(5) * 0.1),
+        make_trials("energy", "vifa-nn", np.arange(5) * 0.2 + 3),
+    )
+    sides = {"less": NN | {"dataset": "yacht"}, "than": NN | {"dataset": "energy"}}
+    (claim,) = judge(*rows, **sides)
+    assert claim.verdict == "confirmed"
+    assert len(claim.findings) == 1
+    (section,) = claim_sections(make_benchmark(record=None), [claim])
+    assert columns(section)[:3] == ["Dataset", "vifa-nn, yacht", "vifa-nn, energy"]
+    assert section.rows[0][0] == "yacht"

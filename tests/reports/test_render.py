@@ -82,10 +82,28 @@ def test_numbers_show_one_digit_more_than_the_paper(value, printed, text):
         (2.57, 0.00003, "2.57000 ± 0.00003"),
         (2.57, 3e-9, "2.570 ± 3e-9"),
         (4.24e17, 4.2e17, "4.240e17 ± 4e17"),
+        (0.00304, 0.18633, "0.003 ± 0.186"),
     ],
 )
 def test_standard_errors_are_written_as_their_values_are(cells, ours, error, text):
     assert metric_sections([replace(cells[0], ours=ours, ours_se=error)])[0].rows[0][2] == text
+
+
+@pytest.mark.parametrize(
+    ("ours", "error", "text"),
+    [
+        (0.00304, 0.18633, "0.00 ± 0.19"),
+        (-0.0304, 0.0298, "-0.0304 ± 0.0298"),
+        (40.0, 53.2, "40 ± 53"),
+        (0.5, 530.0, "0 ± 530"),
+    ],
+)
+def test_digits_that_an_error_beyond_the_number_does_not_allow_are_left_out(
+    cells, ours, error, text
+):
+    """Unless the printed number has them, as in the test above."""
+    cell = replace(cells[0], ours=ours, ours_se=error, paper=None, paper_se=None)
+    assert metric_sections([cell])[0].rows[0][2] == text
 
 
 def test_json_is_valid_and_has_all_fields_and_csv_is_the_same_table(cells):

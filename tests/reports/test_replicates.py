@@ -1,5 +1,7 @@
 """Replicates: the noise of seeds given the splits, and the test of a printed number by it."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,7 @@ from bdl.reports.replicates import (
     statistics_by_seed,
 )
 
-from .conftest import VIFA, changed, make_benchmark, make_trials
+from .conftest import VIFA, changed, make_benchmark, make_tables, make_trials
 
 RNG = np.random.default_rng(0)
 SAME_SPLITS = changed(VIFA, same_splits={"energy": "index files"})
@@ -58,14 +60,31 @@ def test_noise_follows_the_unit_of_a_score(shift, scale):
         assert moved.df == pytest.approx(noise.df, rel=1e-6)
 
 
-def test_noise_of_one_seed_of_a_gap_or_of_equal_scores_is_not_known():
+def test_noise_of_one_seed_or_of_a_gap_is_not_known():
     scores = RNG.normal(size=(3, 10))
     gap = scores.copy()
     gap[1, 2] = np.nan
     assert measure_seed_noise("mean", scores[:1]) is None
     assert measure_seed_noise("mean", gap) is None
-    assert measure_seed_noise("mean", scores[[0, 0]]) is None
+    assert measure_seed_noise("mean", scores[:, :0]) is None
+    assert measure_seed_noise("mean", scores * [[0.0], [1e200], [-1e200]]) is None
     assert measure_seed_noise("max", scores) is None
+
+
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+def test_noise_of_a_deterministic_method_is_zero(statistic):
+    scores = RNG.normal(size=(1, 10))
+    assert measure_seed_noise(statistic, scores[[0, 0, 0]]) == (0.0, np.inf, 3)
+
+
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+def test_noise_of_one_split_is_the_variance_between_its_seeds(statistic):
+    scores = 5 + RNG.normal(size=(10, 1))
+    noise = measure_seed_noise(statistic, scores)
+    assert noise.df == pytest.approx(9)
+    # A median's is that of draws of a seed.
+    tolerance = {"mean": 1e-12, "median": 0.1}[statistic]
+    assert noise.variance == pytest.approx(scores.var(ddof=1), rel=tolerance)
 
 
 def test_scores_are_laid_out_by_split_and_seed():
@@ -107,6 +126,44 @@ def test_a_difference_on_the_papers_own_splits_is_held_against_the_noise_of_seed
     assert entry.z > 5
     assert "Tested given the splits, which are the paper's own (index files)" in entry.note
     assert "of which ours are 2" in entry.note
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict"),
+    [
+        ([0.3759, 0.3757, 0.3758], "equivalent"),
+        ([0.380, 0.376, 0.366], "consistent"),
+        ([0.47, 0.48, 0.475], "differs, cause unknown"),
+        ([0.49, 0.43, 0.31], "unsettled"),
+        # A deterministic method has no noise: the margin decides.
+        ([0.37] * 3, "equivalent"),
+        ([0.47] * 3, "differs, cause unknown"),
+    ],
+)
+def test_the_number_of_one_run_on_given_rows_is_held_against_the_noise_of_seeds(scores, verdict):
+    """Table 6 of the SLANG paper prints 0.3766 of one run on a1a."""
+    tables = make_tables(
+        "slang2018",
+        "logistic_posterior",
+        ["Table 7"],
+        {"slang-1": "slang L=1"},
+        {"neg_elbo_printed": "neg_elbo"},
+    )
+    tables = changed(tables, same_splits={"a1a": "rows are given"})
+    benchmark = make_benchmark(
+        papers=[tables],
+        datasets=["a1a"],
+        entries={"slang-1": {}},
+        metrics=["neg_elbo_printed"],
+        splits=1,
+    )
+    runs = [make_trials("a1a", "slang-1", [score], neg_elbo_printed=[score]) for score in scores]
+    others = [run.assign(seed=number) for number, run in enumerate(runs[1:], 1)]
+    entries = compare_with_papers(benchmark, runs[0], replicates=pd.concat(others))
+    entry = next(entry for entry in entries if entry.paper is not None)
+    assert (entry.paper, entry.verdict) == (0.3766, verdict)
+    assert entry.ours == pytest.approx(np.mean(scores))
+    json.dumps(entry.z, allow_nan=False)
 
 
 @pytest.mark.parametrize(

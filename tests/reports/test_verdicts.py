@@ -214,6 +214,8 @@ TWENTY, SINGLE = printed("2.53", "0.02"), printed("0.3766", "0.0000", 1)
         (Estimate(2.70, 0.02, 20), TWENTY, ("print in error", None)),
         # less than chance: nothing to explain
         (Estimate(2.52, 0.020, 20), TWENTY, ("consistent", None)),
+        # beyond the margin, where chance may be another reason
+        (Estimate(2.60, 0.04, 20), TWENTY, ("print in error", None)),
         (Estimate(2.53, 0.002, 20), printed("2.53", "0.002"), ("same digits", None)),
         (Estimate(1.00, None, 1), TWENTY, ("unsettled", FEW_SPLITS)),
         (Estimate(2.40, 0.02, 20, shared=0.001), TWENTY, ("print in error", None)),

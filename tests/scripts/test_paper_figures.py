@@ -4,8 +4,10 @@ And the end of a curve.
 """
 
 import math
+import re
 
 import numpy as np
+import pandas as pd
 import paper_figures
 import pytest
 from scipy import integrate, stats
@@ -97,3 +99,19 @@ def test_stars_are_where_the_elbo_of_slang_is_least():
             star, min(curves[entry].tolist(), key=lambda point: point[1])
         )
         assert len(curves[entry]) == 10_000
+
+
+def test_few_draws_from_the_prior_count():
+    """Those of other random numbers have 1030 on twenty rows (posterior-methods-weights)."""
+    few, many = (panel.get_title(loc="left") for panel in paper_figures.prior_draws().axes)
+    rows = pd.read_parquet(paper_figures.ROOT / "results/posterior-methods-weights/trials.parquet")
+    prior = rows[(rows.stage == "final") & (rows.entry == "prior")]
+    ess = prior.groupby("dataset").ess.mean()
+    counts = [
+        float(
+            re.fullmatch(r"[\d,]+ rows: effective sample size ([\d,]+)", title)[1].replace(",", "")
+        )
+        for title in (few, many)
+    ]
+    assert counts[0] == pytest.approx(ess["few_rows"], rel=0.1)
+    assert 1 <= counts[1] < 30

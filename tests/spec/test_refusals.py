@@ -119,6 +119,12 @@ ENTRIES = [
         f"{FIXED}: no value for noise_precision: add to hyper or to search.",
     ),
     (
+        f"{SEARCHED}.reference",
+        {"name": "conjugate"},
+        f"{SEARCHED}: reference 'conjugate' is the posterior under given values of "
+        "prior_precision, noise_precision, which the search chooses: move them to hyper",
+    ),
+    (
         f"{SEARCHED}.hyper",
         {"learning_rate": 0.1},
         f"{SEARCHED}: hyper-parameter 'learning_rate' is given twice (hyper, search.space, from_reference): keep one",
@@ -293,6 +299,14 @@ CLAIMS = [
     ({"than": {"entry": "fxied"}}, ": unknown entry 'fxied': did you mean"),
     ({"datasets": ["yatch"]}, ".datasets.0: unknown dataset 'yatch'"),
     ({"metric": "rmes"}, ": unknown metric 'rmes': did you mean rmse"),
+    (
+        {"less": {"entry": "fixed", "dataset": "yatch"}},
+        ": unknown dataset 'yatch'",
+    ),
+    (
+        {"less": {"entry": "fixed", "after": 5}},
+        ": after: fixed records no scores during its fits: add a record",
+    ),
     ({"times": 0}, ".times: Input should be greater than 0"),
     ({"at": {"dataset.rows": 5}}, ".at: unknown axis of the sweep 'dataset.rows'"),
     (

@@ -29,6 +29,17 @@ def test_loads_and_finds_its_paper_values(name, profile):
     )
 
 
+@pytest.mark.parametrize("name", [name for name, _ in list_benchmarks()])
+def test_claims_have_a_passage(name):
+    """Paper, section or figure, and after a colon the content of the passage; or `ours`."""
+    papers = "SLANG 2018|VIFA 2023|Brownlie 2022|Mata 2018"
+    place = "(abstract, )?(section|appendix|captions? of|Figure|Table)s? [^:]+"
+    for claim in load_benchmark(name).claims:
+        assert claim.source == "ours" or re.fullmatch(
+            rf"({papers}), {place}: .{{10,}}", claim.source
+        ), claim.source
+
+
 def test_uci_regression_follows_the_paper():
     """Settings of Tables 1 and 11 of the VIFA paper (2023)."""
     benchmark = load_benchmark("uci-regression")

@@ -1,0 +1,142 @@
+"""Scores of a folder of results, computed again from the posteriors that are published in it."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from bdl.archive import ResultsFolder
+from bdl.archive.frames import list_cell_keys
+from bdl.archive.reuse import PublishedFits
+from bdl.errors import InputError
+from bdl.execution.scoring import compute_scores, fit_metrics, make_evaluation
+from bdl.plan import Task
+from bdl.plan.planning import list_tasks
+from bdl.plan.reference_posteriors import find_recipe
+from bdl.references.base import check_files
+from bdl.spec.labels import MetricName
+from bdl.store import FitResult, artefacts
+
+RELATIVE_TOLERANCE = 1e-4
+"""Relative difference within which two scores agree.
+
+Processors round float32 numbers differently, by 6e-8, and a distance is the small difference of
+two such numbers.
+"""
+
+NO_POSTERIOR = "have no posterior in the folder"
+FAILED = "failed, and have no scores"
+EARLIER_VERSION = "were made by an earlier version of the package, or of the benchmark file"
+NO_REFERENCE = "are distances to a sampled reference that is not on this machine"
+EARLIER_SCORE = "were computed by an earlier version of the package"
+
+
+class ScoreDifference(NamedTuple):
+    """A published score that does not follow from the published posterior."""
+
+    cell: str
+    """Label of the cell."""
+    split: int
+    metric: str
+    published: float | None
+    """None where it could not be computed."""
+    recomputed: float | None
+
+
+@dataclass
+class Verification:
+    """Outcome of a verification: every final fit is counted once."""
+
+    fits: int = 0
+    """Fits whose scores were computed again."""
+    equal_scores: int = 0
+    """Scores that are equal to the last bit."""
+    close_scores: int = 0
+    """Scores that agree within `RELATIVE_TOLERANCE`."""
+    differences: list[ScoreDifference] = field(default_factory=list)
+    unverified_fits: Counter[str] = field(default_factory=Counter)
+    """Fits that could not be verified, by the reason."""
+    unverified_scores: Counter[str] = field(default_factory=Counter)
+    """Scores of verified fits that could not be, by the reason."""
+
+
+def verify_folder(folder: Path) -> Verification:
+    """Compute the scores of published final fits again, from their published posteriors.
+
+    Components are those of this package alone.
+
+    Raises
+    ------
+    InputError
+        If the folder has no published rows, names code of others, is too large, or is damaged, or
+        if data are missing.
+    """
+    with ResultsFolder(folder) as results_folder:
+        if not results_folder.published:
+            raise InputError(
+                f"{folder} has no published rows: give a folder that has a trials.parquet, "
+                "such as results/uci-regression"
+            )
+        benchmark = results_folder.recorded_request.benchmark
+        final_fits = Counter(list_cell_keys(results_folder.final_rows))
+    published = PublishedFits(folder)
+    verification = Verification()
+    for task in list_tasks(benchmark):
+        splits = published.list_splits(task)
+        if missing := final_fits[task.key] - len(splits):
+            verification.unverified_fits[EARLIER_VERSION] += missing
+        for split in sorted(splits):
+            _verify_fit(verification, task, published.load_fit(task, split)[-1])
+    return verification
+
+
+def _verify_fit(verification: Verification, task: Task, published: FitResult) -> None:
+    """Compute the scores of a final fit again, and count what comes of it."""
+    row = published.row
+    if row.status == "failed":
+        verification.unverified_fits[FAILED] += 1
+        return
+    if published.posterior is None:
+        verification.unverified_fits[NO_POSTERIOR] += 1
+        return
+    posterior, buffers = artefacts.decode_posterior(published.posterior)
+    evaluation = make_evaluation(task, row.split, posterior, buffers, row.hyper)
+    metrics: list[MetricName] = []
+    for metric in fit_metrics(task):
+        reason = _find_obstacle(task, metric, row.split, row.score_hashes)
+        if reason:
+            verification.unverified_scores[reason] += 1
+        else:
+            metrics.append(metric)
+    scores = compute_scores(evaluation, metrics).stored
+    verification.fits += 1
+    for name, recomputed in scores.items():
+        score = row.metrics.get(name)
+        if score == recomputed:
+            verification.equal_scores += 1
+        elif _agree(score, recomputed):
+            verification.close_scores += 1
+        else:
+            difference = ScoreDifference(task.label, row.split, name, score, recomputed)
+            verification.differences.append(difference)
+
+
+def _find_obstacle(
+    task: Task, metric: MetricName, split: int, hashes: Mapping[str, str]
+) -> str | None:
+    """Return why a score cannot be computed again; None if it can."""
+    if hashes.get(str(metric)) != task.score_hash(metric):
+        return EARLIER_SCORE
+    if metric.info.kind == "distance":
+        recipe = find_recipe(task, split)
+        if recipe is not None and check_files(recipe) != "ready":
+            return NO_REFERENCE
+    return None
+
+
+def _agree(score: float | None, recomputed: float | None) -> bool:
+    if score is None or recomputed is None:
+        return False
+    return math.isclose(score, recomputed, rel_tol=RELATIVE_TOLERANCE)

@@ -1,0 +1,165 @@
+"""Published scores are computed again from published posteriors, and disagreement is found."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import bdl
+from bdl.archive.frames import TRIALS, read_rows, write_table
+from bdl.archive.verification import (
+    EARLIER_SCORE,
+    EARLIER_VERSION,
+    NO_POSTERIOR,
+    RELATIVE_TOLERANCE,
+    verify_folder,
+)
+from bdl.errors import InputError
+from bdl.publishing.provenance import write_provenance
+
+SPEC = """
+name: small
+title: Small
+datasets: [diabetes]
+splits: 2
+entries:
+  exact:
+    model: &model {name: linear}
+    likelihood: &numbers {name: gaussian}
+    method: {name: conjugate}
+    hyper: &hyper {prior_precision: 1, noise_precision: 0.0003}
+    reference: {name: conjugate}
+  stepped:
+    model: *model
+    likelihood: *numbers
+    method: {name: vifa, gradients_per_update: 2}
+    training: {epochs: 2, batch_size: 50}
+    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}
+    reference: {name: conjugate}
+evaluation: {samples: 5}
+metrics: [nmll, rmse, rel_mean_dist, runtime]
+"""
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("original")
+    (folder / "small.yaml").write_text(SPEC, "utf-8")
+    bdl.benchmark(folder / "small.yaml").run(compile=False, results=folder / "results")
+    return folder / "results" / "small"
+
+
+@pytest.fixture
+def folder(original, tmp_path) -> Path:
+    """A folder of published results, which may be changed."""
+    unpublished = shutil.ignore_patterns("store.*", "posteriors")
+    return Path(shutil.copytree(original, tmp_path / "small", ignore=unpublished))
+
+
+def change_rows(folder: Path, change) -> None:
+    """Change the published rows, and their checksums, as a forger would."""
+    published = read_rows(folder)
+    rows = change(published.rows.copy())
+    rows.attrs["made"] = published.recorded_request
+    write_table(rows, folder / TRIALS)
+    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+    write_provenance(provenance, folder)
+
+
+def test_published_scores_follow_from_their_posteriors(folder):
+    verification = verify_folder(folder)
+    assert verification.fits == 4
+    # The exact posterior is stored by rows, and was scored by columns: float32 rounds otherwise.
+    assert (verification.equal_scores, verification.close_scores) == (8, 4)
+    assert not verification.differences
+    assert not verification.unverified_fits
+
+
+@pytest.mark.parametrize("metric", ["nmll", "rmse", "rel_mean_dist"])
+@pytest.mark.parametrize("factor", [1 + 2 * RELATIVE_TOLERANCE, 0.5])
+def test_a_score_that_does_not_follow_is_found(folder, metric, factor):
+    def change(rows: pd.DataFrame) -> pd.DataFrame:
+        rows.loc[(rows.entry == "stepped") & (rows.split == 1), metric] *= factor
+        return rows
+
+    change_rows(folder, change)
+    (difference,) = verify_folder(folder).differences
+    assert (difference.cell, difference.split, difference.metric) == (
+        "diabetes/stepped",
+        1,
+        metric,
+    )
+    assert difference.published != difference.recomputed
+
+
+def test_rounding_of_another_processor_is_none(folder):
+    def change(rows: pd.DataFrame) -> pd.DataFrame:
+        rows.loc[rows.entry == "stepped", "nmll"] *= 1 + 0.5 * RELATIVE_TOLERANCE
+        return rows
+
+    change_rows(folder, change)
+    verification = verify_folder(folder)
+    assert (verification.equal_scores, verification.close_scores) == (6, 6)
+
+
+def test_what_cannot_be_verified_is_counted(folder):
+    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+    provenance["fit_hashes"]["diabetes/exact"] = "of an earlier version"
+    provenance["score_hashes"]["diabetes/stepped"] = "of an earlier version"
+    write_provenance(provenance, folder)
+    verification = verify_folder(folder)
+    assert verification.unverified_fits == {EARLIER_VERSION: 2}
+    assert verification.unverified_scores == {EARLIER_SCORE: 2 * 3}
+    assert not verification.equal_scores
+
+
+def test_fits_without_a_posterior_are_counted(folder):
+    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+    (folder / "posteriors.zip").unlink()
+    write_provenance(provenance | {"posteriors": None}, folder)
+    assert verify_folder(folder).unverified_fits == {NO_POSTERIOR: 4}
+
+
+def test_code_of_others_is_refused(folder):
+    """A recorded request that names a file of Python is read by nobody."""
+    rows = read_rows(folder).rows
+    recorded = json.loads(read_rows(folder).recorded_request)
+    recorded["spec"]["entries"]["exact"]["method"] = {"name": "evil.py:Method"}
+    rows.attrs["made"] = json.dumps(recorded)
+    write_table(rows, folder / TRIALS)
+    write_provenance(json.loads((folder / "provenance.json").read_text("utf-8")), folder)
+    with pytest.raises(InputError, match=r"evil\.py:Method"):
+        verify_folder(folder)
+
+
+def test_damaged_files_are_refused(folder):
+    content = (folder / "posteriors.zip").read_bytes()
+    (folder / "posteriors.zip").write_bytes(content[:-1])
+    with pytest.raises(InputError, match=r"posteriors\.zip is damaged or of other rows"):
+        verify_folder(folder)
+
+
+def test_a_folder_without_rows_is_refused(tmp_path):
+    with pytest.raises(InputError, match="has no published rows: give a folder"):
+        verify_folder(tmp_path)
+
+
+def test_the_command_says_what_it_shows(folder, invoke):
+    code, out, _ = invoke("verify", folder)
+    assert code == 0
+    words = "12 scores of 4 fits follow from their posteriors, 8 of them to the last bit"
+    assert words in out.replace("\n", " ")
+    assert "does not show that training leads to these posteriors" in out.replace("\n", " ")
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+    def change(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.assign(nmll=rows.nmll + 1)
+
+    change_rows(folder, change)
+    code, out, _ = invoke("verify", folder)
+    assert code == 1
+    pattern = r"- diabetes/exact, split 0, nmll: published [\d.]+, computed [\d.]+"
+    assert re.search(pattern, " ".join(out.split()))
