@@ -223,8 +223,7 @@ def summarise_tables(
     if metrics:
         return Overview(table_entries, banner, with_notes=with_notes, with_durations=True)
     claims = [
-        f"Claim {verdict.verdict}: {verdict.claim.text} ({verdict.claim.source})."
-        for verdict in judge_run_claims(loaded)
+        f"Claim {verdict.verdict}: {verdict.claim.text}" for verdict in judge_run_claims(loaded)
     ]
     further_tables = {
         "sampled references": read_certificates(loaded.folder),

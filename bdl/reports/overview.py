@@ -85,7 +85,8 @@ class Overview:
                 yield Text(_describe_durations(metric_cells))
             else:
                 yield from self._metric_lines(metric_cells, width)
-        yield from map(Text, self.claims)
+        for claim in self.claims:  # --wide has them in full
+            yield Text(claim, no_wrap=True, overflow="ellipsis")
         yield from self._closing_lines()
 
     def _metric_lines(self, cells: Sequence[TableEntry], width: int) -> Iterator[Text]:
