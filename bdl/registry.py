@@ -376,3 +376,11 @@ def shipped_benchmarks() -> dict[str, Path]:
     if not folder.is_dir():
         folder = package.parent / "benchmarks"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def packaged_results() -> Path:
+    """Return the folder of the published rows that an installed package has among its files.
+
+    A checkout has them in its folder of results, and nothing there.
+    """
+    return Path(str(resources.files("bdl"))) / "results"

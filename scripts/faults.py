@@ -44,7 +44,7 @@ CHANGES = [
     "entries.vifa-nn.model.hidden=[5]",
 ]
 FIRST, SECOND = "uci-regression", "beside"
-COMMAND = ["--profile", "quick", "--method", "vifa-lr", "--method", "vifa-nn"]
+COMMAND = ["--profile", "check", "--method", "vifa-lr", "--method", "vifa-nn"]
 COMMAND += [word for change in CHANGES for word in ("--set", change)]
 BESIDE = """
 name: beside

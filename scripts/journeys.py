@@ -61,7 +61,7 @@ class Shell:
         path.write_text(text.replace(before, after), "utf-8")
 
 
-PART = "uci-regression --profile quick --method vifa-lr --splits 1"
+PART = "uci-regression --profile check --method vifa-lr --splits 1"
 
 
 def reader(shell: Shell) -> None:

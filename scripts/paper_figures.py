@@ -200,7 +200,7 @@ def densities() -> Figure:
     for panel in panels[:-1]:
         place = "lower left" if panel is tails else "upper right"
         panel.legend(frameon=False, fontsize=7.5, handlelength=1.5, loc=place)
-    drawing.label_left(panels, "density")
+    drawing.label_vertical_axes(panels, "density")
     drawing.write_title(figure, "Densities of the priors of a weight")
     return figure
 
@@ -239,7 +239,7 @@ def last_updates() -> Figure:
     panels[0].set_ylim(
         low - drawing.AXIS_MARGIN * (high - low), high + drawing.AXIS_MARGIN * (high - low)
     )
-    drawing.label_left(panels, metric_with_unit("neg_elbo"))
+    drawing.label_vertical_axes(panels, metric_with_unit("neg_elbo"))
     beyond = f"{1 - SHOWN:.1%} of the last values lie beyond the axis, up to {last.max():.1f}"
     drawing.write_title(figure, "Cubic regression with ten hidden units", beyond)
     drawing.draw_legend(figure, columns=5)

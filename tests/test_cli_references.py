@@ -195,7 +195,7 @@ def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(
     (tmp_path / "uncertified.yaml").write_text(UNCERTIFIED, "utf-8")
     code, out, _ = invoke("run", "./uncertified.yaml", "--tracking", "none")
     assert code == 1
-    assert "NOT CERTIFIED, breaks rule 1" in out
+    assert "NOT CERTIFIED: chains disagree: R-hat " in out
     assert (
         "1 score could not be computed (function_w2 on split 0: reference refused: rule 1 (r_hat < 1.01) fails at input"
         in out

@@ -33,7 +33,7 @@ def test_a_benchmark_is_told_as_its_file_says(tmp_path):
         "data sets: energy, boston, concrete, yacht; 20 splits of each",
         "metrics: nmll, joint_nll, rmse, runtime",
         "papers: vifa2023, Table 1 and Table 11; vifa2023, Section 4.2.1 (prose)",
-        "profiles: paper, quick",
+        "profiles: paper, quick, check",
     ]
     assert lines[lines.index("entry vifa-nn") + 1 : lines.index("entry swag-nn")] == [
         "  model: mlp (hidden=[50], activation=relu)",

@@ -63,7 +63,7 @@ def test_method_runs_and_a_score_is_added_without_training(rows_of):
     )  # seconds and runtime among them: nothing was trained
 
 
-def test_method_takes_the_place_of_another_in_the_quick_profile(rows_of):
+def test_method_takes_the_place_of_another_in_the_check_profile(rows_of):
     tiny = "entries.vifa-nn.training={epochs: 1, batch_size: 50}"
     rows = rows_of(QUICK, "--no-compile", "--splits", "1", "--set", tiny)
     assert list(rows[rows.stage == "final"].status) == ["ok"]

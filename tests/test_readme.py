@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bdl.reports.papers import PAPERS, load_paper
+from bdl.reports.papers import PAPERS, cite_sources, load_paper
+from bdl.spec import load_benchmark
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -28,8 +29,34 @@ def anchors(page):
     }
 
 
-def test_readme_is_at_most_150_lines():
+def test_readme_is_at_most_150_lines_and_500_words():
+    """Blocks of code and the addresses of links are not read as words, nor are numbers."""
     assert len(README.splitlines()) <= 150
+    prose = re.sub(r"```.*?```|\]\([^)]*\)", " ", README, flags=re.DOTALL)
+    assert len(re.findall(r"[A-Za-z][\w.'/-]*", prose)) <= 500
+
+
+def test_readme_cites_all_works():
+    """By author, title and year; CITATION.cff has them as well."""
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    for name in ("uci-regression", "slang-logistic", "sgd-posterior", "noisy-wine"):
+        entry = cite_sources(load_benchmark(name)).split("\n\n")[1]
+        title = re.search(r"title = \{(.*)\},", entry)[1].replace("{", "").replace("}", "")
+        assert title in " ".join(citation.split())
+        assert title in " ".join(README.split())
+
+
+def test_the_output_in_the_readme_is_that_of_the_command():
+    """Every line of a table has the numbers of the published protocol's form: ours, printed, sign."""
+    (output,) = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+    printed = {
+        (row["method"].replace("_", "-"), row["value"])
+        for row in load_paper("vifa2023")
+        if row["dataset"] == "yacht" and row["metric"] == "nmll" and row["table"] == "Table 1"
+    }
+    rows = re.findall(r"(vifa-\w+) .* (\S+) ± \S+  [=+~?!]$", output, re.MULTILINE)
+    assert len(rows) == 2
+    assert {*rows} <= printed
 
 
 def test_two_commands_are_enough():
@@ -45,6 +72,13 @@ def test_two_commands_are_enough():
 def test_every_page_is_named():
     pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.ipynb")]
     assert [page.name for page in pages if f"](docs/{page.name})" not in README] == []
+
+
+def test_every_page_links_to_the_glossary_of_ten_words():
+    glossary = ROOT / "docs" / "glossary.md"
+    assert len(re.findall(r"^\| \*\*", glossary.read_text("utf-8"), re.MULTILINE)) == 10
+    pages = [page for page in ROOT.glob("docs/*.md") if page != glossary]
+    assert [page for page in pages if "](glossary.md)" not in page.read_text("utf-8")] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -13,6 +13,7 @@ from typer import Exit
 
 from bdl.api import forecast
 from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
+from bdl.api.run_summary import describe_end, summarise_run, write_report
 from bdl.archive.frames import (
     STORE,
     TRIALS,
@@ -43,9 +44,8 @@ from bdl.execution.scheduler import (
 )
 from bdl.plan import Task, initial_check, planning, reference_posteriors
 from bdl.plan.reference_posteriors import SampledReference
-from bdl.publishing.published_files import export_to_mlflow, publish, render_tables
+from bdl.publishing.published_files import export_to_mlflow, publish
 from bdl.reports.papers import paper_values
-from bdl.reports.search_bounds import bound_notes
 from bdl.spec import Request
 from bdl.spec.request import format_ranges, results_option
 from bdl.store import CellKey, Row
@@ -88,17 +88,17 @@ def run_benchmark(
         _run_missing_fits(request, tasks, store, options, console)
         fitted_at = time.perf_counter()
         try:
-            loaded, table_entries, files = publish(request, store, results, fitted_at - start)
+            published = publish(request, store, results, fitted_at - start)
         except DamagedPosterior:
             # A figure needs a posterior whose file is damaged, and its fit counts as missing now.
             # Make it again, with options that leave all other fits alone.
             mending_options = options._replace(fresh=False, changed=False, retry=False)
             _run_missing_fits(request, tasks, store, mending_options, console)
             fitted_at = time.perf_counter()
-            loaded, table_entries, files = publish(request, store, results, fitted_at - start)
-        console.print(render_tables(loaded, "rich", table_entries=table_entries))
-        bounds = bound_notes(loaded.benchmark, loaded.rows)
-        _print_lines((f"{note.dataset}/{note.entry}: {note.text}" for note in bounds), console)
+            published = publish(request, store, results, fitted_at - start)
+        loaded = published.loaded
+        report = write_report(published, store.path.parent)
+        console.print(summarise_run(request, published, results))
         if request.folder_name:
             command = request.format_command("table", results)
             _print_lines(
@@ -106,11 +106,12 @@ def run_benchmark(
                 console,
             )
         if uri:
-            export_to_mlflow(loaded, store, uri, results, files)
+            export_to_mlflow(loaded, store, uri, results, published.files)
             _print_lines(
                 [f"exported to MLflow; look at it with: bdl-bench ui{results_option(results)}"],
                 console,
             )
+        _print_lines(describe_end(request, published.table_entries, report, results), console)
         seconds = time.perf_counter() - fitted_at
         print_detail(
             console, f"worked until {fitted_at - start:.1f} s, and published in {seconds:.1f} s"

@@ -22,6 +22,7 @@ from bdl.errors import InputError
 from bdl.execution.estimate import MeasuredFit
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
+from bdl.registry import packaged_results
 from bdl.spec import (
     Benchmark,
     Request,
@@ -33,6 +34,8 @@ from bdl.spec import (
 from bdl.spec.request import MISSING_FIELD, format_ranges, to_inline_yaml
 from bdl.store import CellKey
 
+DEFAULT_RESULTS = Path("results")
+"""Folder of results of commands that name no other."""
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
 _FOLDER_PATTERNS = ("", "*/", "variants/*/", "*/variants/*/")
@@ -64,6 +67,8 @@ class LoadedResults(NamedTuple):
     """Whether each of them was made as the protocol says, though some may be missing."""
     replicates: pd.DataFrame
     """Final rows of the same fits under other seeds, of which each row has its own."""
+    caption: str
+    """The remark in short, without the values of changed fields."""
 
     @classmethod
     def of(
@@ -81,32 +86,54 @@ class LoadedResults(NamedTuple):
         without a spec (`has_spec`), those of earlier versions, may be published in part.
         """
         changed = list_departures(request, current_benchmark)
-        remarks = [_describe_profile(request)] if request.benchmark.profile != "paper" else []
+        profile = request.benchmark.profile
+        is_part = profile != "paper" and is_part_of_protocol(request)
+        is_protocol = not changed and (profile == "paper" or is_part)
+        remarks = []
+        if profile != "paper":
+            remarks.append(_describe_part(request) if is_part else _describe_profile(request))
+        gaps = _list_gaps(request.benchmark, rows) if has_spec and not rows.empty else []
         remarks += [
-            *(_list_gaps(request.benchmark, rows) if has_spec and not rows.empty else ()),
+            *gaps,
             *(f"{name} is an entry of its own" for name in _list_added_entries(request)),
             *changed,
         ]
-        remark = f"Not the protocol: {'; '.join(remarks)}." if remarks else ""
-        is_protocol = request.benchmark.profile == "paper" and not changed
+        heading = "A part of the" if is_protocol and is_part else "Not the"
+        remark = f"{heading} protocol: {'; '.join(remarks)}." if remarks else ""
+        caption = _shorten_remark(heading, profile, gaps, changed) if remarks else ""
         replicates = (
             read_replicates(folder, current_benchmark, rows) if not request.changes else rows[:0]
         )
-        return cls(folder, request, rows, points, remark, is_protocol, replicates)
+        return cls(folder, request, rows, points, remark, is_protocol, replicates, caption)
 
     @property
     def banner(self) -> str:
         """Text above a table: the remark, and why there are no verdicts."""
-        return (
-            self.remark
-            if self.protocol or not self.benchmark.papers
-            else f"{self.remark} {NO_VERDICTS}"
-        )
+        return self._with_reason(self.remark)
+
+    @property
+    def short_banner(self) -> str:
+        """Text above a table for a terminal: the caption, and why there are no verdicts."""
+        return self._with_reason(self.caption)
+
+    def _with_reason(self, text: str) -> str:
+        return text if self.protocol or not self.benchmark.papers else f"{text} {NO_VERDICTS}"
 
     @property
     def benchmark(self) -> Benchmark:
         """The benchmark that they were made with."""
         return self.recorded_request.benchmark
+
+
+def _shorten_remark(
+    heading: str, profile: str, gaps: Sequence[str], changed: Sequence[str]
+) -> str:
+    """Write a remark without the values of changed fields, which are counted."""
+    texts = [f"profile {profile}"] if profile != "paper" else []
+    texts += gaps
+    if changed:
+        texts.append(f"{len(changed)} changed setting{'s' if len(changed) > 1 else ''}")
+    return f"{heading} protocol: {'; '.join(texts)}." if texts else ""
 
 
 def load_results(request: Request, results: Path) -> LoadedResults:
@@ -137,17 +164,17 @@ def open_results(request: Request, results: Path, *, prefer_store: bool = False)
     """Open the folder of a request, or that of the whole if no run was narrowed to it.
 
     Errors as in `load_results`. Splits are not selected from the whole: means and standard errors
-    of some of them are those of another run.
+    of some of them are those of another run. Where the default folder of results has none, the
+    rows that come with the package are opened.
     """
-    part_folder, full_folder = (
-        locate_folder(results, request),
-        locate_folder(results, request.full_request),
-    )
-    for path in (
-        (part_folder, full_folder)
-        if request.is_narrowed and not request.splits
-        else (part_folder,)
-    ):
+    part_folder = locate_folder(results, request)
+    roots = [results, packaged_results()] if results == DEFAULT_RESULTS else [results]
+    paths: list[Path] = []
+    for root in roots:
+        paths.append(locate_folder(root, request))
+        if request.is_narrowed and not request.splits:
+            paths.append(locate_folder(root, request.full_request))
+    for path in paths:
         results_folder = ResultsFolder(path, request, prefer_store=prefer_store)
         if results_folder.has_rows:
             return results_folder
@@ -329,6 +356,39 @@ def _is_of_request(path: str, recorded_request: Request) -> bool:
         "by_dataset": recorded_request.datasets,
     }.get(field, ())
     return not selected_names or rest.partition(".")[0] in selected_names
+
+
+def is_part_of_protocol(recorded_request: Request) -> bool:
+    """Return whether a profile only narrows the protocol: data sets, methods and first splits.
+
+    The first splits of a data set are the same, and so are their random numbers, however many
+    follow.
+    """
+    protocol = load_benchmark(recorded_request.source or recorded_request.benchmark.name)
+    part = recorded_request.benchmark.select()
+    if not {*part.datasets} <= {*protocol.datasets} or part.splits > protocol.splits:
+        return False
+    whole = protocol.select([*part.datasets], [*part.entries])
+    changed_fields = {
+        re.sub(r"^entries\.[^.]+\.datasets$", "datasets", path)
+        for path in find_differences(whole, part)
+    }
+    return changed_fields <= {"profile", "splits", "datasets", *FIELDS_WITHOUT_EFFECT}
+
+
+def _describe_part(recorded_request: Request) -> str:
+    """Describe a profile that only narrows the protocol by what it leaves."""
+    benchmark = recorded_request.benchmark
+    part = recorded_request.selected_benchmark
+    protocol = load_benchmark(recorded_request.source or benchmark.name)
+    texts = []
+    if part.datasets != protocol.datasets:
+        texts.append(", ".join(part.datasets))
+    if [*part.entries] != [*protocol.entries]:
+        texts.append(" and ".join(part.entries))
+    if benchmark.splits != protocol.splits:
+        texts.append(f"the first {benchmark.splits} of {protocol.splits} splits")
+    return f"profile {benchmark.profile} ({'; '.join(texts)})"
 
 
 def _describe_profile(recorded_request: Request) -> str:

@@ -9,7 +9,7 @@ import typer
 
 import bdl
 from bdl.cli import listing, results, terminal
-from bdl.cli.options import AsJson, RequestOptions, Results, parse_jobs, with_request_options
+from bdl.cli.options import AsJson, Name, RequestOptions, Results, parse_jobs, with_request_options
 from bdl.errors import InputError
 from bdl.registry import shipped_benchmarks
 from bdl.runtime import frozen_imports
@@ -164,6 +164,11 @@ def table(
     metric: Annotated[
         list[str], typer.Option("--metric", help="Only this metric (repeatable).")
     ] = [],
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="Add medians, z and further tables, however wide they are."),
+    ] = False,
+    notes: Annotated[bool, typer.Option("--notes", help="Write out the notes.")] = False,
     tracking: Annotated[
         str, typer.Option(help="MLflow tracking URI to which the run is exported, or none.")
     ] = "none",
@@ -175,18 +180,21 @@ def table(
             export_earlier_run,
             render_tables,
             resolve_tracking_uri,
+            summarise_tables,
         )
 
         request = request_options.request  # it imports the user's components
     results = request_options.results
-    rendered = render_tables(load_results(request, results), format, metric)
+    loaded = load_results(request, results)
     if uri := resolve_tracking_uri(tracking, results):
         n_runs = export_earlier_run(request, uri, results)
         typer.echo(f"{n_runs} runs are in {uri}", err=True)  # the table may go to a file
-    if format == "rich":
-        console.print(rendered)
+    if format != "rich":
+        terminal.write_text(str(render_tables(loaded, format, metric)))
+    elif wide:
+        terminal.print_wide(render_tables(loaded, format, metric, with_notes=notes))
     else:
-        terminal.write_text(str(rendered))
+        console.print(summarise_tables(loaded, metric, with_notes=notes))
 
 
 @app.command()
@@ -266,6 +274,15 @@ def describe(
 
         text = describe_by_name(name)  # it imports the user's component
     console.print(text, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def cite(name: Name) -> None:
+    """Write BibTeX of the suite, and of the works that a benchmark is compared with."""
+    from bdl.reports.papers import cite_sources
+    from bdl.spec import load_benchmark
+
+    terminal.write_text(cite_sources(load_benchmark(name)))
 
 
 @app.command()

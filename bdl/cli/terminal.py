@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from bdl.errors import InputError, abbreviate, escape_unprintable
 
@@ -81,7 +81,9 @@ def prepare_streams() -> None:
 
 
 def make_console() -> Console:
-    """Make a console for tables and lines, as wide as the terminal, or 120 columns without one.
+    """Make a console for tables and lines, as wide as the terminal.
+
+    Without one it is as wide as the variable COLUMNS says, or has 120 columns.
 
     Mark-up and emoji are off: ``[x]`` and ``:x:`` in the names, titles and paths of users are
     printed as they are.
@@ -91,11 +93,21 @@ def make_console() -> Console:
 
 def console_options() -> dict[str, Any]:
     """Return the options of `make_console`."""
+    is_sized = (sys.stdout and sys.stdout.isatty()) or os.environ.get("COLUMNS", "").isdecimal()
     return {
-        "width": None if sys.stdout and sys.stdout.isatty() else 120,
+        "width": None if is_sized else 120,
         "markup": False,
         "emoji": False,
     }
+
+
+def print_wide(tables: RenderableType) -> None:
+    """Print the tables of `bdl.reports.render.render`, however wide they are."""
+    from bdl.reports.render import measure_tables
+
+    options = console_options()
+    width = max(Console(**options).width, measure_tables(tables))
+    Console(**options | {"width": width}).print(tables)
 
 
 def write_text(text: str) -> None:

@@ -40,6 +40,7 @@ from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.ensembles import ensemble_sections
 from bdl.reports.figures import FigureData, draw_figures
 from bdl.reports.layout import Section
+from bdl.reports.overview import Overview
 from bdl.reports.paired import paired_differences
 from bdl.reports.reference_tables import reference_sections
 from bdl.reports.render import FORMATS_WITH_SECTIONS, render
@@ -93,6 +94,8 @@ class PublishedRun(NamedTuple):
     """The scores with the printed values."""
     files: Sequence[Path]
     """Tables and figures."""
+    figure_data: FigureData | None = None
+    """Data of the figures; None where all files were written before."""
 
 
 def publish(request: Request, store: Store, results: Path, wall_seconds: float) -> PublishedRun:
@@ -128,11 +131,8 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
     posteriors = load_stored_posteriors(tasks, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    figures = draw_figures(
-        gather_figure_data(loaded, gather_pictures(tasks, store), table_entries),
-        run_folder / "figures",
-        pdf=False,
-    )
+    figure_data = gather_figure_data(loaded, gather_pictures(tasks, store), table_entries)
+    figures = draw_figures(figure_data, run_folder / "figures", pdf=False)
     if len(list_complete_cells(tasks, store)) == len(tasks):
         for path in (run_folder / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in figures and path.suffix in (".png", ".pdf"):
@@ -143,7 +143,7 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
         origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
         run_folder,
     )
-    return PublishedRun(loaded, table_entries, files)
+    return PublishedRun(loaded, table_entries, files, figure_data)
 
 
 def _compute_digest(
@@ -191,6 +191,8 @@ def render_tables(
     format: str,
     metrics: Sequence[str] = (),
     table_entries: Sequence[TableEntry] | None = None,
+    *,
+    with_notes: bool = True,
 ) -> RenderableType:
     """Render our numbers and the printed ones, below a remark on differences from the protocol.
 
@@ -198,22 +200,51 @@ def render_tables(
     rendered, and below them sampled references, claims, members of an ensemble that are as good,
     and numbers of other papers. `InputError` if there is no such metric, or as `render` says.
     """
+    table_entries = _select_metrics(loaded, metrics, table_entries)
+    sections = list[Section]()
+    if format in FORMATS_WITH_SECTIONS and not metrics:
+        sections += reference_sections(loaded.benchmark.name, read_certificates(loaded.folder))
+        sections += claim_sections(loaded.benchmark, judge_run_claims(loaded))
+        sections += ensemble_sections(loaded.benchmark, loaded.rows)
+        sections += elsewhere_sections(loaded.benchmark, table_entries)
+    return render(table_entries, format, loaded.banner, sections, with_notes=with_notes)
+
+
+def summarise_tables(
+    loaded: LoadedResults,
+    metrics: Sequence[str] = (),
+    table_entries: Sequence[TableEntry] | None = None,
+    *,
+    with_notes: bool = False,
+) -> Overview:
+    """Return the compact tables of a run for a terminal; arguments as in `render_tables`."""
+    table_entries = _select_metrics(loaded, metrics, table_entries)
+    banner = loaded.banner if with_notes else loaded.short_banner
+    if metrics:
+        return Overview(table_entries, banner, with_notes=with_notes, with_durations=True)
+    claims = [
+        f"Claim {verdict.verdict}: {verdict.claim.text}" for verdict in judge_run_claims(loaded)
+    ]
+    further_tables = {
+        "sampled references": read_certificates(loaded.folder),
+        "the claims by data set": claims,
+        "members of ensembles that are as good": ensemble_sections(loaded.benchmark, loaded.rows),
+        "what other papers print": elsewhere_sections(loaded.benchmark, table_entries),
+    }
+    names = [name for name, content in further_tables.items() if content]
+    return Overview(table_entries, banner, claims, names, with_notes)
+
+
+def _select_metrics(
+    loaded: LoadedResults, metrics: Sequence[str], table_entries: Sequence[TableEntry] | None
+) -> Sequence[TableEntry]:
+    """Select the entries of some metrics, all without a choice."""
     table_entries = compare_with_print(loaded) if table_entries is None else table_entries
     metric_names = dict.fromkeys(str(entry.metric) for entry in table_entries)
     for name in metrics:
         if name not in metric_names:
             raise unknown_name_error(f"metric of {loaded.benchmark.name}", name, metric_names)
-    if metrics:
-        return render(
-            [entry for entry in table_entries if entry.metric in metrics], format, loaded.banner
-        )
-    sections = list[Section]()
-    if format in FORMATS_WITH_SECTIONS:
-        sections += reference_sections(loaded.benchmark.name, read_certificates(loaded.folder))
-        sections += claim_sections(loaded.benchmark, judge_run_claims(loaded))
-        sections += ensemble_sections(loaded.benchmark, loaded.rows)
-        sections += elsewhere_sections(loaded.benchmark, table_entries)
-    return render(table_entries, format, loaded.banner, sections)
+    return [entry for entry in table_entries if not metrics or entry.metric in metrics]
 
 
 def judge_run_claims(loaded: LoadedResults) -> list[ClaimVerdict]:
@@ -292,7 +323,7 @@ def gather_figure_data(
         pairs,
         *row_summaries,
         **pictures,
-        remark=loaded.remark,
+        remark=loaded.caption,
     )
 
 

@@ -18,6 +18,7 @@ from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import get_metric_info
 from bdl.publishing.published_files import judge_run_claims, load_figure_data
+from bdl.reports import TableEntry
 from bdl.reports.claims import claim_sections
 from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.ensembles import ensemble_sections
@@ -29,6 +30,7 @@ from bdl.reports.layout import (
     metric_sections,
     verdict_text,
 )
+from bdl.reports.overview import SIGNS, find_sign
 from bdl.reports.paired import paired_sections, tally_section
 from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Request
@@ -52,6 +54,12 @@ MAX_COLOURS = 96
 MAX_WIDTH = 1600
 """Width of such a figure, in dots."""
 
+REPORT = "report.html"
+"""Name of the file in the folder of a run."""
+
+MAX_FINDINGS = 3
+"""Claims of the papers that open the report."""
+
 _PAPERS_COMMENT = re.compile(r"<!-- papers: (.*?) -->\n*")
 
 
@@ -62,13 +70,11 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
     `InputError` as `load_results` says; if no fit is finished; or if the file cannot be written.
     """
     loaded, run_folder = load_results(request, results), locate_folder(results, request)
-    path = target or run_folder / "report.html"
+    path = target or run_folder / REPORT
     with TemporaryDirectory() as temporary:
         figure_data = load_figure_data(loaded, request, results)  # refused if no fit is finished
         draw_figures(figure_data, Path(temporary) / "figures", pdf=False)
-        page = _fill_template(
-            _gather_page_values(loaded, figure_data, [Path(temporary), run_folder])
-        )
+        page = build_page(loaded, figure_data, [Path(temporary), run_folder])
     try:
         if target is None:
             # the folder of a part of the whole may not be there
@@ -79,6 +85,14 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
             f"cannot write {path}: {error.strerror}; choose another --output"
         ) from None
     return path
+
+
+def build_page(loaded: LoadedResults, figure_data: FigureData, folders: Sequence[Path]) -> str:
+    """Write the report of a run as HTML, with the figures that are drawn in some folders.
+
+    Of figures with one name that of the first folder is shown.
+    """
+    return _fill_template(_gather_page_values(loaded, figure_data, folders))
 
 
 def _gather_page_values(
@@ -92,7 +106,13 @@ def _gather_page_values(
             results_folder.provenance,
         )
     compared = figure_data.benchmark, figure_data.differences
+    verdicts = judge_run_claims(loaded)
+    embedded = {
+        kind: [(path.stem, *_embed_picture(path)) for path in paths]
+        for kind, paths in pictures.items()
+    }
     pairs = any(difference.n for difference in figure_data.differences)
+    headline = _select_headline(embedded, benchmark)
     return {
         "benchmark": benchmark,
         "part": _describe_part(figure_data.benchmark, loaded.rows),
@@ -105,14 +125,20 @@ def _gather_page_values(
         ),
         "tables": metric_sections(table_entries),
         "notes": lines_below_tables(table_entries),
-        "claims": claim_sections(benchmark, judge_run_claims(loaded)),
+        "claims": claim_sections(benchmark, verdicts),
         "ensembles": ensemble_sections(benchmark, loaded.rows),
         "elsewhere": elsewhere_sections(benchmark, table_entries),
         "paired": [tally_section(*compared), *paired_sections(*compared)] if pairs else [],
         "pictures": {
-            kind: [(path.stem, *_embed_picture(path)) for path in paths]
-            for kind, paths in pictures.items()
+            kind: [picture for picture in drawn if picture is not headline]
+            for kind, drawn in embedded.items()
         },
+        "headline": headline,
+        "verdict_line": _describe_verdicts(table_entries),
+        "findings": [
+            f"{verdict.claim.text} ({verdict.claim.source}): {verdict.verdict}."
+            for verdict in verdicts[:MAX_FINDINGS]
+        ],
         "failures": failed_fits,
         "hypers": _build_hyperparameter_section(loaded.rows, benchmark.axes),
         "provenance": {
@@ -125,6 +151,29 @@ def _gather_page_values(
             benchmark.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110
         ),
     }
+
+
+def _select_headline(
+    pictures: Mapping[str, Sequence[tuple[str, int, str]]], benchmark: Benchmark
+) -> tuple[str, int, str] | None:
+    """Select the figure that opens the report: that of the scores of the first metric drawn."""
+    drawn = [picture for group in pictures.values() for picture in group]
+    for metric in benchmark.metrics:
+        for picture in drawn:
+            if picture[0] == f"{benchmark.name}-{metric}":
+                return picture
+    return drawn[0] if drawn else None
+
+
+def _describe_verdicts(entries: Sequence[TableEntry]) -> str:
+    """Count the verdicts on printed numbers in a sentence."""
+    counts = Counter(
+        entry.verdict.partition(",")[0] for entry in entries if find_sign(entry.verdict)
+    )
+    if not counts:
+        return "No printed number is compared."
+    texts = [f"{counts[verdict]} {verdict}" for verdict in SIGNS if counts[verdict]]
+    return f"Of {counts.total()} printed numbers: {', '.join(texts)}."
 
 
 def _fill_template(values: Mapping[str, Any]) -> str:

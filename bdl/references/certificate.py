@@ -28,6 +28,22 @@ ERROR_STATISTICS = ("mean_error", "sd_error", "density_error")
 NO_ERRORS = "no Monte-Carlo error is known where rule 1 or 2 is broken"
 
 
+FAILURES = {
+    "r_hat": "chains disagree",
+    "bulk_ess": "effective draws are too few",
+    "tail_ess": "effective draws of the tails are too few",
+    "mean_error": "the mean is uncertain",
+    "sd_error": "the standard deviation is uncertain",
+    "density_error": "the density is uncertain",
+    "divergences": "trajectories diverge",
+    "e_fmi": "energies mix slowly",
+    "agreement": "chains from modes and from the prior differ",
+}
+"""What a broken rule means, by the statistic that it bounds."""
+_STATISTIC_NAMES = {"r_hat": "R-hat", "e_fmi": "E-FMI"}
+_RELATION_WORDS = {"<": "at most", ">": "at least", ">=": "at least", "==": "exactly"}
+
+
 def describe_broken_rules(broken: Iterable[int]) -> str:
     """Return what rows and tables say of draws, by the numbers of the rules that they break."""
     numbers = ", ".join(map(str, dict.fromkeys(broken)))
@@ -46,6 +62,12 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.number}. {self.statistic} {self.relation} {self.limit:g}, every {self.of}"
+
+    def describe_failure(self, value: float) -> str:
+        """Write that a value breaks the rule: what this means, the value and what is allowed."""
+        name = _STATISTIC_NAMES.get(self.statistic, "")
+        bound = f"{_RELATION_WORDS[self.relation]} {self.limit:g} allowed"
+        return f"{FAILURES[self.statistic]}: {f'{name} {value:.3g}'.strip()}, {bound}"
 
     def passes(self, value: float) -> bool:
         """Return whether a value keeps the bound; NaN does not."""
@@ -119,8 +141,13 @@ class DrawQuality:
             f"{self.origin.seconds:.0f} s, "
             f"R-hat {max(self.r_hat):.4f}, smallest ESS {min(*self.bulk_ess, *self.tail_ess):.0f}"
         )
-        broken = dict.fromkeys(f"rule {failure.rule.number}" for failure in self.broken_rules())
-        return f"{summary}; NOT CERTIFIED, breaks {', '.join(broken)}" if broken else summary
+        failures = self.describe_failures()
+        return f"{summary}; NOT CERTIFIED: {failures}" if failures else summary
+
+    def describe_failures(self) -> str:
+        """Describe every broken rule by its worst value; empty if all rules are kept."""
+        broken = dict.fromkeys(failure.rule for failure in self.broken_rules())
+        return "; ".join(rule.describe_failure(self.worst_of(rule)) for rule in broken)
 
     def worst_of(self, rule: Rule) -> float:
         """Return the value nearest to breaking a rule, or farthest beyond it."""

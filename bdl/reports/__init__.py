@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bdl.metrics import MetricInfo, get_metric_info
-from bdl.references.certificate import CERTIFIED
+from bdl.references.certificate import CERTIFIED, FAILURES
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.replicates import (
     average_over_seeds,
@@ -351,18 +351,23 @@ def refusal_notes(rows: "pd.DataFrame", metric: str) -> list[str]:
 
 
 def certificate_notes(rows: "pd.DataFrame") -> list[str]:
-    """Count the fits whose draws keep all rules, and list the rules that the others break.
+    """Count the fits whose draws are certified, and write what is wrong with those of the others.
 
-    `rows` as for `compare_with_papers`.
+    `rows` as for `compare_with_papers`; the draws are those of chains of networks.
     """
+    from bdl.references.function_certificate import FUNCTION_RULES  # imports PyTorch
+
     certificates = rows[CERTIFICATE_DETAIL].dropna()
     if certificates.empty:
         return []
     broken = sorted({int(number) for text in certificates for number in re.findall(r"\d+", text)})
-    note = f"certified: {(certificates == CERTIFIED).sum()} of {len(certificates)} splits"
+    count = (certificates == CERTIFIED).sum()
+    note = f"The draws are certified on {count} of {len(certificates)} splits"
     if broken:
-        note += f"; others break rules {', '.join(map(str, broken))} for chains of networks"
-    return [note]
+        statistics = {rule.number: rule.statistic for rule in FUNCTION_RULES}
+        failures = ", ".join(FAILURES[statistics[number]] for number in broken)
+        note += f"; elsewhere {failures} (docs/references.md)"
+    return [f"{note}."]
 
 
 def _remarks(

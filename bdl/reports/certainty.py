@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bdl.registry import Label
 from bdl.reports import TableEntry, drawing
 from bdl.reports.layout import metric_heading, metric_with_unit
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.statistics import Array, group_by
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def coverage_figure(
     """
     groups = group_by(cells, lambda cell: cell.dataset)
     figure, panels = drawing.lay_out_panels(len(groups), (2.6, 2.8))
-    styles = drawing.entry_styles(benchmark.entries)
+    styles = entry_styles(benchmark.entries)
     for panel, (dataset, dataset_cells) in zip(panels, groups.items(), strict=True):
         drawing.style_panel(panel, dataset)
         panel.plot([0, 1], [0, 1], **_DIAGONAL)
@@ -118,7 +119,12 @@ def calibration_figure(table: "pd.DataFrame", rows: int) -> "Figure":
     x_name, y_name = table.columns[:2]
     panel.plot([0, 1], [0, 1], **_DIAGONAL)
     panel.plot(
-        table[x_name], table[y_name], color=drawing.COLORS[0], label="predictions", **drawing.DOTS
+        table[x_name],
+        table[y_name],
+        color=drawing.COLORS[0],
+        label="predictions",
+        marker="o",
+        **drawing.DOTS,
     )
     drawing.style_panel(panel, f"{rows} rows", bold=False)
     panel.set(xlabel=x_name, ylabel=y_name, xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -171,7 +177,7 @@ def selective_figure(
     groups = group_by(cells, lambda cell: cell.dataset)
     facets = [*product(groups, by_order)]
     figure, panels = drawing.lay_out_panels(len(facets), (2.8, 3.0), columns=len(facets))
-    styles = drawing.entry_styles(benchmark.entries)
+    styles = entry_styles(benchmark.entries)
     for panel, (dataset, by) in zip(panels, facets, strict=True):
         drawing.style_panel(panel, f"{dataset}, by {by}", "y", bold=False)
         panel.set_xlabel("share of the test rows that is kept")
@@ -295,7 +301,12 @@ def reliability_figure(benchmark: "Benchmark", fits: Sequence[LabelPredictions])
         lowest = 1 / probabilities.shape[1]
         panel.plot([lowest, 1], [lowest, 1], **_DIAGONAL)
         panel.plot(
-            confidence, accuracy, color=drawing.COLORS[0], label="predictions", **drawing.DOTS
+            confidence,
+            accuracy,
+            color=drawing.COLORS[0],
+            label="predictions",
+            marker="o",
+            **drawing.DOTS,
         )
         drawing.style_panel(panel, ", ".join(group) if several_datasets else group[1], bold=False)
         panel.set_xlabel("confidence")
@@ -326,12 +337,12 @@ def _draw_mean_lines(
     panel: "Axes", benchmark: "Benchmark", x: Array, lines: Sequence[tuple[str, Array]]
 ) -> None:
     """Draw the mean of the lines of each entry, and a band of one standard error."""
-    for entry, look in drawing.entry_styles(benchmark.entries).items():
+    for entry, look in entry_styles(benchmark.entries).items():
         curves = np.array([line for name, line in lines if name == entry])
         if not len(curves):
             continue
-        mean, line = curves.mean(0), {"color": look["color"], "linestyle": look["linestyle"]}
-        panel.plot(x, mean, linewidth=1.4, label=entry, **line)
+        mean = curves.mean(0)
+        panel.plot(x, mean, markevery=0.1, label=entry, **{**drawing.DOTS, **look})
         if len(curves) > 1:
             se = curves.std(0, ddof=1) / np.sqrt(len(curves))
             panel.fill_between(

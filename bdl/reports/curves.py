@@ -10,6 +10,7 @@ import numpy as np
 
 from bdl.reports import drawing, summarise_values
 from bdl.reports.layout import metric_heading, metric_with_unit, repeats_text, training_metric
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.scores import TRAINING_LINE, TRAINING_REMARK
 from bdl.reports.statistics import Array, group_by, panel_heading, point_text
@@ -142,7 +143,8 @@ def curve_figure(
         for curve in training_panels.get(name, ()):
             panel.plot(curve.counts, curve.mean, **{**styles[curve.entry], **TRAINING_LINE})
         for curve in panel_curves:
-            panel.plot(curve.counts, curve.mean, **drawing.DOTS, **styles[curve.entry])
+            look = {**drawing.DOTS, **styles[curve.entry]}
+            panel.plot(curve.counts, curve.mean, label=curve.entry, **look)
             color = styles[curve.entry]["color"]
             low, high = curve.mean - curve.se, curve.mean + curve.se
             panel.fill_between(curve.counts, low, high, color=color, alpha=0.22, linewidth=0)
@@ -205,14 +207,13 @@ def _fit_vertical_axis(
 
 
 def _styles(benchmark: "Benchmark") -> drawing.Styles:
-    """Return the colour and line of each entry.
+    """Return the look of each entry.
 
     Where there are online estimators, solid lines are theirs and dashed ones those of batch fits.
     """
     online = _online_entries(benchmark)
-    styles = drawing.entry_styles(benchmark.entries)
+    styles = entry_styles(benchmark.entries)
     for name, look in styles.items():
-        del look["marker"]  # curves have dots
         if online:
             look["linestyle"] = ONLINE if name in online else BATCH
     return styles

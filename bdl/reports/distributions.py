@@ -161,7 +161,7 @@ def weights_figure(benchmark: "Benchmark", weights: Sequence[LayerWeights]) -> "
         panel.set_ylim(low, low * (high / low) ** (1 / (1 - BOX_HEIGHT)))
         drawing.style_panel(panel, layer.entry, "y")
         panel.set_xlabel("mean of a weight")
-    drawing.label_left(panels, "weights")
+    drawing.label_vertical_axes(panels, "weights")
     drawing.write_title(figure, benchmark.title, weights[0].dataset)
     return figure
 

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import cycle, pairwise, repeat
+from itertools import pairwise
 from statistics import median_high
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from bdl.metrics import get_metric_info
 from bdl.reports.layout import format_number
@@ -34,13 +36,6 @@ COLORS = (
 
 Its yellow, which is too pale for lines, is left out; two more colours make nine.
 """
-MARKERS = "osD^v"
-DASHES: tuple[Any, ...] = (
-    *repeat("-", len(COLORS)),
-    *repeat((0, (3, 1.5)), len(COLORS)),
-    *repeat(":", len(COLORS)),
-)
-"""Line styles of the entries: solid for the first use of the colours, dashed and dotted after."""
 OUR_MARK: dict[str, Any] = {"color": COLORS[0], "marker": "o", "markersize": 6.5}
 PAPER_MARK: dict[str, Any] = {
     "color": COLORS[1],
@@ -51,7 +46,7 @@ PAPER_MARK: dict[str, Any] = {
 }
 PRINTED_MARK = PAPER_MARK | {"markersize": 4.5, "markeredgewidth": 1.2, "linestyle": "none"}
 """Printed values in figures with lines; the colour is the entry's."""
-DOTS: dict[str, Any] = {"marker": "o", "markersize": 2.4, "linewidth": 1.4}
+DOTS: dict[str, Any] = {"markersize": 3.2, "linewidth": 1.4}
 BARS: dict[str, Any] = {"linewidth": 1.4, "elinewidth": 1.2, "markersize": 4.5, "capsize": 2.5}
 
 STYLE: dict[str, Any] = {
@@ -72,6 +67,21 @@ METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
+MAX_LEGEND = 8
+"""Entries of a legend; more are labelled directly."""
+PRINTED_LABEL = "paper, "
+"""Start of the labels of printed values, which look like the entry that they are of."""
+LABEL_WIDTH, LABEL_GAP = 1.2, 0.06
+"""Inches to the right of a panel for names, and share of its height from one to the next."""
+_LEADER: dict[str, Any] = {
+    "arrowstyle": "-",
+    "linewidth": 0.5,
+    "alpha": 0.6,
+    "shrinkA": 1.0,
+    "shrinkB": 0.0,
+    "relpos": (0.0, 0.5),
+}
+"""Line from a name to its mark; it begins left of the name, so that it crosses no letters."""
 MIN_WIDTH, MAX_COLUMNS = 5.5, 4
 """Width of a figure in inches, and panels in a line."""
 
@@ -82,6 +92,10 @@ OUTLIER_FACTOR = 1e4
 
 They differ by orders of magnitude; scores are outliers beyond `LOG_FROM` already.
 """
+GAP_FACTOR = 8.0
+"""Gap to a value, in ranges of all others, beyond which it is an outlier of a linear axis."""
+BAR_STRETCH = 1.0
+"""Ranges of the values by which error bars may stretch a linear axis to either side."""
 ROUNDING = 1e-9
 """Share of the median below which a value is zero but for rounding.
 
@@ -125,9 +139,8 @@ def lay_out_panels(
     figure = Figure(figsize=inches, layout="constrained", facecolor="white")
     panels = figure.subplots(lines, columns, squeeze=False, **shared)
     ordered = list((panels.T if downwards else panels).ravel())
-    for above, panel in zip(panels[:-1].ravel(), panels[1:].ravel(), strict=True):
-        if panel in ordered[count:]:
-            above.tick_params(labelbottom=True)  # no panel below carries the labels
+    for panel in ordered[:count]:  # each is read alone
+        panel.tick_params(labelbottom=True, labelleft=True)
     for panel in ordered[count:]:
         panel.remove()
     return figure, ordered[:count]
@@ -144,25 +157,10 @@ def style_panel(
     panel.spines[hidden_spines].set_visible(False)
 
 
-def label_left(panels: "Sequence[Axes]", text: str) -> None:
-    """Label the vertical axes of the panels of the leftmost column."""
+def label_vertical_axes(panels: "Sequence[Axes]", text: str) -> None:
+    """Label the vertical axes, each panel for itself."""
     for panel in panels:
-        subplot = panel.get_subplotspec()
-        if subplot is not None and subplot.colspan.start == 0:
-            panel.set_ylabel(fill(text, 26))
-
-
-def entry_styles(entries: Sequence[str] | Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the colour, marker and line of each entry, which are the same in all figures.
-
-    The first 27 differ.
-    """
-    return {
-        name: {"color": color, "marker": marker, "linestyle": line}
-        for name, color, marker, line in zip(
-            entries, cycle(COLORS), cycle(MARKERS), cycle(DASHES), strict=False
-        )
-    }
+        panel.set_ylabel(fill(text, 26))
 
 
 def draw_legend(
@@ -186,6 +184,61 @@ def draw_legend(
     figure.legend([handle_of[label] for label in labels], labels, **defaults | legend_options)
 
 
+def label_directly(figure: "Figure", panels: "Sequence[Axes]") -> None:
+    """Write the name of each mark or line to the right of its panel, with a line that leads there.
+
+    The figure becomes wider by the space of the names.
+    """
+    columns = {spec.colspan.start for panel in panels if (spec := panel.get_subplotspec())}
+    figure.set_figwidth(figure.get_figwidth() + LABEL_WIDTH * len(columns))
+    for panel in panels:
+        ends: dict[str, tuple[float, float, str]] = {}
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            if label.startswith(PRINTED_LABEL):
+                continue
+            line = getattr(handle, "lines", [handle])[0]  # of an error bar, its mark
+            points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
+            points = points[np.isfinite(points).all(1)]
+            if len(points):
+                shown = panel.transAxes.inverted().transform(
+                    line.get_transform().transform(points[-1])
+                )
+                x, y = np.clip(shown, 0, 1)
+                ends[label] = (float(x), float(y), line.get_color())
+        heights = spread_apart([y for _, y, _ in ends.values()])
+        for (label, (x, y, color)), height in zip(ends.items(), heights, strict=True):
+            panel.annotate(
+                label,
+                (x, y),
+                (1.04, height),
+                xycoords="axes fraction",
+                textcoords="axes fraction",
+                va="center",
+                fontsize=7,
+                color=color,
+                arrowprops=_LEADER | {"color": color},
+                annotation_clip=False,
+            )
+
+
+def spread_apart(heights: Sequence[float]) -> list[float]:
+    """Move heights between 0 and 1 as far apart as lines of small letters need, in their order."""
+    gap = min(LABEL_GAP, 1 / max(len(heights), 1))
+    order = sorted(range(len(heights)), key=lambda i: heights[i])
+    moved = [heights[i] for i in order]
+    for i in range(1, len(moved)):
+        moved[i] = max(moved[i], moved[i - 1] + gap)
+    overhang = max(moved[-1] - 1, 0.0) if moved else 0.0
+    top = 1.0 + gap
+    for i in reversed(range(len(moved))):
+        moved[i] = min(moved[i], top - gap) if overhang else moved[i]
+        top = moved[i]
+    spread = [0.0] * len(heights)
+    for i, height in zip(order, moved, strict=True):
+        spread[i] = height
+    return spread
+
+
 def legend_handle(label: str, **look: Any) -> "Line2D":
     """Create a mark for a legend."""
     from matplotlib.lines import Line2D
@@ -204,11 +257,19 @@ def finish_figure(
 ) -> "Figure":
     """Add the label of the vertical axes, the lines of a title, and a legend; return the figure.
 
-    The legend is that of `draw_legend`.
+    The legend is that of `draw_legend`; more marks than it holds are labelled directly.
     """
-    label_left(panels, vertical_label)
+    label_vertical_axes(panels, vertical_label)
     write_title(figure, *lines)
-    draw_legend(figure, handles, order=order, **legend_options)
+    shown: set[str] = set()
+    for panel in panels:
+        labels = panel.get_legend_handles_labels()[1]
+        shown.update(label for label in labels if not label.startswith(PRINTED_LABEL))
+    if len(shown) > MAX_LEGEND:
+        label_directly(figure, panels)
+        handles = [handle for handle in handles if str(handle.get_label()) not in shown]
+    if handles or len(shown) <= MAX_LEGEND:
+        draw_legend(figure, handles, order=order, **legend_options)
     return figure
 
 
@@ -241,6 +302,20 @@ def ordinary_range(values: Sequence[float], factor: float) -> tuple[float, float
                 last_near = index
         inliers = inliers[last_near:]
     return min(inliers, default=0.0), max(inliers, default=0.0)
+
+
+def central_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the least and the greatest value without those at either end that flatten the rest.
+
+    A value does if the gap to the next one is more than `GAP_FACTOR` times the range of all
+    others, which are four or more.
+    """
+    ordered = sorted(values)
+    while len(ordered) > 4 and GAP_FACTOR * (ordered[-2] - ordered[0]) < ordered[-1] - ordered[-2]:
+        ordered.pop()
+    while len(ordered) > 4 and GAP_FACTOR * (ordered[-1] - ordered[1]) < ordered[1] - ordered[0]:
+        ordered.pop(0)
+    return (ordered[0], ordered[-1]) if ordered else (0.0, 0.0)
 
 
 def fit_axis(
@@ -277,6 +352,7 @@ def fit_axis(
         log = scale == "log" or (needs_log_scale(inliers) and all(end >= 0 for end in bars))
     if not log:
         low, high = ordinary_range(list(largest.values()), factor)
+        low, high = central_range([v for v in largest.values() if low <= v <= high])
     outliers = {name: value for name, value in largest.items() if not low <= value <= high}
     if outliers and write_outliers:
         text = ", ".join(f"{name} ({format_number(value)})" for name, value in outliers.items())
@@ -290,8 +366,13 @@ def fit_axis(
             visible += [value for value in values if value > 0 or not log]
     if not visible:
         return outliers
+    low, high = min(visible), max(visible)
     furthest = LOG_FROM * max(map(abs, visible))
-    visible += [end for end in bars if abs(end) <= furthest and (end > 0 or not log)]
+    stretch = BAR_STRETCH * ((high - low) or furthest)
+    for end in bars:
+        near = end > 0 if log else low - stretch <= end <= high + stretch
+        if near and abs(end) <= furthest:
+            visible.append(end)
     low, high = min(visible), max(visible)
     if log:
         free = max(high / low, 10.0) ** AXIS_MARGIN

@@ -41,7 +41,7 @@ LEFT_ALIGNED = frozenset(
         "Metric",
         "Hyper-parameter",
         "Verdict",
-        "Told from",
+        "Differs from",
         "n",
         "n (failed)",
         "Fit",

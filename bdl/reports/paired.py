@@ -218,7 +218,7 @@ def tally_section(benchmark: "Benchmark", differences: Sequence[PairedDifference
         wins, ties, losses = (str(verdicts[name]) for name in ("better", "undecided", "worse"))
         lines.append((metric_name(metric), entry, wins, ties, losses))
     columns = ["Metric", "Method", "Wins", "Ties", "Losses"]
-    title = f"{benchmark.name}: data sets on which {benchmark.baseline} is beaten"
+    title = f"{benchmark.name}: data sets on which a method is better than {benchmark.baseline}"
     return Section.of(title, columns, lines)
 
 

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from bdl.errors import InputError, unknown_name_error
 
 if TYPE_CHECKING:
+    from bdl.spec import Benchmark
     from bdl.spec.sections import PaperTables
 
 PAPERS = ("brownlie2022", "vifa2023", "slang2018", "mata2018")
 OTHER_PAPERS = ("gal2018", "lakshminarayanan2017")
 """Papers whose numbers on the UCI regressions are listed with ours; they share one file."""
+
+SUITE = "bdl-bench"
+"""Key of the suite itself in the bibliography."""
 
 _ONE_RUN = ("single", "count")
 """Statistics, as the tables call them, that are the number of one run."""
@@ -229,3 +233,18 @@ def load_paper(paper: str) -> tuple[dict[str, str], ...]:
     name = "others_uci" if paper in OTHER_PAPERS else paper
     text = (files("bdl.reports") / "papers" / f"{name}.csv").read_text(encoding="utf-8")
     return tuple(row for row in csv.DictReader(text.splitlines()) if row["paper"] == paper)
+
+
+def cite_sources(benchmark: "Benchmark") -> str:
+    """Write BibTeX of the suite, and of the works whose numbers a benchmark is compared with."""
+    works = dict.fromkeys((SUITE, *(listed.paper for listed in benchmark.papers)))
+    works |= dict.fromkeys(benchmark.elsewhere)
+    return "\n\n".join(_load_bibliography()[work] for work in works) + "\n"
+
+
+@lru_cache
+def _load_bibliography() -> dict[str, str]:
+    """Read the BibTeX of the suite and of all works, by key."""
+    text = (files("bdl.reports") / "papers" / "sources.bib").read_text(encoding="utf-8")
+    entries = text.strip().split("\n\n")
+    return {entry.partition("{")[2].partition(",")[0]: entry for entry in entries}

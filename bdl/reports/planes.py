@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bdl.reports import drawing
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.posteriors import DEVIATIONS, Gaussians, group_by_truth, moments_figure
 from bdl.reports.statistics import Array, group_by
 
@@ -55,7 +56,7 @@ MEAN["markeredgecolor"] = "white"
 def posterior_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
     """Draw each posterior with the truth, on data sets where at most three entries have one."""
     counts = Counter(pair.dataset for pair in pairs)
-    styles = drawing.entry_styles(dict.fromkeys(pair.entry for pair in pairs))
+    styles = entry_styles(dict.fromkeys(pair.entry for pair in pairs))
     return {
         f"posterior-{pair.dataset}-{pair.entry}": (
             partial(plane_figure, pair) if pair.plane else partial(moments_figure, [pair], styles)
@@ -70,7 +71,7 @@ def joint_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
 
     Those of two parameters are drawn in their plane, the others by their moments.
     """
-    styles = drawing.entry_styles(dict.fromkeys(pair.entry for pair in pairs))
+    styles = entry_styles(dict.fromkeys(pair.entry for pair in pairs))
     return {
         f"posteriors-{name}": (
             partial(planes_figure, group)
@@ -136,7 +137,7 @@ def planes_figure(pairs: Sequence[Gaussians]) -> "Figure":
         points = point_grid(pair)
         _draw_density(panel, pair.entry, points, true_density(pair, points))
         _draw_ellipses(panel, pair.mean, pair.covariance, APPROXIMATION)
-    drawing.label_left(panels, "parameter 2")
+    drawing.label_vertical_axes(panels, "parameter 2")
     drawing.write_title(figure, pairs[0].dataset, "truth shaded; approximation at 1 and 2 sd")
     return figure
 

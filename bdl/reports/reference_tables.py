@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bdl.references.certificate import DrawQuality, describe_broken_rules
+from bdl.references.certificate import CERTIFIED, DrawQuality
 from bdl.reports.layout import Section
 
 
@@ -20,9 +20,7 @@ def reference_sections(
                 f"{certificate.origin.sampler}, {certificate.chains} x {certificate.draws}",
                 f"{worst['r_hat']:.4f}",
                 f"{min(worst['bulk_ess'], worst['tail_ess']):.0f}",
-                describe_broken_rules(
-                    failure.rule.number for failure in certificate.broken_rules()
-                ),
+                certificate.describe_failures() or CERTIFIED,
                 f"{certificate.origin.seconds:.0f}",
             )
         )

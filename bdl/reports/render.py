@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, JustifyMethod, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -35,6 +35,8 @@ STYLES = {
 }
 
 
+_WIDEST = 1000
+"""Columns of a console that is wider than any table."""
 FORMATS = ("rich", "markdown", "csv", "latex", "json")
 FORMATS_WITH_SECTIONS = ("rich", "markdown")
 """Formats that have more tables than those of metrics."""
@@ -45,19 +47,23 @@ def render(
     format: str,
     remark: str = "",
     extra_sections: Sequence[Section] = (),
+    *,
+    with_notes: bool = True,
 ) -> RenderableType:
     """Render a comparison as tables for a `rich` console, or as text that ends with a newline.
 
     A remark stands at the head, and in formats that have none among the notes of every cell;
-    formats of `FORMATS_WITH_SECTIONS` have more tables at the end. LaTeX needs the
-    packages booktabs and adjustbox. `InputError` if there is no such format.
+    formats of `FORMATS_WITH_SECTIONS` have more tables at the end. Tables for a console may be
+    without notes; `measure_tables` returns the width that they need. LaTeX needs the packages
+    booktabs and adjustbox. `InputError` if there is no such format.
     """
     if format not in FORMATS:
         raise unknown_name_error("format", format, FORMATS)
     if format == "rich":
         head = [Text(remark, style="bold yellow"), Text()] if remark else []
         tables = [Padding(rich_table(section), (0, 0, 1, 0)) for section in metric_sections(cells)]
-        notes = [Text(line, style="dim") for line in lines_below_tables(cells)]
+        lines = lines_below_tables(cells) if with_notes else []
+        notes = [Text(line, style="dim") for line in lines]
         return Group(
             *head,
             *tables,
@@ -76,6 +82,14 @@ def render(
             replace(cell, note="\n".join(filter(None, (remark, cell.note)))) for cell in cells
         ]
     return {"csv": to_csv, "latex": to_latex, "json": to_json}[format](cells)
+
+
+def measure_tables(rendered: RenderableType) -> int:
+    """Return the width of a console in which no cell of the tables of `render` is broken."""
+    console = Console(width=_WIDEST)
+    members = rendered.renderables if isinstance(rendered, Group) else []
+    tables = [member for member in members if isinstance(member, Padding)]
+    return max((console.measure(table).maximum for table in tables), default=0)
 
 
 def to_csv(cells: Sequence[TableEntry]) -> str:
@@ -114,7 +128,7 @@ def rich_table(section: Section) -> Table:
     grouped_rows = section.table.columns[0] in ("Dataset", "Metric")
     start = 1 if grouped_rows else 0
     for title, side in section.columns[start:]:
-        wraps = title in ("Verdict", FAILED_AS_WORST, "Told from") or "±" in title
+        wraps = title in ("Verdict", FAILED_AS_WORST, "Differs from") or "±" in title
         justify: JustifyMethod = "left" if side == "left" else "right"
         table.add_column(Text(title), justify=justify, no_wrap=not wraps, overflow="fold")
     groups = group_by(section.rows, lambda row: row[0] if grouped_rows else "")
@@ -127,11 +141,16 @@ def rich_table(section: Section) -> Table:
     return table
 
 
+def find_style(verdict: str) -> str:
+    """Return the style of a verdict on a console."""
+    return next((style for word, style in STYLES.items() if word in verdict), "dim")
+
+
 def _texts(section: Section, row: Sequence[str]) -> list[Text]:
     quiet = {} if section.has_verdicts else {"Paper ± SE": "dim", "Paper": "dim"}
     texts = []
     for title, text in zip(section.table.columns, row, strict=True):
-        verdict = next((style for word, style in STYLES.items() if word in text), "dim")
+        verdict = find_style(text)
         texts.append(Text(text, verdict if title == "Verdict" else quiet.get(title, "")))
     return texts
 

@@ -16,6 +16,7 @@ from bdl.reports.layout import (
     repeats_text,
     training_metric,
 )
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.paired import PairedDifference
 from bdl.reports.statistics import (
     AXIS_NAMES,
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-TRAINING_LINE: dict[str, Any] = {"linestyle": (0, (1, 1.2)), "linewidth": 1.2, "marker": ""}
+TRAINING_LINE: dict[str, Any] = {"linestyle": (0, (1, 1.2)), "linewidth": 1.2, "markersize": 2.5}
 """Scores of training rows, in the colours of those of new rows."""
 TRAINING_REMARK = "dotted: training rows"
 
-PANEL_WIDTH, ROW_HEIGHT = 2.6, 0.46
+PANEL_WIDTH, ROW_HEIGHT = 3.4, 0.4
 OFFSET = 0.14
 """Distance of our mark and of the printed one from the line of their row."""
 ONE_LINE_WIDTH = 9.0
@@ -219,18 +220,14 @@ def entry_rows(rows: Mapping[str, Sequence[str]], label: str) -> "tuple[Figure, 
     """Lay out a panel a dataset with a row for each of its entries."""
     from matplotlib.ticker import MaxNLocator
 
-    # With the same entries in all panels, only the first of a line names them.
-    same_entries = len({tuple(entries) for entries in rows.values()}) == 1
     height = ROW_HEIGHT * max(map(len, rows.values())) + 0.75
-    figure, panels = drawing.lay_out_panels(len(rows), (PANEL_WIDTH, height), sharey=same_entries)
+    figure, panels = drawing.lay_out_panels(len(rows), (PANEL_WIDTH, height))
     for panel, (dataset, entries) in zip(panels, rows.items(), strict=True):
         drawing.style_panel(panel, dataset, "x")
         panel.set_yticks(range(len(entries)), entries)
         panel.set_ylim(len(entries) - 0.5, -0.5)
         panel.xaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
-    # The panels without another below are labelled, to the left: to the right matplotlib writes
-    # the power of ten of the ticks.
-    for panel in panels[-min(len(rows), drawing.MAX_COLUMNS) :]:
+        # to the right matplotlib writes the power of ten of the ticks
         panel.set_xlabel(fill(label, 26), loc="left")
     return figure, dict(zip(rows, panels, strict=True))
 
@@ -296,7 +293,7 @@ def swept_figure(
         columns=n_combinations if shared_scale else None,
         sharey="row" if shared_scale else "none",
     )
-    styles = drawing.entry_styles(benchmark.entries)
+    styles = entry_styles(benchmark.entries)
     for panel, (facet, panel_marks) in zip(panels, by_panel.items(), strict=True):
         drawing.style_panel(panel, panel_heading(*facet))
         if around_zero:

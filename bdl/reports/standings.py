@@ -9,6 +9,7 @@ from bdl.errors import InputError
 from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry, drawing
 from bdl.reports.layout import Section, metric_heading, metric_with_unit
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.statistics import panel_heading, point_text
 from bdl.reports.verdicts import LEVEL
 
@@ -77,7 +78,7 @@ def rank_section(ranks: Ranks) -> Section:
     ]
     title = f"Ranks over {ranks.n_datasets} data sets, {metric_heading(ranks.metric)}"
     title += f"; Friedman p = {ranks.p:.2g}, Nemenyi at 5 %"
-    return Section.of(title, ["Method", "Average rank", "Told from"], rows)
+    return Section.of(title, ["Method", "Average rank", "Differs from"], rows)
 
 
 def rank_drawings(metric_ranks: Sequence[Ranks]) -> drawing.Drawings:
@@ -247,7 +248,7 @@ def cost_figure(
     figure, panels = drawing.lay_out_panels(
         len(costs), (3.4, 3.1), columns=2 if len(costs) == 4 else min(len(costs), 3)
     )
-    styles = drawing.entry_styles(benchmark.entries)
+    styles = entry_styles(benchmark.entries)
     for panel, (name, panel_costs) in zip(panels, costs.items(), strict=True):
         drawing.style_panel(panel, name)
         _draw_costs(panel, panel_costs, styles, metric)

@@ -23,7 +23,7 @@ ENTRIES = ["vifa-lr", "vifa-nn"]
 
 
 def asked(**part):
-    return load_request("uci-regression", "quick", **part)
+    return load_request("uci-regression", "check", **part)
 
 
 def final(cell, split, nmll):
@@ -91,7 +91,7 @@ def test_a_part_is_selected_from_the_whole_which_says_what_it_was_made_with(plac
     with pytest.raises(InputError, match=r"no results in .*splits-1"):
         open_results(asked(splits="1"), place.parents[1])
     with ResultsFolder(place) as here:
-        assert here.recorded_request.command_arguments == "uci-regression --profile quick"
+        assert here.recorded_request.command_arguments == "uci-regression --profile check"
 
 
 def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
@@ -179,7 +179,7 @@ def test_fits_of_a_cell_that_failed_alike_are_told_together(failing, invoke):
     ]
     part = asked(entries=["vifa-nn"])
     assert (failures(asked(), failing), failures(part, failing)) == (expected, expected[1:])
-    words = ("failures", "uci-regression", "--profile", "quick", "--results", failing)
+    words = ("failures", "uci-regression", "--profile", "check", "--results", failing)
     code, out, _ = invoke(*words)
     assert code == 0
     assert (

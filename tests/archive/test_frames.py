@@ -22,7 +22,7 @@ SWEEP = "sweep={model.hidden: [[5], [7, 7]], training.epochs: [1, 2]}"
 
 def cells(*overrides):
     return list_tasks(
-        load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(
+        load_benchmark("uci-regression", "check", ["splits=2", *overrides]).select(
             entries=["vifa-nn"]
         )
     )
@@ -90,7 +90,7 @@ def found(asked, results):
 def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
     """Search folds are published too, and do not count as results."""
     own = cells(*overrides)
-    whole = load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(
+    whole = load_benchmark("uci-regression", "check", ["splits=2", *overrides]).select(
         entries=["vifa-nn"]
     )
     asked = Request(whole)

@@ -50,7 +50,7 @@ main()
 def words(results: Path, changes: list[str], entries: tuple[str, ...]) -> list[str]:
     options = [
         "--profile",
-        "quick",
+        "check",
         "--no-compile",
         "--tracking",
         "none",
@@ -79,7 +79,7 @@ def store_of(results: Path) -> Path:
 
     A place without one before the run has made it.
     """
-    found = [*results.glob("uci-regression/quick/variants/*/store.sqlite")]
+    found = [*results.glob("uci-regression/check/variants/*/store.sqlite")]
     return found[0] if found else results / "store.sqlite"
 
 
@@ -170,7 +170,7 @@ def test_a_fit_that_is_killed_in_its_midst_goes_on_from_its_checkpoint(tmp_path,
     finish(tmp_path, *words(calm, LONG, ENTRIES[1:]))
     process, saved = (
         start(words(rough, LONG, ENTRIES[1:])),
-        "uci-regression/quick/variants/*/checkpoints/*.safetensors",
+        "uci-regression/check/variants/*/checkpoints/*.safetensors",
     )
     written = set[int]()
     while process.poll() is None and len(written) < 4:  # some savings are there, the fit is not

@@ -33,7 +33,7 @@ NETWORK = (0, 1), "entries.vifa-lr.model={name: mlp, hidden: [2]}"
 
 def cells(metrics, splits=(0, 1), *overrides):
     benchmark = load_benchmark(
-        "uci-regression", "quick", [*SMALL, f"metrics={json.dumps(metrics)}", *overrides]
+        "uci-regression", "check", [*SMALL, f"metrics={json.dumps(metrics)}", *overrides]
     )
     return plan_tasks(benchmark.select(entries=["vifa-lr"]), splits=splits, compile=False)
 

@@ -47,7 +47,7 @@ def load(*changes: str, sampler: str = "random") -> Benchmark:
         for change in ("training.epochs=1", *(f"search.{own}" for own in search))
     ]
     overrides = ["splits=3", "evaluation.samples=5", *small, *changes]
-    return load_benchmark("uci-regression", "quick", overrides).select(entries=["vifa-lr"])
+    return load_benchmark("uci-regression", "check", overrides).select(entries=["vifa-lr"])
 
 
 def go(store: Store, splits: Sequence[int], benchmark: Benchmark) -> Ear:

@@ -21,7 +21,8 @@ EXACT = "entries.vifa.reference.bias=penalised"
 
 
 def cell(*overrides, name="uci-regression", entry="vifa-lr"):
-    return list_tasks(load_benchmark(name, "quick", overrides).select(entries=[entry]))[0]
+    profile = "check" if name == "uci-regression" else "quick"
+    return list_tasks(load_benchmark(name, profile, overrides).select(entries=[entry]))[0]
 
 
 def ridge(*overrides):
@@ -219,7 +220,7 @@ EDITS = {
 IDENTITIES = """
 from bdl.plan.planning import list_tasks
 from bdl.spec import load_benchmark
-for name, profile in [("uci-regression", "quick"), ("vifa-synthetic", "paper"), ("online-fa", "paper")]:
+for name, profile in [("uci-regression", "check"), ("vifa-synthetic", "paper"), ("online-fa", "paper")]:
     for cell in list_tasks(load_benchmark(name, profile)):
         print(cell.label, cell.fit_hash, *(cell.score_hash(metric) for metric in cell.benchmark.metrics))
 """

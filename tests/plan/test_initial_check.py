@@ -10,9 +10,10 @@ from bdl.spec import load_benchmark
 
 
 def cells(*changes, name="uci-regression", entry="vifa-nn"):
+    profile = "check" if name == "uci-regression" else "quick"
     overrides = [f"entries.{entry}.{change}" for change in changes]
     return plan_tasks(
-        load_benchmark(name, "quick", overrides).select(entries=[entry] if entry else []),
+        load_benchmark(name, profile, overrides).select(entries=[entry] if entry else []),
         splits=(0,),
     )
 

@@ -385,7 +385,7 @@ def test_a_plan_of_small_states_leaves_the_compiler_alone():
     """PyTorch's compiler takes a second to import."""
     code = (
         "import sys; from bdl.plan.planning import plan_tasks; from bdl.spec import load_benchmark;"
-        "plan_tasks(load_benchmark('uci-regression', 'quick').select(['diabetes']), splits=[0]);"
+        "plan_tasks(load_benchmark('uci-regression', 'check').select(['diabetes']), splits=[0]);"
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -16,7 +16,7 @@ from bdl.plan.workload import (
 from bdl.spec import load_benchmark
 
 
-def cell(*overrides, entry="slang-nn", splits=(0, 1, 2), profile="quick"):
+def cell(*overrides, entry="slang-nn", splits=(0, 1, 2), profile="check"):
     (found,) = plan_tasks(
         load_benchmark("uci-regression", profile, overrides).select([], [entry]), splits=splits
     )

@@ -141,7 +141,7 @@ def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(
     store, metrics, codes, expected
 ):
     (cell,) = list_tasks(
-        load_benchmark("uci-regression", "quick", [f"metrics={metrics}"]).select(
+        load_benchmark("uci-regression", "check", [f"metrics={metrics}"]).select(
             entries=["vifa-lr"]
         )
     )
@@ -163,7 +163,7 @@ def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(
     ],
 )
 def test_splits_share_training_rows(splits, split, expected):
-    quick = load_benchmark("uci-regression", "quick")
+    quick = load_benchmark("uci-regression", "check")
     own = {"splits": splits, "preparation": quick.preparation.model_copy(update={"split": split})}
     found = compute_overlaps(quick.model_copy(update=own))
     assert found == ({"diabetes": pytest.approx(expected)} if expected else {})

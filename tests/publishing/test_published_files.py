@@ -48,7 +48,7 @@ def test_what_no_row_has_is_left_out():
 def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypatch):
     """What was asked of a benchmark before, such as one of its points, makes it no other."""
     asked = load_request(
-        "uci-regression", "quick", ["sweep={model.hidden: [[5], [7]]}", "splits=1"]
+        "uci-regression", "check", ["sweep={model.hidden: [[5], [7]]}", "splits=1"]
     )
     cells = list_tasks(asked.benchmark)
     with Store(locate_folder(tmp_path, asked) / "store.sqlite") as store:

@@ -335,9 +335,12 @@ def test_a_printed_maximum_stands_beside_the_largest_value():
 def test_certified_fits_are_counted_and_broken_rules_named():
     assert certificate_notes(pd.DataFrame({"certificate": [None, None]})) == []
     assert certificate_notes(pd.DataFrame({"certificate": ["certified", None]})) == [
-        "certified: 1 of 1 splits"
+        "The draws are certified on 1 of 1 splits."
     ]
     (line,) = certificate_notes(
         pd.DataFrame({"certificate": ["breaks rules 7", "breaks rules 1, 7", "certified"]})
     )
-    assert line == "certified: 1 of 3 splits; others break rules 1, 7 for chains of networks"
+    assert line == (
+        "The draws are certified on 1 of 3 splits; elsewhere chains disagree, trajectories diverge "
+        "(docs/references.md)."
+    )

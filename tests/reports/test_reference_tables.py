@@ -42,7 +42,10 @@ def test_broken_rules_are_named(tmp_path):
     (tmp_path / "references/two-thirds-2.json").write_text(json.dumps(content))
     (section,) = reference_sections("some", read_certificates(tmp_path))
     assert section.rows[0][:2] == ("two-thirds", "2")
-    assert section.rows[0][5] == "breaks rules 1, 7"
+    assert section.rows[0][5] == (
+        "chains disagree: R-hat 1.02, at most 1.01 allowed; "
+        "trajectories diverge: 0.01, at most 0.005 allowed"
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from bdl.metrics import MetricInfo
 from bdl.reports import compare_with_papers, scores
 from bdl.reports.drawing import OUR_MARK, PAPER_MARK
 from bdl.reports.layout import metric_sections
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.paired import paired_differences
 from bdl.reports.render import render
 from bdl.reports.scores import VERDICT_MARKS, paired_drawings, score_drawings
@@ -294,7 +295,7 @@ def test_lines_run_along_the_numbers_of_the_axis(widths):
             np.testing.assert_array_equal(y, [cell.ours for cell in along])
             errors = [np.ptp(segment[:, 1]) / 2 for segment in bar.lines[2][0].get_segments()]
             np.testing.assert_allclose(errors, [cell.ours_se for cell in along], rtol=1e-9)
-            assert same_color(color, {"vifa-lr": "#0072b2", "vifa-nn": "#d55e00"}[entry])
+            assert same_color(color, entry_styles([entry])[entry]["color"])
         ticks = dict(zip(panel.get_xticks(), texts(panel.get_xticklabels()), strict=True))
         assert ticks == {50: "50", 20: "20", 100: "100"}
         assert panel.get_xlabel() == "hidden units"

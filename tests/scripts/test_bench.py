@@ -222,7 +222,7 @@ def test_the_planner_is_held_against_what_published_stages_took():
     """Two fits that took twice what is estimated, another entry, and one that failed before it began."""
     cell = next(
         one
-        for one in list_tasks(load_benchmark("uci-regression", "quick"))
+        for one in list_tasks(load_benchmark("uci-regression", "check"))
         if one.entry == "vifa-lr"
     )
     known = (

@@ -79,7 +79,7 @@ def test_the_order_and_the_spelling_of_options_do_not_matter():
     ],
 )
 def test_the_options_that_are_told_ask_for_the_same(overrides, splits):
-    asked = load_request("uci-regression", "quick", overrides, [], ["vifa-nn"], splits)
+    asked = load_request("uci-regression", "check", overrides, [], ["vifa-nn"], splits)
     _, *words = shlex.split(asked.command_arguments)
     given = {"--profile": [], "--method": [], "--splits": [None], "--set": []}
     for option, value in zip(words[::2], words[1::2], strict=True):

@@ -166,10 +166,19 @@ def test_each_printed_value_is_held_against_the_quantity_that_it_is():
     assert values["fa_1000_100", "online-em", "scaled_w2", "mean"].value.text == "0.0049"
 
 
-def test_quick_needs_no_download():
-    benchmark = load_benchmark("uci-regression", "quick")
-    assert benchmark.datasets == ("diabetes",)
-    assert benchmark.entries.keys() == load_benchmark("uci-regression").entries.keys()
+def test_quick_and_check_need_no_download():
+    quick, check = (load_benchmark("uci-regression", name) for name in ("quick", "check"))
+    assert (quick.datasets, check.datasets) == (("yacht",), ("diabetes",))
+    assert load_dataset("yacht").split(0).test.size
+    assert check.entries.keys() == load_benchmark("uci-regression").entries.keys()
+
+
+def test_quick_is_a_part_of_the_protocol():
+    quick, paper = (load_benchmark("uci-regression", name) for name in ("quick", "paper"))
+    assert list(quick.select().entries) == ["vifa-lr", "vifa-nn"]
+    for entry in ("vifa-lr", "vifa-nn"):
+        assert quick.fit_part("yacht", entry) == paper.fit_part("yacht", entry)
+        assert quick.score_part("yacht", entry) == paper.score_part("yacht", entry)
 
 
 def test_json_schema():

@@ -1,0 +1,83 @@
+"""The end of a run: its report, its tables, and the lines that say what matched."""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from bdl.archive.loading import DEFAULT_RESULTS, load_results
+from bdl.errors import InputError
+from bdl.publishing.published_files import PublishedRun, compare_with_print, summarise_tables
+from bdl.publishing.report_page import REPORT, build_page
+from bdl.reports import TableEntry
+from bdl.reports.overview import Overview, find_sign
+from bdl.reports.verdicts import CONSISTENT, EQUIVALENT, SAME_DIGITS
+from bdl.spec import Request, load_request
+
+AGREEMENTS = (SAME_DIGITS, EQUIVALENT, CONSISTENT)
+"""Verdicts on numbers that match."""
+
+
+def write_report(published: PublishedRun, folder: Path) -> Path:
+    """Write the report of a run, if its tables or figures are new; return its path."""
+    path = folder / REPORT
+    if published.figure_data is not None:
+        page = build_page(published.loaded, published.figure_data, [folder])
+        path.write_text(page, encoding="utf-8")
+    return path
+
+
+def summarise_run(request: Request, published: PublishedRun, results: Path) -> Overview:
+    """Return the tables of a run; a part of the protocol has the other methods' published rows.
+
+    These are on its data sets, by all splits.
+    """
+    loaded, entries = published.loaded, published.table_entries
+    if not (loaded.protocol and request.benchmark.profile != "paper"):
+        return summarise_tables(loaded, table_entries=entries)
+    datasets = list(map(str, request.selected_benchmark.datasets))
+    others = _load_published_entries(request, datasets, results)
+    here = {entry.method for entry in entries}
+    added = [entry for entry in others if entry.method not in here]
+    both = [*entries, *added]
+    overview = summarise_tables(loaded, table_entries=both)
+    return replace(overview, published={entry.method for entry in added})
+
+
+def _load_published_entries(
+    request: Request, datasets: Sequence[str], results: Path
+) -> list[TableEntry]:
+    """Load the comparison of the whole protocol on some data sets; empty if it is not there."""
+    protocol = load_request(request.source, datasets=datasets)
+    for root in (results, DEFAULT_RESULTS):
+        with suppress(InputError):
+            return compare_with_print(load_results(protocol, root))
+    return []
+
+
+def describe_end(
+    request: Request, entries: Sequence[TableEntry], report: Path, results: Path
+) -> list[str]:
+    """Write what matched, where the report is, and what to run next."""
+    verdicts = Counter(
+        entry.verdict.partition(",")[0] for entry in entries if find_sign(entry.verdict)
+    )
+    lines = []
+    if verdicts:
+        agreed = sum(verdicts[verdict] for verdict in AGREEMENTS)
+        others = [
+            f"{count} {verdict}"
+            for verdict, count in verdicts.items()
+            if verdict not in AGREEMENTS
+        ]
+        text = ", ".join(others) or "none is left open"
+        lines.append(f"Matched: {agreed} of {verdicts.total()} printed numbers; {text}.")
+    if report.exists():
+        lines.append(f"Report: {report}")
+    if request.benchmark.profile == "paper":
+        lines.append(f"Next: {request.format_command('table', results, '--notes')}")
+    else:
+        protocol = load_request(request.source)
+        lines.append(f"Next: {protocol.format_command('run', results, '--dry-run')}")
+    return lines
