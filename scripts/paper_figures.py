@@ -267,7 +267,7 @@ def prior_draws() -> Figure:
         effective = 1 / np.square(share).sum()
         drawing.style_panel(panel, f"{count:,} rows: effective sample size {effective:,.0f}")
         panel.set(xlabel="first weight")
-    drawing.label_left(panels, "second weight")
+    drawing.label_vertical_axes(panels, "second weight")
     title = f"{DRAWS:,} draws of two weights from their prior"
     drawing.write_title(figure, title, "areas in proportion to likelihoods")
     return figure
