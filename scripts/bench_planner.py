@@ -24,8 +24,8 @@ from bdl.errors import InputError
 from bdl.execution.estimate import RemainingWork
 from bdl.execution.timing import time_updates
 from bdl.plan import Task
+from bdl.plan.cost import estimate_fit_seconds
 from bdl.plan.planning import list_tasks
-from bdl.plan.workload import estimate_fit_seconds
 from bdl.spec import Request
 
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)

@@ -24,7 +24,6 @@ import torch
 import yaml
 from peers import machine
 
-from bdl.plan import fit_hash
 from bdl.plan.planning import list_tasks
 from bdl.spec import load_request
 from bdl.store import FitResult, Row
@@ -60,7 +59,7 @@ def write(place: Path, rows: int) -> tuple[Path, list[float]]:
     with Store(place / "results/many/store.sqlite") as store:
         store.record_request(json.dumps(asked.dump()))
         for cell in cells:
-            store.claim(cell.key, fit_hash(cell))
+            store.claim(cell.key, cell.fit_hash)
             details = {"width": 10, "device": "cpu", "compiled": False, "updates": 8}
             outcomes = [
                 FitResult(

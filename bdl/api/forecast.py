@@ -12,9 +12,9 @@ from bdl.errors import escape_unprintable
 from bdl.execution.estimate import RunEstimate, count_remaining, estimate_remaining
 from bdl.execution.timing import time_updates
 from bdl.plan import Task
+from bdl.plan.cost import count_possible_jobs
 from bdl.plan.planning import list_first_splits
 from bdl.plan.reference_posteriors import list_sampled_references
-from bdl.plan.sizes import count_possible_jobs
 from bdl.plan.workload import count_fits
 from bdl.references.base import check_files
 from bdl.runtime import format_bytes

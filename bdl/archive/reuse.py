@@ -16,7 +16,7 @@ from bdl.archive.frames import COLUMNS
 from bdl.archive.posteriors import PosteriorFiles, read_posteriors
 from bdl.errors import InputError
 from bdl.execution.scoring import fit_metrics, score_hashes
-from bdl.plan import Task, is_fit_hash, joint_hash, score_hash
+from bdl.plan import Task, joint_hash
 from bdl.plan.fittings import build_evaluation_schedule
 from bdl.spec.labels import MetricName
 from bdl.store import (
@@ -51,7 +51,7 @@ class StoredFits:
 
     def list_splits(self, task: Task) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
-        if not is_fit_hash(task, self._store.find_fit_hash(task.key)):
+        if not task.is_fit_hash(self._store.find_fit_hash(task.key)):
             return set()
         rows, posteriors = self._store.load_rows("final", task.key), self._store.posteriors
         return {
@@ -118,7 +118,7 @@ class PublishedFits:
     def list_splits(self, task: Task) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
         posteriors = self._posteriors.get(task.label, {})
-        if not is_fit_hash(task, self._find_recorded_hash("fit_hashes", task)):
+        if not task.is_fit_hash(self._find_recorded_hash("fit_hashes", task)):
             return set()
         has_current_scores = self._has_current_scores(task, fit_metrics(task))
         if not (posteriors or has_current_scores):
@@ -167,13 +167,13 @@ class PublishedFits:
     def _list_current_hashes(self, task: Task) -> set[str]:
         metrics = [metric for metric in fit_metrics(task) if str(metric) in self._rows.columns]
         return (
-            {score_hash(task, metric) for metric in metrics}
+            {task.score_hash(metric) for metric in metrics}
             if self._has_current_scores(task, metrics)
             else set()
         )
 
     def _has_current_scores(self, task: Task, metrics: Iterable[MetricName]) -> bool:
-        scores = [score_hash(task, metric) for metric in metrics]
+        scores = [task.score_hash(metric) for metric in metrics]
         return bool(
             self._find_recorded_hash("score_hashes", task)
             == (joint_hash(scores) if scores else None)

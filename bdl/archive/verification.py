@@ -12,7 +12,7 @@ from bdl.archive.frames import list_cell_keys
 from bdl.archive.reuse import PublishedFits
 from bdl.errors import InputError
 from bdl.execution.scoring import compute_scores, fit_metrics, make_evaluation
-from bdl.plan import Task, score_hash
+from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe
 from bdl.references.base import check_files
@@ -127,7 +127,7 @@ def _find_obstacle(
     task: Task, metric: MetricName, split: int, hashes: Mapping[str, str]
 ) -> str | None:
     """Return why a score cannot be computed again; None if it can."""
-    if hashes.get(str(metric)) != score_hash(task, metric):
+    if hashes.get(str(metric)) != task.score_hash(metric):
         return EARLIER_SCORE
     if metric.info.kind == "distance":
         recipe = find_recipe(task, split)

@@ -20,7 +20,7 @@ import torch
 from bdl.errors import InputError
 from bdl.execution import LostWorker, Report, WorkerFunction, WorkerPool, open_local_pool
 from bdl.execution.groups import Group
-from bdl.plan import Task, fit_hash
+from bdl.plan import Task
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -111,7 +111,7 @@ class DaskWorkers(WorkerPool):
         seconds: float | None = None,
     ) -> "Future[Any]":
         """Start a call on a worker; its work is reported when it has ended."""
-        hashes = [fit_hash(task) for task, _ in argument.members]
+        hashes = [task.fit_hash for task, _ in argument.members]
         with _scheduler_errors():
             dask_future = self._client.submit(
                 _run_verified, function, argument, hashes, pure=False
@@ -172,7 +172,7 @@ def _run_verified(
     Return its results and its work.
     """
     for (task, _), expected in zip(group.members, hashes, strict=True):
-        if fit_hash(task) != expected:
+        if task.fit_hash != expected:
             raise InputError(
                 f"a worker has other code or other data for {task.label}: give it the same "
                 "version of bdl-bench and the same BDL_DATA_DIR"

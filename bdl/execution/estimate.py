@@ -1,7 +1,7 @@
 """Estimate of the rest of a run: its fits, time, memory and disk.
 
 Time comes from earlier fits of a task, or from a few updates of it.
-`bdl.plan.workload.estimate_fit_seconds` carries it over to other numbers of updates and to groups
+`bdl.plan.cost.estimate_fit_seconds` carries it over to other numbers of updates and to groups
 of other sizes.
 """
 
@@ -12,14 +12,18 @@ from typing import Literal, NamedTuple, get_args
 
 from bdl import runtime
 from bdl.plan import Task
-from bdl.plan.sizes import ROW_BYTES, count_state_bytes, estimate_memory
+from bdl.plan.cost import (
+    ROW_BYTES,
+    count_state_bytes,
+    estimate_fit_seconds,
+    estimate_memory,
+    estimate_scoring_seconds,
+)
 from bdl.plan.workload import (
     count_fits,
     count_fits_per_batch,
     count_splits_per_batch,
     count_stage_updates,
-    estimate_fit_seconds,
-    estimate_scoring_seconds,
     is_stage_compiled,
 )
 from bdl.store import STAGES, CellKey, Stage

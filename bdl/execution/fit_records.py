@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 from bdl.methods.guest import Guest
-from bdl.plan import Task, outside_files
+from bdl.plan import Task
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Answer, is_predictive
 from bdl.store import CERTIFICATE_DETAIL, KEPT_DETAIL, CurvePoint
@@ -22,7 +22,7 @@ def describe_fits(task: Task, width: int, compile: bool) -> dict[str, Any]:
     method = task.settings.method.build()
     if isinstance(method, Guest) and (packages := method.packages):
         details["packages"] = packages
-    if files := outside_files(task):
+    if files := task.outside_files:
         details["files"] = files
     return details
 

@@ -25,7 +25,8 @@ from bdl.execution.scoring import (
     make_evaluation,
     score_hashes,
 )
-from bdl.plan import Task, fit_hash
+from bdl.plan import Task
+from bdl.plan.cost import estimate_batch_work
 from bdl.plan.fittings import (
     TaskSplit,
     build_evaluation_schedule,
@@ -36,7 +37,6 @@ from bdl.plan.reference_posteriors import compute_truth
 from bdl.plan.workload import (
     count_fits_per_batch,
     count_slot_rows,
-    estimate_batch_work,
     find_slot_batch,
     is_stage_compiled,
     list_slot_splits,
@@ -91,7 +91,7 @@ class SearchGroup:
         """
         rounds = {split: len(earlier) for split, earlier in self.scores.items()}
         layout = _layout(self.task, "search", next(iter(self.scores)))
-        return _checkpoint(self.folder, [fit_hash(self.task), self.task.key, layout, rounds])
+        return _checkpoint(self.folder, [self.task.fit_hash, self.task.key, layout, rounds])
 
     @property
     def members(self) -> tuple[TaskSplit, ...]:
@@ -263,7 +263,7 @@ class FinalGroup:
         Its key is all that decides the fits of the group.
         """
         fits = [
-            (fit_hash(fit.task), fit.task.key, fit.split, fit.setting) for fit in self.final_fits
+            (fit.task.fit_hash, fit.task.key, fit.split, fit.setting) for fit in self.final_fits
         ]
         layout = _layout(self.final_fits[0].task, "final", self.final_fits[0].split)
         return _checkpoint(self.folder, [layout, fits])

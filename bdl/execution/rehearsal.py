@@ -24,7 +24,7 @@ from bdl.execution.scoring import (
 from bdl.methods.contract_check import UnknownHyperparameter, WrongReturn, returned_by
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
-from bdl.plan import Task, outside_files
+from bdl.plan import Task
 from bdl.plan.fittings import build_final_fitting, build_training_setup
 from bdl.plan.initial_check import list_extreme_settings, max_rows_at_once
 from bdl.posteriors.base import Posterior, check_posterior
@@ -53,7 +53,7 @@ def rehearse(tasks: Iterable[Task], unfinished_tasks: Collection[Task]) -> None:
     called = set[object]()
     guests: dict[object, Task] = {}
     for task in tasks:
-        entry, outside = task.settings, outside_files(task)
+        entry, outside = task.settings, task.outside_files
         components = tuple(
             component and component.name
             for component in (entry.method, entry.model, entry.likelihood, entry.prior)

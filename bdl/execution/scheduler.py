@@ -27,9 +27,10 @@ from bdl.execution.groups import (
 )
 from bdl.execution.scoring import rescore, scores_needing_posteriors
 from bdl.methods.base import ExternalMethod
-from bdl.plan import Task, fit_hash, is_fit_hash, outside_files
+from bdl.plan import Task
+from bdl.plan.cost import estimate_work
 from bdl.plan.planning import group_tasks
-from bdl.plan.workload import count_fits, estimate_work, find_slot_batch
+from bdl.plan.workload import count_fits, find_slot_batch
 from bdl.search.crossval import FoldScore, choose_best_setting
 from bdl.store import STAGES, FitResult, Row, Stage, artefacts
 from bdl.store.artefacts import UnusableFits
@@ -48,7 +49,7 @@ class Listener(Protocol):
     def advance(self, work: int) -> None:
         """Count work that is done.
 
-        It is model-minibatches times `bdl.plan.workload.estimate_batch_work`.
+        It is model-minibatches times `bdl.plan.cost.estimate_batch_work`.
         """
 
     def note_stored(self, task: Task, rows: Sequence[Row]) -> None:
@@ -206,7 +207,7 @@ def _describe_changed_files(tasks: Sequence[Task], store: Store) -> list[str]:
     """
     counts: Counter[str] = Counter()
     for task in tasks:
-        digests = outside_files(task)
+        digests = task.outside_files
         if not digests:
             continue
         for stage in STAGES:
@@ -265,10 +266,10 @@ def check_fit_hashes(tasks: Sequence[Task], store: Store) -> dict[Task, str]:
 
     `InputError` if those in the store are of another spec, data or code.
     """
-    hashes = {task: fit_hash(task) for task in tasks}
+    hashes = {task: task.fit_hash for task in tasks}
     for task, current in hashes.items():
         stored = store.find_fit_hash(task.key)
-        if stored is not None and not is_fit_hash(task, stored):
+        if stored is not None and not task.is_fit_hash(stored):
             difference = f"of another spec, data or code ({stored[:12]}, now {current[:12]})"
             raise UnusableFits(f"{store.path} holds {task.label} {difference}", "--changed")
     return hashes
@@ -282,7 +283,7 @@ def changed_tasks(tasks: Sequence[Task], store: Store) -> list[Task]:
     changed = []
     for task in tasks:
         stored = store.find_fit_hash(task.key)
-        is_other_fit = stored is not None and not is_fit_hash(task, stored)
+        is_other_fit = stored is not None and not task.is_fit_hash(stored)
         if is_other_fit or scores_needing_posteriors(task, store):
             changed.append(task)
     return changed

@@ -22,7 +22,7 @@ from bdl.errors import summarise_error
 from bdl.execution.limits import is_full_disk
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
-from bdl.plan import Task, score_hash
+from bdl.plan import Task
 from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import is_predictive
@@ -146,7 +146,7 @@ def fit_metrics(task: Task) -> list[MetricName]:
 
 def score_hashes(task: Task, names: Iterable[str]) -> dict[str, str]:
     """Return the score hash of each metric, and of the further values that it returns."""
-    hashes = {str(metric): score_hash(task, metric) for metric in fit_metrics(task)}
+    hashes = {str(metric): task.score_hash(metric) for metric in fit_metrics(task)}
     hash_by_name: dict[str, str] = {}
     for name in names:
         metrics = [metric for metric in hashes if name == metric or name.startswith(f"{metric}_")]
@@ -223,7 +223,7 @@ def scores_needing_posteriors(task: Task, store: Store) -> list[str]:
 
 def _stale_rows(task: Task, store: Store) -> Iterator[tuple[Row, list[MetricName]]]:
     """Yield final rows with the metrics that they lack, or that other code has computed."""
-    hashes = {metric: score_hash(task, metric) for metric in fit_metrics(task)}
+    hashes = {metric: task.score_hash(metric) for metric in fit_metrics(task)}
     for row in store.load_rows("final", task.key):
         stale = [
             metric

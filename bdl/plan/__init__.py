@@ -1,6 +1,6 @@
 """A task: one entry of a benchmark on one data set at one point of its sweep.
 
-Tables and messages call it a cell. The functions of this module identify its fits and scores.
+Tables and messages call it a cell.
 
 A fit is identified by its part of the spec, by the data, and by the versions of everything that
 computes it: the engine, preparation, data set, method, model, likelihood, prior and schedule;
@@ -126,6 +126,105 @@ class Task:
             model, likelihood, data.d, likelihood.outputs(data.classes), entry.prior.build()
         )
 
+    @property
+    def fit_hash(self) -> str:
+        """Hash spec, data and versions, which identify the task's fits: SHA-256 (hex)."""
+        spec = self.benchmark.fit_part(self.dataset, self.entry)
+        return sha256([spec, self._data_checksum, self.fit_versions])
+
+    def is_fit_hash(self, recorded: object) -> bool:
+        """Return whether a recorded hash is that of the task's fits.
+
+        Version 0.1 wrote for some time every setting of the score that steers a search into the
+        hash, defaults included: hashes made then count as those of the same fits.
+        """
+        if recorded == self.fit_hash:
+            return True
+        search = self.settings.search
+        if recorded is None or search is None:
+            return False
+        spec = self.benchmark.fit_part(self.dataset, self.entry)
+        spec["entry"][1]["search"]["metric"] = search.metric.file_form
+        return recorded == sha256([spec, self._data_checksum, self.fit_versions])
+
+    @property
+    def fit_versions(self) -> dict[str, Any]:
+        """Return the versions that the task's fits rest on, by kind of component."""
+        entry = self.settings
+        versions: dict[str, Any] = {
+            "engine": ENGINE_VERSION,
+            "preparation": PREPARATION_VERSION,
+            "dataset": version_of(self.dataset.build()),
+            "method": version_of(entry.method.build()),
+        }
+        if entry.model and entry.likelihood:
+            versions |= {
+                name: version_of(getattr(entry, name).build())
+                for name in ("model", "likelihood", "prior")
+            }
+        if entry.training:
+            rates = entry.training.build().rates
+            versions["rates"] = {name: version_of(rate) for name, rate in rates.items()}
+        if entry.reference and entry.from_reference:
+            versions["reference"] = version_of(entry.reference.build())
+        if entry.search:
+            versions |= {
+                "search": SEARCH_VERSION,
+                "steered_by": version_of(METRICS.get(entry.search.metric.name)),
+            }
+        return versions
+
+    def score_hash(self, metric: MetricName) -> str:
+        """Hash everything that identifies a score except the fit: SHA-256 (hex)."""
+        spec = self.benchmark.score_part(self.dataset, self.entry)
+        # A score is soon computed again, so the digest of a metric's own file counts. Fits take
+        # long: a changed file of theirs is reported instead (`outside_files`).
+        outside = outside_file(METRICS.get(metric.name))
+        digest = list(outside[1:]) if outside else []
+        return sha256(
+            [spec, metric.name, metric.nondefault_settings, self.score_versions(metric), *digest]
+        )
+
+    def score_versions(self, metric: MetricName) -> dict[str, Any]:
+        """Return the versions that a score rests on besides the fit, by kind of component."""
+        reference = self.settings.reference
+        return {
+            "scoring": SCORING_VERSION,
+            "preparation": PREPARATION_VERSION,
+            "score": version_of(METRICS.get(metric.name)),
+            "reference": version_of(reference.build()) if reference else None,
+            "posterior": {
+                family.__name__: version_of(family)
+                for family in _list_posterior_families(self.settings.method.build())
+            },
+        }
+
+    @property
+    def outside_files(self) -> dict[str, str]:
+        """Return the files outside the package that decide the task's fits: name to digest.
+
+        They are recorded with the fits, whose hash leaves them out: a change of such a file is
+        noticed and reported.
+        """
+        entry = self.settings
+        reference = entry.reference if entry.from_reference else None
+        sections = (entry.method, entry.model, entry.likelihood, entry.prior, reference)
+        components: list[object] = [section.build() for section in sections if section is not None]
+        for component in list(components):
+            components.extend(getattr(component, "sources", ()))
+        if entry.search:
+            components.append(METRICS.get(entry.search.metric.name))
+        return dict(filter(None, map(outside_file, components)))
+
+    @property
+    def _data_checksum(self) -> str:
+        """Return the checksum of the data.
+
+        Simulated data, which their settings and version identify, have the word "simulated"
+        instead.
+        """
+        return "simulated" if self.settings.streams or self.data.simulated else self.data.checksum
+
 
 @lru_cache(maxsize=16)
 def _load_prepared(
@@ -139,110 +238,9 @@ def _load_prepared(
     return prepare_dataset(load_dataset(dataset), split, standardise, rows)
 
 
-def fit_hash(task: Task) -> str:
-    """Hash spec, data and versions, which identify the task's fits: SHA-256 (hex)."""
-    spec = task.benchmark.fit_part(task.dataset, task.entry)
-    return sha256([spec, data_checksum(task), fit_versions(task)])
-
-
-def is_fit_hash(task: Task, recorded: object) -> bool:
-    """Return whether a recorded hash is that of the task's fits.
-
-    Version 0.1 wrote for some time every setting of the score that steers a search into the hash,
-    defaults included: hashes made then count as those of the same fits.
-    """
-    if recorded == fit_hash(task):
-        return True
-    search = task.settings.search
-    if recorded is None or search is None:
-        return False
-    spec = task.benchmark.fit_part(task.dataset, task.entry)
-    spec["entry"][1]["search"]["metric"] = search.metric.file_form
-    return recorded == sha256([spec, data_checksum(task), fit_versions(task)])
-
-
-def fit_versions(task: Task) -> dict[str, Any]:
-    """Return the versions that the task's fits rest on, by kind of component."""
-    entry = task.settings
-    versions: dict[str, Any] = {
-        "engine": ENGINE_VERSION,
-        "preparation": PREPARATION_VERSION,
-        "dataset": version_of(task.dataset.build()),
-        "method": version_of(entry.method.build()),
-    }
-    if entry.model and entry.likelihood:
-        versions |= {
-            name: version_of(getattr(entry, name).build())
-            for name in ("model", "likelihood", "prior")
-        }
-    if entry.training:
-        rates = entry.training.build().rates
-        versions["rates"] = {name: version_of(rate) for name, rate in rates.items()}
-    if entry.reference and entry.from_reference:
-        versions["reference"] = version_of(entry.reference.build())
-    if entry.search:
-        versions |= {
-            "search": SEARCH_VERSION,
-            "steered_by": version_of(METRICS.get(entry.search.metric.name)),
-        }
-    return versions
-
-
-def score_hash(task: Task, metric: MetricName) -> str:
-    """Hash everything that identifies a score except the fit: SHA-256 (hex)."""
-    spec = task.benchmark.score_part(task.dataset, task.entry)
-    # A score is soon computed again, so the digest of a metric's own file counts. Fits take long:
-    # a changed file of theirs is reported instead (`outside_files`).
-    outside = outside_file(METRICS.get(metric.name))
-    digest = list(outside[1:]) if outside else []
-    return sha256(
-        [spec, metric.name, metric.nondefault_settings, score_versions(task, metric), *digest]
-    )
-
-
-def score_versions(task: Task, metric: MetricName) -> dict[str, Any]:
-    """Return the versions that a score rests on besides the fit, by kind of component."""
-    reference = task.settings.reference
-    return {
-        "scoring": SCORING_VERSION,
-        "preparation": PREPARATION_VERSION,
-        "score": version_of(METRICS.get(metric.name)),
-        "reference": version_of(reference.build()) if reference else None,
-        "posterior": {
-            family.__name__: version_of(family)
-            for family in _list_posterior_families(task.settings.method.build())
-        },
-    }
-
-
-def outside_files(task: Task) -> dict[str, str]:
-    """Return the files outside the package that decide the task's fits: name to digest.
-
-    They are recorded with the fits, whose hash leaves them out: a change of such a file is noticed
-    and reported.
-    """
-    entry = task.settings
-    reference = entry.reference if entry.from_reference else None
-    sections = (entry.method, entry.model, entry.likelihood, entry.prior, reference)
-    components: list[object] = [section.build() for section in sections if section is not None]
-    for component in list(components):
-        components.extend(getattr(component, "sources", ()))
-    if entry.search:
-        components.append(METRICS.get(entry.search.metric.name))
-    return dict(filter(None, map(outside_file, components)))
-
-
 def joint_hash(hashes: Iterable[str]) -> str:
     """Hash a set of hashes, SHA-256 (hex)."""
     return sha256(sorted(set(hashes)))
-
-
-def data_checksum(task: Task) -> str:
-    """Return the checksum of the data.
-
-    Simulated data, which their settings and version identify, have the word "simulated" instead.
-    """
-    return "simulated" if task.settings.streams or task.data.simulated else task.data.checksum
 
 
 def _list_posterior_families(method: Method) -> list[type]:

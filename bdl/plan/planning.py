@@ -14,7 +14,7 @@ from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.models import LIKELIHOODS
 from bdl.plan import Task
-from bdl.plan.sizes import check_sizes
+from bdl.plan.cost import check_sizes
 from bdl.plan.workload import count_updates
 from bdl.spec import Benchmark
 

@@ -1,4 +1,4 @@
-"""Work of a task: fits, updates, numbers of an update, slot batches, and rough seconds.
+"""Work of a task in counts: fits, updates, numbers of an update, and slot batches.
 
 Splits train side by side in slot batches, for which see `bdl.training.slots`. Batches are wide
 enough for the launches of kernels to weigh little, and no wider than that, so that one split by
@@ -17,7 +17,7 @@ from bdl.plan import Task
 from bdl.store import Stage
 from bdl.training.schedule import Schedule
 from bdl.training.slots import NUMBERS_PER_UPDATE
-from bdl.training.updates import compilation_pays, estimate_update_seconds
+from bdl.training.updates import compilation_pays
 
 _CONCURRENT_FITS_FOR_ONE_SPLIT = 32
 """Fits of a search from which a split is a slot batch of its own: launches of kernels weigh
@@ -189,38 +189,6 @@ def count_stage_updates(task: Task, stage: Stage) -> int:
     )
 
 
-def estimate_batch_work(task: Task, stage: Stage) -> int:
-    """Estimate the work of a model-minibatch in units of progress, about a nanosecond each."""
-    seconds = estimate_fit_seconds(
-        task, 1, count_fits_per_batch(task, stage), is_stage_compiled(task, stage)
-    )
-    return max(1, round(1e9 * seconds / count_batches_per_step(task)))
-
-
-def estimate_fit_seconds(task: Task, updates: float, width: int, compiled: bool) -> float:
-    """Estimate the share of a fit in the seconds of its group, by the numbers of its updates.
-
-    `width` fits train side by side. The estimate compares tasks, stages and groups with one
-    another; how long they take on a machine, only measurements tell. A fit without updates counts
-    as one update.
-    """
-    # streams are learnt from in blocks, which are not shared
-    sharing_fits = 1 if task.settings.streams else width
-    update_seconds = estimate_update_seconds(sharing_fits * count_update_numbers(task), compiled)
-    return max(updates, 1.0) * update_seconds / sharing_fits
-
-
-def estimate_work(task: Task, search_fits: int, final_fits: int) -> int:
-    """Estimate the work of so many fits of each stage, in units of progress."""
-    counts: dict[Stage, int] = {"search": search_fits, "final": final_fits}
-    work = (
-        count * count_stage_updates(task, stage) * estimate_batch_work(task, stage)
-        for stage, count in counts.items()
-        if count
-    )
-    return sum(work) * count_batches_per_step(task)
-
-
 def is_stage_compiled(task: Task, stage: Stage) -> bool:
     """Decide whether a stage is compiled.
 
@@ -247,25 +215,3 @@ def count_fits_per_batch(task: Task, stage: Stage) -> int:
     if task.settings.direct:
         return 1
     return count_splits_per_batch(task, stage) * count_concurrent_fits(task, stage)
-
-
-# Measured on two cores while predicting: a number that is drawn; a parameter of a sample times a
-# row.
-_SECONDS_PER_DRAW, _SECONDS_PER_PRODUCT = 2e-8, 1e-9
-
-
-def estimate_scoring_seconds(task: Task, stage: Stage) -> float:
-    """Estimate the seconds of predicting the test rows of one fit, or the rows of a fold."""
-    search, metrics = task.settings.search, task.benchmark.metrics
-    predicts = stage == "search" or any(metric.info.kind == "predictive" for metric in metrics)
-    if task.settings.streams or not predicts:
-        return 0.0
-    split = task.data.split(task.splits[0])
-    rows = len(split.test)
-    if stage == "search" and search:
-        rows = len(split.validation) if search.folds == 1 else len(split.train) // search.folds
-    return (
-        task.benchmark.evaluation_of(task.entry).samples
-        * float(task.problem.dim)
-        * (_SECONDS_PER_DRAW + rows * _SECONDS_PER_PRODUCT)
-    )

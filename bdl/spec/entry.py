@@ -307,6 +307,14 @@ class Entry(SpecSection):
                     f"hyper-parameter '{name}' is given twice (hyper, search.space, "
                     "from_reference): keep one"
                 )
+        if self.reference:
+            learned = (*self.method.build().hyper, *estimates)
+            searched = [name for name in space if name not in learned]
+            if searched:
+                raise ValueError(
+                    f"reference '{self.reference.name}' is the posterior under given values of "
+                    f"{', '.join(searched)}, which the search chooses: move them to hyper"
+                )
         missing = [
             name for name in names if name not in {*self.hyper, *space, *self.from_reference}
         ]

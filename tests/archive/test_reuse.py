@@ -19,7 +19,6 @@ from bdl.archive.reuse import (
 )
 from bdl.errors import InputError
 from bdl.execution.scheduler import check_stored_fits
-from bdl.plan import fit_hash
 from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
 from bdl.publishing.provenance import write_provenance
@@ -274,7 +273,7 @@ def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(fil
     with Store(PLACE / "store.sqlite") as store:
         store.record_request(json.dumps(asked.dump()))
         for cell in cells(file):
-            store.claim(cell.key, fit_hash(cell))
+            store.claim(cell.key, cell.fit_hash)
         copy_fits(cells(file), store, published())
     imported, own = load_timings(asked, Path("results")), load_timings(asked, original / "results")
     assert {one.basis for one in imported} == {"the same cells in other or published runs"}

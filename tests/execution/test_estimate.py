@@ -11,9 +11,10 @@ from bdl.archive.frames import make_empty_store
 from bdl.execution import timing
 from bdl.execution.estimate import MeasuredFit, count_remaining, estimate_remaining
 from bdl.execution.timing import time_updates
-from bdl.plan import sizes
+from bdl.plan import cost
+from bdl.plan.cost import estimate_scoring_seconds
 from bdl.plan.planning import list_tasks, plan_tasks
-from bdl.plan.workload import count_stage_updates, estimate_scoring_seconds
+from bdl.plan.workload import count_stage_updates
 from bdl.spec import load_benchmark
 from bdl.store import FitResult, Row
 from bdl.training.updates import COMPILATION_SECONDS
@@ -188,7 +189,7 @@ def test_memory_is_that_of_the_states_grows_with_the_jobs_and_is_refused_where_t
     cells, load, monkeypatch
 ):
     """VIFA with one factor keeps a few vectors of its 11 parameters, 4 bytes a number."""
-    assert 3 * 11 * 4 <= sizes.count_state_bytes(cells[0].with_splits((0,))) <= 40 * 11 * 4
+    assert 3 * 11 * 4 <= cost.count_state_bytes(cells[0].with_splits((0,))) <= 40 * 11 * 4
     one, two = (estimate_remaining(left(cells), jobs, []).memory for jobs in (1, 2))
     assert two > 2 * one
     monkeypatch.setattr("bdl.runtime.available_memory", lambda: 10**6)

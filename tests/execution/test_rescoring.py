@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import torch
 
-from bdl.execution import scheduler, scoring
+from bdl.execution import scheduler
 from bdl.execution.groups import FinalGroup
 from bdl.execution.scoring import rescore
 from bdl.metrics.regression import Rmse
-from bdl.plan import score_hash
+from bdl.plan import Task
 from bdl.plan.planning import plan_tasks
 from bdl.posteriors import DiagonalGaussian
 from bdl.runtime import OverLimit
@@ -74,14 +74,16 @@ def test_a_score_whose_code_has_changed_is_computed_again(store, monkeypatch):
     before, _ = go(store, ["nmll", "rmse"])
     kept = fits(store)
 
+    identify = Task.score_hash
+
     def changed(cell, metric):
-        return "changed" if metric == "rmse" else score_hash(cell, metric)
+        return "changed" if metric == "rmse" else identify(cell, metric)
 
     original = Rmse.__call__
     monkeypatch.setattr(Rmse, "__call__", lambda self, evaluation: 2 * original(self, evaluation))
     again, _ = go(store, ["nmll", "rmse"])
     assert again == before, "unless its hash says so, it is not"
-    monkeypatch.setattr(scoring, "score_hash", changed)
+    monkeypatch.setattr(Task, "score_hash", changed)
     after, fitted = go(store, ["nmll", "rmse"])
     assert (fitted, fits(store)) == ([], kept)
     for old, row in zip(before, after, strict=True):
@@ -118,7 +120,7 @@ def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none
     content = artefacts.encode_posterior(
         DiagonalGaussian(torch.full((11,), 1e38), torch.ones(11)), {}
     )
-    known = {"rmse": score_hash(cell, cell.benchmark.metrics[0])}
+    known = {"rmse": cell.score_hash(cell.benchmark.metrics[0])}
     failed, bare = row(2, status="failed", reason="diverged", metrics={}), row(3)
     store.append(
         [FitResult(row(0, score_hashes=known), (), content), FitResult(row(1), (), content)]

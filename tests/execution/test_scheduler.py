@@ -13,8 +13,8 @@ from bdl.execution.groups import FinalGroup, SearchGroup
 from bdl.execution.scheduler import count_remaining_work, run_tasks
 from bdl.execution.scoring import compute_scores, make_evaluation
 from bdl.plan import workload
+from bdl.plan.cost import estimate_batch_work
 from bdl.plan.planning import plan_tasks
-from bdl.plan.workload import estimate_batch_work
 from bdl.posteriors.tensors import as_type
 from bdl.rng import normal_slice, trial_keys
 from bdl.search import propose

@@ -7,9 +7,10 @@ from bdl.errors import InputError
 from bdl.execution.groups import FinalFit, FinalGroup
 from bdl.methods.online_em import OnlineEm
 from bdl.metrics.distances import relative_distance, wasserstein2
-from bdl.plan import Task, fit_hash
+from bdl.plan import Task
+from bdl.plan.cost import estimate_batch_work
 from bdl.plan.planning import check_task, group_tasks, plan_tasks
-from bdl.plan.workload import count_stage_updates, estimate_batch_work
+from bdl.plan.workload import count_stage_updates
 from bdl.posteriors import FactorAnalysis
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
@@ -142,7 +143,7 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
     ]
     with Store(tmp_path / "store.sqlite") as store:
         done = group([(first, 0)]).run(silent)
-        store.claim(first.key, fit_hash(first))
+        store.claim(first.key, first.fit_hash)
         store.append(done)
         ear = run_here([first, second], store)
         assert ear.done == ear.total == 3 * 200 * estimate_batch_work(first, "final")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import bdl
-from bdl.plan import Task, fit_hash, fit_versions, is_fit_hash, score_hash, score_versions
+from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.spec import load_benchmark
 
@@ -30,7 +30,7 @@ def ridge(*overrides):
 
 
 def scores(of):
-    return {str(metric): score_hash(of, metric) for metric in of.benchmark.metrics}
+    return {str(metric): of.score_hash(metric) for metric in of.benchmark.metrics}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def scores(of):
 def test_what_decides_a_fit(change, decides):
     """See `tests/spec/test_parts.py` for all of it."""
     before, after = cell(), cell(change)
-    assert (fit_hash(before) != fit_hash(after)) == decides
+    assert (before.fit_hash != after.fit_hash) == decides
     assert decides or scores(after).items() <= scores(before).items()
 
 
@@ -68,11 +68,11 @@ def test_a_score_is_decided_by_its_settings_samples_and_reference():
     ],
 )
 def test_other_data_are_other_fits_unless_their_settings_make_them(monkeypatch, own, change, same):
-    before, data = fit_hash(cell(**own)), cell(**own).data
+    before, data = cell(**own).fit_hash, cell(**own).data
     changed = replace(data, y=data.y * (1 + change))
     assert (changed.y != data.y).any()
     monkeypatch.setattr(Task, "data", property(lambda self: changed))
-    assert (fit_hash(cell(**own)) == before) == same
+    assert (cell(**own).fit_hash == before) == same
 
 
 BUMPS = {
@@ -90,9 +90,9 @@ BUMPS = {
 @pytest.mark.parametrize(("component", "what"), BUMPS.items())
 def test_a_version_moves_what_rests_on_it(monkeypatch, component, what):
     module, _, name = component.partition(":")
-    before = fit_hash(cell()), scores(cell())
+    before = cell().fit_hash, scores(cell())
     monkeypatch.setattr(getattr(import_module(module), name), "version", 2, raising=False)
-    after = fit_hash(cell()), scores(cell())
+    after = cell().fit_hash, scores(cell())
     assert (after[0] != before[0]) == (what in ("fit", "both")), "nmll steers the search"
     moved = {name for name in before[1] if after[1][name] != before[1][name]}
     assert (
@@ -110,16 +110,16 @@ def test_a_version_moves_what_rests_on_it(monkeypatch, component, what):
     ],
 )
 def test_versions_of_what_is_no_component(monkeypatch, constant, fits, scored):
-    before = fit_hash(cell()), scores(cell())
+    before = cell().fit_hash, scores(cell())
     monkeypatch.setattr(f"bdl.plan.{constant}", 2)
-    after = fit_hash(cell()), scores(cell())
+    after = cell().fit_hash, scores(cell())
     assert (after[0] != before[0], after[1] != before[1]) == (fits, scored)
 
 
 def test_a_reference_has_a_version():
-    assert score_versions(ridge(), ridge().benchmark.metrics[0])["reference"] == 1
-    assert fit_versions(ridge())["reference"] == 1
-    assert "reference" not in fit_versions(cell(name="vifa-synthetic", entry="vifa-k1")), (
+    assert ridge().score_versions(ridge().benchmark.metrics[0])["reference"] == 1
+    assert ridge().fit_versions["reference"] == 1
+    assert "reference" not in cell(name="vifa-synthetic", entry="vifa-k1").fit_versions, (
         "it estimates nothing"
     )
 
@@ -152,7 +152,7 @@ ADDED = (
 def test_a_setting_that_every_kind_of_component_gains_moves_no_hash(monkeypatch, component):
     module, _, name = component.partition(":")
     labelled = "metrics=[{name: nmll, at: mean, label: nmll_mean}, {name: rmse, label: rmse_own}]"
-    before = [(fit_hash(own), scores(own)) for own in (cell(labelled), ridge())]
+    before = [(own.fit_hash, scores(own)) for own in (cell(labelled), ridge())]
     known = getattr(import_module(module), name)
     settings = {"bases": (known,), "frozen": True, "namespace": {"__module__": module}}
     monkeypatch.setattr(
@@ -160,12 +160,12 @@ def test_a_setting_that_every_kind_of_component_gains_moves_no_hash(monkeypatch,
         name,
         make_dataclass(name, [("added", int, field(default=3))], **settings),
     )
-    assert [(fit_hash(own), scores(own)) for own in (cell(labelled), ridge())] == before
+    assert [(own.fit_hash, scores(own)) for own in (cell(labelled), ridge())] == before
 
 
 def test_a_data_set_that_gains_a_setting_keeps_its_identity(monkeypatch):
     own = {"name": "online-fa", "entry": "online-em"}
-    before = fit_hash(cell(**own))
+    before = cell(**own).fit_hash
     label = cell(**own).dataset
     module, _, name = label.registry().targets[label.name].partition(":")
     known = getattr(import_module(module), name)
@@ -175,7 +175,7 @@ def test_a_data_set_that_gains_a_setting_keeps_its_identity(monkeypatch):
         name,
         make_dataclass(name, [("added", int, field(default=3))], **settings),
     )
-    assert fit_hash(cell(**own)) == before
+    assert cell(**own).fit_hash == before
 
 
 @pytest.mark.parametrize("name", ["slang-uci", "network-posterior"])
@@ -185,10 +185,10 @@ def test_hashes_of_published_searches_are_those_of_today(name):
     recorded = json.loads(path.read_text("utf-8"))["fit_hashes"]
     own = list_tasks(load_benchmark(name, "paper").select(datasets=["yacht"]))
     assert {
-        one.label: is_fit_hash(one, recorded[one.label]) for one in own if recorded[one.label]
+        one.label: one.is_fit_hash(recorded[one.label]) for one in own if recorded[one.label]
     } == {one.label: True for one in own if recorded[one.label]}
     changed = own[0].benchmark.model_copy(update={"seed": 9})
-    assert not is_fit_hash(replace(own[0], benchmark=changed), recorded[own[0].label])
+    assert not replace(own[0], benchmark=changed).is_fit_hash(recorded[own[0].label])
 
 
 # What improves the code and touches no number: each is an edit of a copy of the package.
@@ -217,12 +217,11 @@ EDITS = {
     ),
 }
 IDENTITIES = """
-from bdl.plan import fit_hash, score_hash
 from bdl.plan.planning import list_tasks
 from bdl.spec import load_benchmark
 for name, profile in [("uci-regression", "quick"), ("vifa-synthetic", "paper"), ("online-fa", "paper")]:
     for cell in list_tasks(load_benchmark(name, profile)):
-        print(cell.label, fit_hash(cell), *(score_hash(cell, metric) for metric in cell.benchmark.metrics))
+        print(cell.label, cell.fit_hash, *(cell.score_hash(metric) for metric in cell.benchmark.metrics))
 """
 
 

@@ -14,13 +14,9 @@ from peers.machine import alone
 from bdl.data.streams import Stream
 from bdl.methods.batch_fa import BatchFa
 from bdl.methods.swag import Swag
+from bdl.plan.cost import estimate_fit_seconds
 from bdl.plan.planning import list_tasks
-from bdl.plan.workload import (
-    count_fits_per_batch,
-    count_stage_updates,
-    estimate_fit_seconds,
-    is_stage_compiled,
-)
+from bdl.plan.workload import count_fits_per_batch, count_stage_updates, is_stage_compiled
 from bdl.spec import load_benchmark
 from bdl.training.trials import Trials
 

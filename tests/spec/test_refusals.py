@@ -119,6 +119,12 @@ ENTRIES = [
         f"{FIXED}: no value for noise_precision: add to hyper or to search.",
     ),
     (
+        f"{SEARCHED}.reference",
+        {"name": "conjugate"},
+        f"{SEARCHED}: reference 'conjugate' is the posterior under given values of "
+        "prior_precision, noise_precision, which the search chooses: move them to hyper",
+    ),
+    (
         f"{SEARCHED}.hyper",
         {"learning_rate": 0.1},
         f"{SEARCHED}: hyper-parameter 'learning_rate' is given twice (hyper, search.space, from_reference): keep one",

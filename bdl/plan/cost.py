@@ -1,4 +1,7 @@
-"""Refuse sizes that no machine can do before a run starts: memory and years of time.
+"""Cost of tasks by formula: seconds and memory; and the refusal of what no machine can do.
+
+Seconds compare tasks, stages and groups with one another. How long they take on a machine, only
+measurements tell, for which see `bdl.execution.estimate`.
 
 Memory counts what grows: the states of the fits that train together, three times over; the outputs
 of their layers; the normals of an update; the data.
@@ -26,9 +29,10 @@ from bdl.plan.workload import (
     count_fits_per_batch,
     count_stage_updates,
     count_update_numbers,
-    estimate_scoring_seconds,
+    is_stage_compiled,
 )
-from bdl.store import STAGES
+from bdl.store import STAGES, Stage
+from bdl.training.updates import estimate_update_seconds
 
 TaskSplitCount = tuple[Task, int]
 """A task, and how many of its splits are meant."""
@@ -44,12 +48,62 @@ _SECONDS_PER_NUMBER, _SECONDS_PER_UPDATE = 5e-9, 6e-4
 """Seconds that an update takes at the least: for each number that it goes through, and for each
 group of fits.
 """
+# Measured on two cores while predicting: a number that is drawn; a parameter of a sample times a
+# row.
+_SECONDS_PER_DRAW, _SECONDS_PER_PRODUCT = 2e-8, 1e-9
 _FASTEST_SCORING_FACTOR = 5
 """Predictions take a fifth of the estimate at the least."""
 _MAX_ALLOCATED_NUMBERS = 1_000_000
 """Numbers up to which a state is allocated to be counted; for shapes alone PyTorch imports its
 compiler, for a second.
 """
+
+
+def estimate_fit_seconds(task: Task, updates: float, width: int, compiled: bool) -> float:
+    """Estimate the share of a fit in the seconds of its group, by the numbers of its updates.
+
+    `width` fits train side by side. A fit without updates counts as one update.
+    """
+    # streams are learnt from in blocks, which are not shared
+    sharing_fits = 1 if task.settings.streams else width
+    update_seconds = estimate_update_seconds(sharing_fits * count_update_numbers(task), compiled)
+    return max(updates, 1.0) * update_seconds / sharing_fits
+
+
+def estimate_batch_work(task: Task, stage: Stage) -> int:
+    """Estimate the work of a model-minibatch in units of progress, about a nanosecond each."""
+    seconds = estimate_fit_seconds(
+        task, 1, count_fits_per_batch(task, stage), is_stage_compiled(task, stage)
+    )
+    return max(1, round(1e9 * seconds / count_batches_per_step(task)))
+
+
+def estimate_work(task: Task, search_fits: int, final_fits: int) -> int:
+    """Estimate the work of so many fits of each stage, in units of progress."""
+    counts: dict[Stage, int] = {"search": search_fits, "final": final_fits}
+    work = (
+        count * count_stage_updates(task, stage) * estimate_batch_work(task, stage)
+        for stage, count in counts.items()
+        if count
+    )
+    return sum(work) * count_batches_per_step(task)
+
+
+def estimate_scoring_seconds(task: Task, stage: Stage) -> float:
+    """Estimate the seconds of predicting the test rows of one fit, or the rows of a fold."""
+    search, metrics = task.settings.search, task.benchmark.metrics
+    predicts = stage == "search" or any(metric.info.kind == "predictive" for metric in metrics)
+    if task.settings.streams or not predicts:
+        return 0.0
+    split = task.data.split(task.splits[0])
+    rows = len(split.test)
+    if stage == "search" and search:
+        rows = len(split.validation) if search.folds == 1 else len(split.train) // search.folds
+    return (
+        task.benchmark.evaluation_of(task.entry).samples
+        * float(task.problem.dim)
+        * (_SECONDS_PER_DRAW + rows * _SECONDS_PER_PRODUCT)
+    )
 
 
 def check_sizes(task_counts: Sequence[TaskSplitCount], jobs: int) -> None:
