@@ -255,8 +255,15 @@ def prior_draws() -> Figure:
         rows = data.split(0).train[:count]
         signs = 2 * data.y[rows] - 1
         share = softmax(log_expit(signs * (theta @ data.x[rows].T)).sum(1))
-        panel.scatter(*theta.T, s=1, color=drawing.QUIET, alpha=0.3, linewidths=0)
-        panel.scatter(*theta.T, s=1500 * share, color=drawing.COLORS[0], alpha=0.6, linewidths=0)
+        panel.scatter(theta[:, 0], theta[:, 1], s=1, color=drawing.QUIET, alpha=0.3, linewidths=0)
+        panel.scatter(
+            theta[:, 0],
+            theta[:, 1],
+            s=1500 * share,
+            color=drawing.COLORS[0],
+            alpha=0.6,
+            linewidths=0,
+        )
         effective = 1 / np.square(share).sum()
         drawing.style_panel(panel, f"{count:,} rows: effective sample size {effective:,.0f}")
         panel.set(xlabel="first weight")

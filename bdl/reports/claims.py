@@ -144,21 +144,22 @@ class _Scores:
         `dataset` is that of a side which names none.
         """
         label, metric = str(side.dataset or dataset), str(side.metric)
-        texts = open_point | {path: to_canonical_json(value) for path, value in side.at.items()}
+        side_texts = {path: to_canonical_json(value) for path, value in side.at.items()}
+        texts = {**open_point, **side_texts}
         key = (label, side.entry, *(texts[axis] for axis in self._axes))
         rows = self._rows.get(key)
         if rows is None or metric not in rows:
             return None
         if side.after is None:
             return scores_by_split(rows, metric)
-        recorded = self._points
+        points = self._points
         columns = ("dataset", "entry", *self._axes, "metric", "at")
         for column, value in zip(columns, (*key, metric, side.after), strict=True):
-            recorded = recorded[recorded[column] == value]
-        recorded = recorded.set_index("split")["value"]
-        if recorded.empty:
+            points = points[points[column] == value]
+        if points.empty:
             return None
-        return scores_by_split(rows.assign(**{metric: recorded}), metric)
+        values = points.set_index("split")["value"]
+        return scores_by_split(rows.assign(**{metric: values}), metric)
 
 
 def _findings(

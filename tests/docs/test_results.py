@@ -42,6 +42,8 @@ def test_fits_of_slang_that_diverge():
     wild = errors[errors > 4]
     text = f"On {len(wild)} of {len(errors)} splits of yacht `slang-nn` has an RMSE of "
     assert f"{text}{wild.min():.1f} to {wild.max():.0f}" in PAGE
+    bits = " ".join((ROOT / "docs/bits.md").read_text("utf-8").split())
+    assert f"Of twenty fits {(errors > 5).sum()} have an RMSE above 5 in the published" in bits
 
 
 def test_online_eig_differs_in_no_score():
@@ -114,6 +116,19 @@ def test_effective_sample_sizes():
     assert f"is {hundreds[0]} to {hundreds[1]} from the former" in PAGE
     few_rows = 10 * round(ess["prior"]["few_rows"] / 10)
     assert f"it is {prior.min():.0f} to {prior.max():.0f}, and {few_rows} on twenty rows" in PAGE
+
+
+def test_weights_of_the_sparse_network():
+    rows = final_rows("sparse-network")
+    counts = rows[rows.entry == "horseshoe"].groupby("dataset")[
+        ["weights_below_0.01", "weights_from_1"]
+    ]
+    means, errors = counts.mean(), counts.sem()
+    sigmoid, rectified = (means.loc[name] for name in ("sparse_network_sigmoid", "sparse_network"))
+    assert list(sigmoid) == [40_000, 0]
+    large = f"{rectified['weights_from_1']:.0f} ± {errors['weights_from_1']['sparse_network']:.0f}"
+    below = f"{rectified['weights_below_0.01']:,.0f}"
+    assert f"With rectified ones {below} are below 0.01, and {large} from 1" in PAGE
 
 
 def test_errors_on_digits_of_the_smaller_profile():
