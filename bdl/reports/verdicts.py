@@ -11,6 +11,10 @@ from bdl.reports.replicates import SeedNoise
 
 LEVEL = 0.05
 """Level of the two-sided test: how often a difference is outside by chance alone."""
+_MAX_SPREAD_RATIO = 2.0
+"""Ratio of two standard errors over the same splits up to which their noise counts as alike; of
+two normal samples of twenty, four pairs in a thousand have a larger one.
+"""
 MIN_SPLITS = 3
 """Fewer splits of ours than this show no spread, and nothing is better or worse."""
 
@@ -169,10 +173,19 @@ def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference |
 def is_tested_given_splits(estimate: Estimate, paper: PaperValue) -> bool:
     """Return whether both numbers are of the same splits, and the noise of seeds is known.
 
-    They are if the paper's splits are ours, and none of them lacks a score of ours.
+    They are if the paper's splits are ours, and none of them lacks a score of ours. The noise of
+    its seeds is taken to be ours only where its spread over the splits is like ours.
     """
+    noise = estimate.seed_noise
     is_complete = estimate.n == (paper.n or 1) and not estimate.failed
-    return bool(paper.same_splits and estimate.seed_noise and is_complete)
+    if not (paper.same_splits and noise and is_complete):
+        return False
+    printed = _usable_error(paper.stderr, paper.n or 1)
+    if not estimate.se or printed is None:
+        return True
+    # The printed error is of one seed. Ours is of the mean over R, with 1/R of the noise of one.
+    variance = estimate.se * estimate.se + (1 - 1 / noise.replicates) * noise.variance
+    return 1 / _MAX_SPREAD_RATIO <= printed / math.sqrt(variance) <= _MAX_SPREAD_RATIO
 
 
 def _seed_terms(noise: SeedNoise | None) -> list[tuple[float, float]]:
