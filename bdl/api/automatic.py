@@ -274,7 +274,12 @@ def _choose_on_held_out_rows(
     best = min(finished, key=lambda score: score.score)
     if not is_noise_free:
         return best.hyper
-    return best.hyper | {"noise_precision": 1 / refitted.noise_variances[best.score]}
+    precision = 1 / refitted.noise_variances[best.score]
+    if task.settings.training is None:
+        # Descent to the mode under less noise would follow the training rows more closely than the
+        # fit whose errors were seen, and its own errors would be larger.
+        precision = min(precision, best.hyper["noise_precision"])
+    return best.hyper | {"noise_precision": precision}
 
 
 def _target_variance(task: Task, rows: Rows) -> float:
