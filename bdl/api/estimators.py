@@ -308,7 +308,7 @@ def _check_unknown(unknown: Mapping[str, Any]) -> None:
 
 def _check_labels(y: Any) -> None:
     """Refuse labels that are None, which texts and numbers cannot be compared with."""
-    if isinstance(y, str) or not isinstance(y, Iterable):
+    if isinstance(y, str) or not isinstance(y, Iterable) or getattr(y, "ndim", 1) == 0:
         return  # scikit-learn refuses it
     for row, label in enumerate(y):
         if label is None:

@@ -366,7 +366,8 @@ def is_part_of_protocol(recorded_request: Request) -> bool:
     """
     protocol = load_benchmark(recorded_request.source or recorded_request.benchmark.name)
     part = recorded_request.benchmark.select()
-    if not {*part.datasets} <= {*protocol.datasets} or part.splits > protocol.splits:
+    is_known = {*part.datasets} <= {*protocol.datasets} and {*part.entries} <= {*protocol.entries}
+    if not is_known or part.splits > protocol.splits:
         return False
     whole = protocol.select([*part.datasets], [*part.entries])
     changed_fields = {

@@ -111,7 +111,7 @@ class DaskWorkers(WorkerPool):
         seconds: float | None = None,
     ) -> "Future[Any]":
         """Start a call on a worker; its work is reported when it has ended."""
-        hashes = [task.fit_hash for task, _ in argument.members]
+        hashes = list_fit_hashes(argument)
         with _scheduler_errors():
             dask_future = self._client.submit(
                 _run_verified, function, argument, hashes, pure=False
@@ -162,6 +162,11 @@ def _scheduler_errors() -> Iterator[None]:
         if type(error).__module__.startswith("distributed."):
             raise _SCHEDULER_GONE from None
         raise
+
+
+def list_fit_hashes(group: Group) -> list[str]:
+    """List the hash of the fits of each member of a group."""
+    return [task.fit_hash for task, _ in group.members]
 
 
 def _run_verified(

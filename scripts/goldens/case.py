@@ -48,6 +48,10 @@ SOLVER = 1e-5
 """A descent ends where its own tolerance is met, which rounding moves: the root of the 1e-13 that
 is left of a cost is
 3e-7, and a flat optimum multiplies it."""
+CANCELLING = 1e-6
+"""Many layers, or a small difference of large numbers, multiply the rounding of float64, which is
+another one with vector instructions of another processor, by up to 1e8.
+"""
 _SHOWN, _PROJECTIONS, _PROJECTED = 6, 4, 100_000
 
 

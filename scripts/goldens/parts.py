@@ -30,7 +30,7 @@ from bdl.references.function_certificate import lay_grid
 from bdl.training.direct import TrainingData
 from bdl.training.schedule import RATES
 from goldens import methods, problems
-from goldens.case import DOUBLE, SINGLE, SOLVER, Case
+from goldens.case import CANCELLING, DOUBLE, SINGLE, SOLVER, Case
 from goldens.shipped_settings import Settings, text
 
 Found = dict[str, Any]
@@ -90,8 +90,9 @@ def model(settings: Settings) -> Case:
         return found
 
     others = ("likelihood:gaussian", "likelihood:categorical", "prior:gaussian")
+    tolerance = CANCELLING if settings["name"] == "module" else DOUBLE
     return Case(
-        text(settings, "model"), f"model:{settings['name']}", compute, others, DOUBLE, settings
+        text(settings, "model"), f"model:{settings['name']}", compute, others, tolerance, settings
     )
 
 

@@ -105,7 +105,9 @@ def _tolerance(name: str) -> float:
         "dyadic_nll",
         "calibrated_nll",
     )
-    return _FLOAT32 if name in of_outputs + of_components else DOUBLE
+    of_mean_outputs = ("mse_at_mean", "neg_log_joint", "rmse")
+    is_single = name in of_outputs + of_components + of_mean_outputs
+    return _FLOAT32 if is_single or name.startswith("function_") else DOUBLE
 
 
 def _evaluation(

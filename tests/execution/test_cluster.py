@@ -15,7 +15,6 @@ import bdl
 from bdl.errors import InputError
 from bdl.execution import cluster, scheduler
 from bdl.execution.cluster import DaskWorkers, open_worker_pool
-from bdl.plan import Task
 from bdl.store.store import Store
 
 from .listeners import Ear, outcomes, run_here
@@ -122,7 +121,9 @@ def test_a_cluster_gives_the_rows_of_one_process_and_is_refused_or_lost_in_one_l
                 ):
                     run(cells, store, address)
             with monkeypatch.context() as patch:
-                patch.setattr(Task, "fit_hash", "0" * 64)
+                patch.setattr(
+                    cluster, "list_fit_hashes", lambda group: ["0" * 64] * len(group.members)
+                )
                 with pytest.raises(
                     InputError, match=r"a worker has other code or other data for \w+/\w+: give it"
                 ):

@@ -237,8 +237,8 @@ def test_online_eig_is_that_of_the_paper(rank):
         fisher = scale * G.T @ G
         values, vectors = torch.linalg.eigh(fisher)
         leading = vectors[:, -rank:] * values[-rank:].sqrt()
-        # the start, where U = 0, has no sign to go by
-        fresh = match_columns(leading, U if U.any() else run.state.U)
+        # A column that is still zero has no sign to go by.
+        fresh = match_columns(leading, torch.where(U.abs().sum(0) > 1e-8, U, run.state.U))
         U = 0.8 * U + 0.2 * fresh
         rest = fisher.diagonal() - fresh.square().sum(1)
         d = 0.8 * d + 0.2 * (rest + run.prior)
