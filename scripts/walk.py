@@ -123,7 +123,7 @@ class Walk:
 
 def read_levels() -> dict[str, int]:
     """Read the height of each package, 0 for the lowest."""
-    config = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text("utf-8"))
+    config = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
     layers = config["tool"]["importlinter"]["contracts"][0]["layers"]
     levels: dict[str, int] = {"__init__": 0}
     for level, layer in enumerate(reversed(layers)):

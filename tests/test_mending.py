@@ -357,7 +357,7 @@ def test_a_score_that_is_no_finite_number_leaves_its_own_column_empty(
     Path("undefined.yaml").write_text(WITH_OWN)
     code, out, err = invoke("run", "undefined.yaml", "--tracking", "none")
     assert code == 1
-    assert f"own: is no finite number: {value}" in out + err
+    assert f"is no finite number: {value}" in out + err
     rows = pd.read_parquet("results/undefined/trials.parquet")
     assert set(rows.status) == {"ok"}
     assert rows.nmll.notna().all()

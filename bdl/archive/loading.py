@@ -93,14 +93,11 @@ class LoadedResults(NamedTuple):
         if profile != "paper":
             remarks.append(_describe_part(request) if is_part else _describe_profile(request))
         gaps = _list_gaps(request.benchmark, rows) if has_spec and not rows.empty else []
-        remarks += [
-            *gaps,
-            *(f"{name} is an entry of its own" for name in _list_added_entries(request)),
-            *changed,
-        ]
+        added = [f"{name} is an entry of its own" for name in _list_added_entries(request)]
+        remarks += [*gaps, *added, *changed]
         heading = "A part of the" if is_protocol and is_part else "Not the"
         remark = f"{heading} protocol: {'; '.join(remarks)}." if remarks else ""
-        caption = _shorten_remark(heading, profile, gaps, changed) if remarks else ""
+        caption = _shorten_remark(heading, profile, gaps, added, changed) if remarks else ""
         replicates = (
             read_replicates(folder, current_benchmark, rows) if not request.changes else rows[:0]
         )
@@ -126,11 +123,11 @@ class LoadedResults(NamedTuple):
 
 
 def _shorten_remark(
-    heading: str, profile: str, gaps: Sequence[str], changed: Sequence[str]
+    heading: str, profile: str, gaps: Sequence[str], added: Sequence[str], changed: Sequence[str]
 ) -> str:
     """Write a remark without the values of changed fields, which are counted."""
     texts = [f"profile {profile}"] if profile != "paper" else []
-    texts += gaps
+    texts += [*gaps, *added]
     if changed:
         texts.append(f"{len(changed)} changed setting{'s' if len(changed) > 1 else ''}")
     return f"{heading} protocol: {'; '.join(texts)}." if texts else ""

@@ -21,7 +21,14 @@ from bdl.reports.overview import SIGNS, Overview, find_sign
 from .conftest import make_benchmark, make_note, make_trials, three
 
 ROOT = Path(__file__).parents[2]
-TABLES = sorted(ROOT.glob("results/**/table.json"))
+TRACKED = subprocess.run(
+    ["git", "ls-files", "results/*table.json"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+)
+TABLES = sorted(ROOT / line for line in TRACKED.stdout.splitlines())
 SHOW = """
 import fcntl, struct, sys, termios
 from pathlib import Path

@@ -409,7 +409,7 @@ def test_none_of_the_seventeen_is_better():
 def test_published_verdicts_claim_nothing_of_less_than_three_splits_or_of_survivors():
     for path in RESULTS.glob("*/table.json"):
         for cell in published(path.parent.name):
-            if cell["n_trials"] < 3:
+            if cell["n_trials"] < 3 and cell["replicates"] < 2:
                 assert not cell["verdict"].startswith("differs"), cell
             if cell["n_failed"]:
                 assert cell["verdict"] not in ("same digits", "equivalent", "consistent"), cell
