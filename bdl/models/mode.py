@@ -62,7 +62,7 @@ def laplace(
         )
 
     differentiate = differentiate or differentiate_by_rows
-    theta, smallest_rise = start, torch.inf
+    theta, smallest_rise, is_near = start, torch.inf, False
     for _ in range(NEWTON_STEPS):
         value, slope, curvature = differentiate(theta)
         if not all(bool(tensor.isfinite().all()) for tensor in (value, slope, curvature)):
@@ -76,14 +76,16 @@ def laplace(
             vectors.T @ slope / values.abs().clamp_min(torch.finfo(values.dtype).tiny)
         )
         rise = float(slope @ ascent)
-        if rise > RISE * (1 + abs(float(value))):
+        is_near = rise <= RISE * (1 + abs(float(value)))
+        if not is_near:
             theta = _search_line(height, theta, ascent, value, rise)
         elif rise < smallest_rise:
             # steps too short for their heights to be compared go on as long as they shrink
             theta, smallest_rise = theta + ascent, rise
         else:
             break
-    else:
+    # Rounding may go on shortening the steps near a mode.
+    if not is_near:
         raise InputError(
             f"no mode found in {NEWTON_STEPS} Newton steps: raise prior_precision, "
             "or take a smooth activation (tanh), since a mode may lie on a kink of relu; "
