@@ -1,11 +1,9 @@
 """Defaults that do not depend on units, both estimators within scikit-learn, calibration, and saved fits."""
 
-import os
 import pickle
 import pydoc
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -286,13 +284,7 @@ def test_a_script_is_checked_strictly(tmp_path):
     pytest.importorskip("mypy", reason="comes with the extra dev")
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "script.py"]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"MYPYPATH": str(Path(bdl.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-    )
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
