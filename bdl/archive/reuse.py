@@ -108,6 +108,10 @@ class PublishedFits:
         """Whether anything is published in the folder."""
         return bool(self._provenance)
 
+    def has_posteriors(self, task: Task) -> bool:
+        """Return whether posteriors of a cell are published."""
+        return task.label in self._posteriors
+
     def list_identified_splits(self, task: Task) -> set[int]:
         """Return the splits of a cell with a fit of any identity, also one of another spec."""
         if self._find_recorded_hash("fit_hashes", task) is None:

@@ -31,6 +31,7 @@ FAILED = "failed, and have no scores"
 EARLIER_VERSION = "were made by an earlier version of the package, or of the benchmark file"
 NO_REFERENCE = "are distances to a sampled reference that is not on this machine"
 EARLIER_SCORE = "were computed by an earlier version of the package"
+NOT_PUBLISHED = "are not in the published rows"
 
 
 class ScoreDifference(NamedTuple):
@@ -84,6 +85,11 @@ def verify_folder(folder: Path) -> Verification:
     published = PublishedFits(folder)
     verification = Verification()
     for task in list_tasks(benchmark):
+        if not final_fits[task.key]:
+            continue
+        if not published.has_posteriors(task):  # no data are needed to say so
+            verification.unverified_fits[NO_POSTERIOR] += final_fits[task.key]
+            continue
         splits = published.list_splits(task)
         if missing := final_fits[task.key] - len(splits):
             verification.unverified_fits[EARLIER_VERSION] += missing
@@ -114,7 +120,9 @@ def _verify_fit(verification: Verification, task: Task, published: FitResult) ->
     verification.fits += 1
     for name, recomputed in scores.items():
         score = row.metrics.get(name)
-        if score == recomputed:
+        if name not in row.metrics:  # a further value that a score has had since
+            verification.unverified_scores[NOT_PUBLISHED] += 1
+        elif score == recomputed:
             verification.equal_scores += 1
         elif _agree(score, recomputed):
             verification.close_scores += 1
