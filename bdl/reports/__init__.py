@@ -300,7 +300,7 @@ def _table_entry(
         floor=floor,
         z=difference.z if difference and math.isfinite(difference.z) else None,
         df=difference.df if difference and math.isfinite(difference.df) else None,
-        p=difference.p if difference else None,
+        p=difference.p if difference and difference.se else None,  # without noise nothing is tested
         low=difference.value - difference.half_width if difference else None,
         high=difference.value + difference.half_width if difference else None,
         margin=margin,

@@ -149,8 +149,8 @@ def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference |
     Elsewhere it is Welch's test. With s and t the standard errors over n and m splits, the variance
     of the difference is s^2 + t^2, and its degrees of freedom
     (s^2 + t^2)^2 / (s^4 / (n - 1) + t^4 / (m - 1)). Where one of the two is not known, the spread
-    over splits is that of the other, which alone has degrees of freedom then. An error that all
-    trials share is that of both truths, and known.
+    over splits is that of the other, which alone has degrees of freedom then. A score that all our
+    splits share has no noise. An error that all trials share is that of both truths, and known.
     """
     is_given_splits = is_tested_given_splits(estimate, paper)
     if is_given_splits:
@@ -161,10 +161,10 @@ def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference |
         return None
     # An error that all trials share is in our number and in the printed one.
     variance = math.fsum(term for term, _ in terms) + 2 * (estimate.shared or 0.0) ** 2
-    if variance == math.inf or not (variance or is_given_splits):
+    if variance == math.inf:
         return None
     # In units of the variance, since the square of a large one overflows. A term of zero is that
-    # of a deterministic method.
+    # of a deterministic method, or of a score that no split changes.
     share = math.fsum((term / variance) ** 2 / df for term, df in terms if term)
     df = 1 / share if share else math.inf
     return Difference(estimate.value - paper.value, math.sqrt(variance), df, paper.value.rounding)

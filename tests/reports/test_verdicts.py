@@ -157,6 +157,10 @@ def test_rounding_widens_the_printed_number():
         (Estimate(0.37649, None, 1), printed("0.3766", "0.0", 1), NATS, ("unsettled", NO_SPREAD)),
         (Estimate(-1.076, 0.010, 2), printed("-1.06", "0.00"), NATS, ("unsettled", NO_SPREAD)),
         (Estimate(0.0900, None, 1), printed("0.09", None, 1), SHARE, ("same digits", None)),
+        # A score that all splits share has no noise: the margin decides.
+        (Estimate(190.0, 0.0, 5), printed("200", None, 1), SHARE, ("equivalent", BEYOND_CHANCE)),
+        (Estimate(0.0, 0.0, 5), printed("200", None, 1), SHARE, (UNKNOWN, IN_OUR_FAVOUR)),
+        (Estimate(0.0, 0.0, 2), printed("200", None, 1), SHARE, ("unsettled", NO_SPREAD)),
         # A printed zero has no share.
         (Estimate(0.0018, None, 1), printed("0.00"), SHARE, ("same digits", None)),
         (Estimate(0.0065, 0.003, 20), printed("0.00", "0.00"), SHARE, ("unsettled", PRINTED_ZERO)),
@@ -367,9 +371,9 @@ def test_where_a_spread_is_known():
     assert difference_from_print(
         Estimate(4e150, 1e150, 20), printed("2.13e7", "2.01e7")
     ).df == pytest.approx(19)
+    assert difference_from_print(Estimate(2.6, 0.0, 20), printed("2.53", None, 20)).se == 0
     for ours, paper in (
         (Estimate(2.6, None, 1), printed("2.53", None, 20)),
-        (Estimate(2.6, 0.0, 20), printed("2.53", None, 20)),
         (Estimate(2.6, None, 1), printed("2.53", "0.02", None)),
         (Estimate(None, None, 0), printed("2.53", "0.02")),
         (Estimate(1e308, 1e200, 20), printed("2.53")),
