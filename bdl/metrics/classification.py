@@ -9,7 +9,7 @@ their expectations.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -21,7 +21,6 @@ from torch import Tensor
 
 from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import At, Evaluation
-from bdl.metrics.likelihoods import Nll
 
 
 @dataclass(frozen=True)
@@ -145,60 +144,6 @@ def _subtract_labels(evaluation: Evaluation) -> Tensor:
 def _mark_hits(evaluation: Evaluation) -> Tensor:
     """Mark with 1 the rows whose most probable class is the label, (n,)."""
     return (evaluation.predictions.probabilities.argmax(-1) == evaluation.tested.y).double()
-
-
-@dataclass(frozen=True)
-class _TrainingScore:
-    """Settings of a score of training rows.
-
-    Parameters
-    ----------
-    rows
-        Rows that are predicted, drawn once and the same for every fit of the data; all of them if
-        there are no more.
-    """
-
-    rows: Annotated[int, Ge(1)] = 1000
-
-    def on_training_rows(self, evaluation: Evaluation) -> Evaluation:
-        """Put training rows where the test rows are.
-
-        Drawn, not at regular distances: MNIST has two sources in turn, and its even rows err
-        almost twice as often.
-        """
-        rows = evaluation.trained
-        chosen_rows = rows
-        if self.rows < len(rows.y):
-            order = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))
-            chosen_rows = rows.take(order[: self.rows].sort().values)
-        return replace(evaluation, test=lambda: chosen_rows, predicted=None)
-
-
-@dataclass(frozen=True)
-class TrainingErrorPercent(_TrainingScore):
-    """`ErrorPercent` of training rows."""
-
-    info = MetricInfo("Training error", "%", "lower", "predictive", "classification")
-
-    def __call__(self, evaluation: Evaluation) -> float:
-        return ErrorPercent()(self.on_training_rows(evaluation))
-
-
-@dataclass(frozen=True)
-class TrainingNll(_TrainingScore):
-    """`Nll` of training rows."""
-
-    info = MetricInfo(
-        "Training NLL",
-        "nats per training point",
-        "lower",
-        "predictive",
-        "classification",
-        margin=0.02,
-    )
-
-    def __call__(self, evaluation: Evaluation) -> float:
-        return Nll()(self.on_training_rows(evaluation))
 
 
 Array = NDArray[np.float64]

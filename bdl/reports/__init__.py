@@ -282,6 +282,7 @@ def _table_entry(
     if paper and difference and is_tested_given_splits(estimate, paper):
         evidence = paper.same_splits
         remarks.append(GIVEN_THE_SPLITS.format(evidence=evidence, replicates=len(scores)))
+    is_tested = difference is not None and difference.se > 0  # without noise there is no test
     return TableEntry(
         benchmark.name,
         *key,
@@ -300,7 +301,7 @@ def _table_entry(
         floor=floor,
         z=difference.z if difference and math.isfinite(difference.z) else None,
         df=difference.df if difference and math.isfinite(difference.df) else None,
-        p=difference.p if difference and difference.se else None,  # without noise nothing is tested
+        p=difference.p if difference and is_tested else None,
         low=difference.value - difference.half_width if difference else None,
         high=difference.value + difference.half_width if difference else None,
         margin=margin,
