@@ -86,7 +86,10 @@ def fit(name: str, profile: str, dataset: str, entry: str, factor: float) -> Sco
     """Fit an entry to the first split with `factor` times its updates, and score its rows."""
     tasks = list_tasks(load_request(name, profile).benchmark)
     (settings,) = (task.settings for task in tasks if task.key[:2] == (dataset, entry))
-    changes = {"search": "null", **central_hyper(settings), **scaled_lengths(settings, factor)}
+    changes: dict[str, Any] = {"search": "null", **central_hyper(settings)}
+    # lengths may be those of the data set, which come after the entry's
+    for path, length in scaled_lengths(settings, factor).items():
+        changes[f"by_dataset.{dataset}.{path}"] = length
     overrides = [f"entries.{entry}.{path}={value}" for path, value in changes.items()]
     with tempfile.TemporaryDirectory() as folder:
         run = bdl.benchmark(name, profile, ["metrics=[training_nmll, runtime]", *overrides]).run(
