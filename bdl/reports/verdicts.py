@@ -316,7 +316,8 @@ def _judge_beyond_chance(
     notes: list[str] = []
     if metric_info.direction != "none":
         is_better = (difference.value < 0) == (metric_info.direction == "lower")
-        if is_better and estimate.shared is not None:
+        # Unless an experiment has shown what coarser draws of the truth do, and the benchmark says so.
+        if is_better and estimate.shared is not None and verdict == DIFFERS["unknown"]:
             return Judgement(UNSETTLED, COARSE_TRUTH, difference)
         if is_better and estimate.failed:
             return Judgement(UNSETTLED, None, difference)

@@ -360,6 +360,14 @@ def test_an_error_of_both_truths_is_known():
     assert alone.half_width - alone.rounding == pytest.approx(1.959964 * math.sqrt(0.5), rel=1e-6)
 
 
+def test_a_coarse_truth_is_a_cause_where_an_experiment_shows_it():
+    """A smaller distance than printed is unsettled only while its cause is unknown."""
+    ours, paper = Estimate(0.0127, 0.0002, 10, shared=0.0004), printed("0.0204", None, 1)
+    assert judge(ours, paper, SHARE).verdict == "unsettled"
+    cause = "settings not printed"
+    assert judge(ours, paper, SHARE, cause=cause).verdict == DIFFERS[cause]
+
+
 def test_where_a_spread_is_known():
     """Of three splits it is; a printed zero has none, nor have single runs.
 
