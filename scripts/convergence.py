@@ -103,6 +103,7 @@ def fit(name: str, profile: str, dataset: str, entry: str, factor: float) -> Sco
 def central_hyper(settings: Entry) -> dict[str, float]:
     """Return the centre of the search space, by path."""
     hyper: dict[str, float] = {}
+    assert settings.search is not None, "entries without a search are left out"
     for name, bounds in settings.search.space.items():
         is_log = bounds.scale == "log"
         centre = math.sqrt(bounds.low * bounds.high) if is_log else (bounds.low + bounds.high) / 2

@@ -158,11 +158,7 @@ def edit(path, before, after):
     path.write_text(text.replace(before, after), "utf-8")
 
 
-SCORE = """"predictive", "regression", margin=0.05
-    )
-
-    def __call__(self, evaluation: Evaluation) -> float:
-        return %sfloat(evaluation.at(self.at).predictions.log_likelihood"""
+SCORE = "return %sfloat(evaluation.at(self.at).predictions.log_likelihood.mean())"
 MUTANTS = {
     "vifa": ("methods/vifa.py", '"c": G.mean', '"c": -G.mean'),
     "online-em": ("methods/online_em.py", "square - (new", "square + (new"),

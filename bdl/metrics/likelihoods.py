@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from bdl.metrics import MetricInfo
+from bdl.metrics.chains import score_chains
 from bdl.metrics.evaluation import At, Evaluation
 from bdl.metrics.targets import order_rows
 from bdl.posteriors import Empirical
@@ -23,7 +24,8 @@ class Nmll:
     """Negative mean marginal log-likelihood, nats per test point.
 
     The mean over points of -log (1/S) sum_s p(y_i | theta_s), a mixture for each point on its own
-    (VIFA paper 2023, section 4.2.1).
+    (VIFA paper 2023, section 4.2.1). Predictions by chains have the suffix ``mcse``
+    (`bdl.metrics.chains`).
 
     Parameters
     ----------
@@ -37,7 +39,10 @@ class Nmll:
         "NMLL", "nats per test point", "lower", "predictive", "regression", margin=0.05
     )
 
-    def __call__(self, evaluation: Evaluation) -> float:
+    def __call__(self, evaluation: Evaluation) -> float | dict[str, float]:
+        return score_chains(self._score, evaluation)
+
+    def _score(self, evaluation: Evaluation) -> float:
         return -float(evaluation.at(self.at).predictions.log_likelihood.mean())
 
 

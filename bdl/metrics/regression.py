@@ -12,6 +12,7 @@ from torch.distributions import Normal
 
 from bdl.errors import InputError
 from bdl.metrics import MetricInfo
+from bdl.metrics.chains import score_chains
 from bdl.metrics.evaluation import At, Evaluation
 from bdl.metrics.predictions import Draws, as_tensors
 from bdl.metrics.targets import EqualMixture, central_interval, crps
@@ -20,6 +21,8 @@ from bdl.metrics.targets import EqualMixture, central_interval, crps
 @dataclass(frozen=True)
 class Rmse:
     """Root mean squared error of the predictive mean, target units.
+
+    Predictions by chains have the suffix ``mcse`` (`bdl.metrics.chains`), as those of `Crps`.
 
     Parameters
     ----------
@@ -35,7 +38,10 @@ class Rmse:
 
     info = MetricInfo("RMSE", "target units", "lower", "predictive", "regression")
 
-    def __call__(self, evaluation: Evaluation) -> float:
+    def __call__(self, evaluation: Evaluation) -> float | dict[str, float]:
+        return score_chains(self._score, evaluation)
+
+    def _score(self, evaluation: Evaluation) -> float:
         errors = evaluation.at(self.at).predictions.mean - evaluation.tested.y
         error = float(errors.square().mean().sqrt())
         return error / float(evaluation.tested.y_unit) if self.standardised else error
@@ -78,7 +84,10 @@ class Crps:
 
     info = MetricInfo("CRPS", "target units", "lower", "predictive", "regression")
 
-    def __call__(self, evaluation: Evaluation) -> float:
+    def __call__(self, evaluation: Evaluation) -> float | dict[str, float]:
+        return score_chains(self._score, evaluation)
+
+    def _score(self, evaluation: Evaluation) -> float:
         return float(crps(_require_normals("crps", evaluation), evaluation.tested.y).mean())
 
 

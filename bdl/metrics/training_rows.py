@@ -62,7 +62,7 @@ class TrainingNll(TrainingScore):
         margin=0.02,
     )
 
-    def __call__(self, evaluation: Evaluation) -> float:
+    def __call__(self, evaluation: Evaluation) -> float | dict[str, float]:
         return Nll()(self.on_training_rows(evaluation))
 
 
@@ -79,5 +79,5 @@ class TrainingNmll(TrainingScore):
         margin=0.05,
     )
 
-    def __call__(self, evaluation: Evaluation) -> float:
+    def __call__(self, evaluation: Evaluation) -> float | dict[str, float]:
         return Nmll()(self.on_training_rows(evaluation))

@@ -69,7 +69,9 @@ def from_tensors(family: str, tensors: Mapping[str, Tensor]) -> Posterior:
         require_trusted(family, "a stored posterior")  # the file may be a stranger's
     kind = FAMILIES.get(family)
     field_names = getattr(kind, "_fields", ())
-    if set(field_names) != set(tensors):
+    # fields that were added later have defaults, which stand for what older files lack
+    missing = set(field_names) - set(tensors) - set(getattr(kind, "_field_defaults", ()))
+    if missing or not set(tensors) <= set(field_names):
         raise InputError(
             f"posterior '{family}' has the fields {', '.join(field_names)}, "
             f"not {', '.join(sorted(tensors))}"

@@ -3,13 +3,14 @@ without a search.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from annotated_types import Ge
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.errors import InputError
@@ -30,6 +31,8 @@ from bdl.references.chains import (
     sample_chains,
 )
 from bdl.references.function_certificate import FUNCTION_RULES, certify_functions
+from bdl.references.jackknife import jackknife_error
+from bdl.references.mcmc import ChainDraws
 
 PRECISION_LAWS: Mapping[str, NormalLaw] = {
     "prior_precision": (math.log(3), 1.0),
@@ -39,10 +42,13 @@ PRECISION_LAWS: Mapping[str, NormalLaw] = {
 precisions are from 0.4 to 21, and of the noise's standard deviations from 0.04 to 2.2 of those of
 the targets.
 """
+MAX_SCORE_ERROR = 0.01
+"""Monte-Carlo error of a score, nats a row, up to which it is certified: a fifth of the margin."""
 _DEPTH = 9
 """On boston the smallest effective sample size is three times that with 8 for as many gradients;
 10 is no better.
 """
+_ONE_CHAIN = torch.tensor(1)
 _ACTIVATIONS: tuple[Literal["relu", "tanh"], ...] = ("relu", "tanh")
 
 
@@ -61,6 +67,8 @@ class SampledNetworks(NamedTuple):
     """Number of the activation in `_ACTIVATIONS`."""
     worst: Tensor
     """Worst value of each rule of `FUNCTION_RULES` at the training rows."""
+    chain_count: Tensor = _ONE_CHAIN
+    """Number of chains, which have as many draws each; 1 where it was not stored."""
 
     def __call__(self, x: Tensor) -> MeanVariance:
         """Predict targets at standardised inputs, (n, d): a normal for each network, (S, n)."""
@@ -71,6 +79,17 @@ class SampledNetworks(NamedTuple):
 
         f = torch.func.vmap(evaluate, chunk_size=64)(self.theta.double()).squeeze(-1)
         return MeanVariance(f, (1 / self.noise_precision.double()).unsqueeze(1).expand(f.shape))
+
+    def leave_out(self, chain: int) -> Self:
+        """Return the networks of all other chains."""
+        length = len(self.theta) // int(self.chain_count)
+        is_kept = torch.ones(len(self.theta), dtype=torch.bool)
+        is_kept[chain * length : (chain + 1) * length] = False
+        return self._replace(
+            theta=self.theta[is_kept],
+            noise_precision=self.noise_precision[is_kept],
+            chain_count=self.chain_count - 1,
+        )
 
     @property
     def certificate(self) -> str:
@@ -96,8 +115,11 @@ class NetworkNuts(Guest):
     draws, tune
         Iterations of each chain that are judged, and before these.
     chains
-        Number of chains, even: the first half starts at modes for the precisions 3 and 10, the
-        second at draws of the prior.
+        Number of chains of a round, even: the first half starts at modes for the precisions 3 and
+        10, the second at draws of the prior.
+    rounds
+        Most rounds of new chains. The last is that after which the NMLL of the training rows has
+        a Monte-Carlo error of `MAX_SCORE_ERROR` at most.
     kept
         Draws of each chain that predict, evenly spaced.
     """
@@ -105,6 +127,7 @@ class NetworkNuts(Guest):
     draws: Annotated[int, Ge(1)] = 1000
     tune: Annotated[int, Ge(1)] = 300
     chains: Annotated[int, Ge(2)] = 4
+    rounds: Annotated[int, Ge(1)] = 1
     kept: Annotated[int, Ge(1)] = 100
 
     self_tuned = True
@@ -129,30 +152,76 @@ class NetworkNuts(Guest):
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> SampledNetworks:
         problem, x, y = train.problem, torch.from_numpy(train.x), torch.from_numpy(train.y)
-        settings = ChainSettings(
-            self.draws, self.tune, self.chains, self.kept, seed, max_depth=_DEPTH
-        )
-        sampled = sample_chains(
-            build_log_posterior_with_precisions(problem, x, y, *PRECISION_LAWS.values()),
-            _find_starts(problem, x, y, settings),
-            settings,
-        )
-        theta, logs = np.split(sampled.theta, [problem.dim], axis=2)
-        precision = np.exp(logs[:, :, 1])
-        noise = {"noise_precision": torch.from_numpy(precision).unsqueeze(-1)}
-        certificate = certify_functions(
-            problem, sampled._replace(theta=theta), x, y, noise, beyond=False
-        )
-        assert isinstance(problem.model, Mlp), "check has seen to it"
-        return SampledNetworks(
-            torch.from_numpy(theta[:, settings.stored_draws].reshape(-1, problem.dim)).float(),
-            torch.from_numpy(precision[:, settings.stored_draws].ravel()),
-            torch.tensor(problem.model.hidden),
-            torch.tensor(_ACTIVATIONS.index(problem.model.activation)),
-            torch.tensor(
-                [certificate.worst_of(rule) for rule in FUNCTION_RULES], dtype=torch.float64
-            ),
-        )
+        density = build_log_posterior_with_precisions(problem, x, y, *PRECISION_LAWS.values())
+        rounds: list[ChainDraws] = []
+        for number in range(self.rounds):
+            settings = ChainSettings(
+                self.draws,
+                self.tune,
+                self.chains,
+                self.kept,
+                # chains of a round have consecutive seeds
+                seed + number * self.chains,
+                max_depth=_DEPTH,
+            )
+            starts = _find_starts(problem, x, y, settings)
+            rounds.append(sample_chains(density, starts, settings))
+            networks = _collect(train, _join_rounds(rounds), settings.stored_draws)
+            if _score_error(networks, x, y) <= MAX_SCORE_ERROR:
+                break
+        return networks
+
+
+def _collect(train: Train, draws: ChainDraws, stored: NDArray[np.int64]) -> SampledNetworks:
+    """Judge chains of parameters and log precisions, and keep the draws that predict."""
+    problem, x, y = train.problem, torch.from_numpy(train.x), torch.from_numpy(train.y)
+    theta, logs = np.split(draws.theta, [problem.dim], axis=2)
+    precision = np.exp(logs[:, :, 1])
+    noise = {"noise_precision": torch.from_numpy(precision).unsqueeze(-1)}
+    certificate = certify_functions(
+        problem, draws._replace(theta=theta), x, y, noise, beyond=False
+    )
+    assert isinstance(problem.model, Mlp), "check has seen to it"
+    return SampledNetworks(
+        torch.from_numpy(theta[:, stored].reshape(-1, problem.dim)).float(),
+        torch.from_numpy(precision[:, stored].ravel()),
+        torch.tensor(problem.model.hidden),
+        torch.tensor(_ACTIVATIONS.index(problem.model.activation)),
+        torch.tensor([certificate.worst_of(rule) for rule in FUNCTION_RULES], dtype=torch.float64),
+        torch.tensor(len(theta)),
+    )
+
+
+def _join_rounds(rounds: Sequence[ChainDraws]) -> ChainDraws:
+    """Join the chains of rounds: those that started at modes come first, as the rules expect."""
+
+    def join(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+        halves = [np.split(array, 2) for array in arrays]
+        return np.concatenate([half for order in zip(*halves, strict=True) for half in order])
+
+    return ChainDraws(
+        join([draws.theta for draws in rounds]),
+        join([draws.diverging for draws in rounds]),
+        join([draws.energy for draws in rounds]),
+        join([draws.steps for draws in rounds]),
+        rounds[-1].origin,
+    )
+
+
+def _score_error(networks: SampledNetworks, x: Tensor, y: Tensor) -> float:
+    """Compute the jackknife error over chains of the NMLL of the training rows, nats.
+
+    Test rows would tell when to stop by what is scored.
+    """
+    answer = networks(x)
+    squared = (y - answer.mean).square() / answer.variance
+    densities = -(squared + (2 * math.pi * answer.variance).log()) / 2
+    by_chain = densities.reshape(int(networks.chain_count), -1, len(y))
+    scores: list[float] = []
+    for chain in range(len(by_chain)):
+        others = torch.cat([by_chain[:chain], by_chain[chain + 1 :]]).flatten(0, 1)
+        scores.append(float(math.log(len(others)) - others.logsumexp(0).mean()))
+    return jackknife_error(np.array(scores))
 
 
 def _find_starts(problem: Problem, x: Tensor, y: Tensor, settings: ChainSettings) -> list[Vector]:

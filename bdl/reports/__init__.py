@@ -277,6 +277,7 @@ def _table_entry(
         *texts,
         *refusal_notes(good, metric),
         *certificate_notes(good),
+        *score_certificate_notes(good, metric, metric_info),
         *_remarks(estimate, metric_info, floor, split, judgement),
     ]
     if paper and difference and is_tested_given_splits(estimate, paper):
@@ -369,6 +370,28 @@ def certificate_notes(rows: "pd.DataFrame") -> list[str]:
         failures = ", ".join(FAILURES[statistics[number]] for number in broken)
         note += f"; elsewhere {failures} (docs/references.md)"
     return [f"{note}."]
+
+
+def score_certificate_notes(
+    rows: "pd.DataFrame", metric: str, metric_info: MetricInfo
+) -> list[str]:
+    """Count the fits by chains whose score is certified, and name the splits of the others.
+
+    It is where its Monte-Carlo error is at most a fifth of the margin, that about the score itself
+    where margins are relative.
+    """
+    column = f"{metric}_mcse"
+    if metric_info.kind != "predictive" or CERTIFICATE_DETAIL not in rows or column not in rows:
+        return []
+    chains = rows[rows[CERTIFICATE_DETAIL].notna() & rows[column].notna()]
+    if chains.empty:
+        return []
+    limits = chains[metric].map(metric_info.margin_of) / 5
+    uncertified = chains["split"][~(chains[column] <= limits)].tolist()
+    note = f"Score certified on {len(chains) - len(uncertified)} of {len(chains)} splits"
+    if uncertified:
+        note += f", not on {', '.join(map(str, uncertified))}"
+    return [f"{note}: its Monte-Carlo error over chains is at most a fifth of the margin."]
 
 
 def _remarks(

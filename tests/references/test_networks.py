@@ -17,6 +17,7 @@ from bdl.models.networks import LinearModel, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
 from bdl.posteriors.predictive import query_predictive
+from bdl.posteriors.tensors import from_tensors, to_tensors
 from bdl.references import chains
 from bdl.references.base import load_or_sample, locate_files
 from bdl.references.chains import (
@@ -331,6 +332,46 @@ def posterior_of_log_noise(y: np.ndarray) -> tuple[float, float]:
     weights /= weights.sum()
     mean = float(weights @ logs)
     return mean, math.sqrt(float(weights @ (logs - mean) ** 2))
+
+
+def test_a_chain_is_left_out_with_all_its_draws():
+    theta = torch.arange(6.0).unsqueeze(1).expand(6, NETWORK.dim)
+    fit = SampledNetworks(
+        theta, torch.ones(6), torch.tensor([3]), torch.tensor(0), torch.zeros(9), torch.tensor(3)
+    )
+    others = fit.leave_out(1)
+    assert others.theta[:, 0].tolist() == [0, 1, 4, 5]
+    assert (len(others.noise_precision), int(others.chain_count)) == (4, 2)
+
+
+def test_networks_stored_before_chains_were_counted_are_of_one():
+    """Stored fits have the fields that they were written with."""
+    fit = SampledNetworks(
+        torch.zeros(1, NETWORK.dim),
+        torch.ones(1),
+        torch.tensor([3]),
+        torch.tensor(0),
+        torch.zeros(9),
+    )
+    family, tensors = to_tensors(fit)
+    del tensors["chain_count"]
+    assert int(from_tensors(family, tensors).chain_count) == 1
+    del tensors["theta"]
+    with pytest.raises(InputError, match="has the fields"):
+        from_tensors(family, tensors)
+
+
+@pytest.mark.slow  # compiles the density and the sampler
+def test_rounds_add_chains_until_the_score_is_certain():
+    """Chains that are too short disagree, and the last round is the last."""
+    train = Train(X.numpy(), Y.numpy(), NETWORK)
+    short = NetworkNuts(draws=40, tune=10, kept=4, rounds=3).fit(train, {}, seed=1)
+    assert int(short.chain_count) == 12
+    assert len(short.theta) == 48
+    first = NetworkNuts(draws=40, tune=10, kept=4).fit(train, {}, seed=1)
+    # the modes of all rounds come first, then what started in the prior
+    assert torch.equal(short.theta[:8], first.theta[:8])
+    assert torch.equal(short.theta[24:32], first.theta[8:])
 
 
 @pytest.mark.slow  # compiles the density and the sampler

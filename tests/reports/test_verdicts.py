@@ -410,7 +410,7 @@ def test_none_of_the_seventeen_is_better():
         ("online-fa", "print in error"): 10,
         ("logistic-posterior", "print in error"): 1,
         ("uci-linear-posterior", "print in error"): 1,
-        ("logistic-posterior", "unsettled"): 3,
+        ("logistic-posterior", "differs, settings not printed"): 3,
         ("logistic-posterior", "equivalent"): 2,  # shorter by less than the margin
     }
     assert {metric for _, metric in found["online-fa", "print in error"]} == {"scaled_w2"}
