@@ -19,11 +19,11 @@ from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry
 from bdl.reports.elsewhere import as_printed
 from bdl.reports.figures import FigureData, draw_figures
+from bdl.reports.intervals import LEVEL, MIN_SPLITS
 from bdl.reports.layout import metric_heading
 from bdl.reports.paired import scores_by_split
 from bdl.reports.papers import OTHER_PAPERS, load_paper
 from bdl.reports.standings import Ranks, rank_entries
-from bdl.reports.verdicts import LEVEL, MIN_SPLITS
 from bdl.spec import Benchmark, list_benchmarks
 
 ROOT = Path(__file__).parents[1]

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bdl.reports.intervals import LEVEL
 from bdl.reports.papers import PaperValue, Printed
 from bdl.reports.replicates import (
     average_over_seeds,
@@ -28,7 +29,7 @@ from bdl.reports.replicates import (
     statistics_by_seed,
 )
 from bdl.reports.statistics import STATISTICS
-from bdl.reports.verdicts import LEVEL, Estimate, difference_from_print
+from bdl.reports.verdicts import Estimate, difference_from_print
 
 N_SPLITS = 20
 CORRELATIONS = (0.2, 0.5, 0.8, 0.95)

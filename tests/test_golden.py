@@ -190,7 +190,7 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
         "KINDS = tuple(dict.fromkeys((*MAKE, *FIXED)))",
         f"KINDS = {kinds}",
     )
-    few = [f"method:{name}" for name in ("bbb", "conjugate", "slang", "vifa")]
+    few = [f"method:{name}" for name in ("conjugate", "slang-online-eig", "vifa", "vogn")]
     stored = book.read(FOLDER, "method").items()
     kept = {name: one for name, one in stored if next(iter(one["versions"])) in few}
     (copy / "tests/golden/method.json").write_text(json.dumps(kept), "utf-8")
@@ -206,7 +206,7 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
     edit(copy / "bdl/methods/base.py", "parameters of the model; lower it", "parameters: lower it")
     slang = copy / "bdl/methods/slang.py"
     slang.write_text(slang.read_text("utf-8").replace("_doubling", "_twice"), "utf-8")
-    with (copy / "bdl/methods/bbb.py").open("a", encoding="utf-8") as file:
+    with (copy / "bdl/methods/vadam.py").open("a", encoding="utf-8") as file:
         file.write("\n\ndef unused() -> int:\n    return 3\n")
     monkeypatch.setattr(versions, "__file__", str(copy / "bdl/versions.py"))
     assert bump("engine") == (copy / "bdl/versions.py", 2)

@@ -99,6 +99,7 @@ def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] |
         with write_atomically(path) as new_path:
             new_path.write_bytes(packed)
         return {"sha256": sha256(packed).hexdigest()}
+    # The archive of an earlier run is not of these rows.
     path.unlink(missing_ok=True)
     return None
 
@@ -139,6 +140,7 @@ def _read_archive(path: Path) -> PosteriorFiles:
     Equal posteriors are one file of the archive.
     """
     with ZipFile(path) as file:
+        # Asked before anything is unpacked: a small file may unpack to more than the memory.
         unpacked = sum(entry.file_size for entry in file.infolist())
         if unpacked > 2 * _MAX_COMPRESSION * MAX_BYTES:  # artefacts have headers as well
             raise InputError(f"{path} unpacks to {unpacked / 1e6:,.0f} MB: remove it")

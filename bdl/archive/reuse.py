@@ -128,6 +128,7 @@ class PublishedFits:
         if not (posteriors or has_current_scores):
             return set()
         cell_rows = _select_task_rows(task, self._rows)
+        # A failed fit has no scores that could be of another version.
         complete = cell_rows.status == "failed"
         if has_current_scores:  # others need a posterior, which may be too large to travel
             complete |= cell_rows.reason.isna()  # all scores were computed
@@ -136,6 +137,7 @@ class PublishedFits:
                 (cell_rows.stage == "final") & (complete | cell_rows.split.isin([*posteriors]))
             ]
         )
+        # A curve cannot be computed from the posterior; a failed fit need not have one.
         if build_evaluation_schedule(task) is not None:
             usable_splits &= set(_select_task_rows(task, self._points).split) | set(
                 cell_rows.split[cell_rows.status == "failed"]
@@ -243,13 +245,12 @@ def _iterate_missing_splits(
             splits = set[int]()
             with suppress(InputError):
                 splits = source.list_splits(task).intersection(task.splits)
-            if splits:
-                yield (
-                    source,
-                    task,
-                    splits
-                    - {row.split for stage in STAGES for row in store.load_rows(stage, task.key)},
-                )
+            if not splits:
+                continue
+            # Folds count as well: a search that this run has begun is not mixed with another.
+            for stage in STAGES:
+                splits -= {row.split for row in store.load_rows(stage, task.key)}
+            yield source, task, splits
 
 
 def _find_origin(provenance: dict[str, Any], task: Task, split: int) -> dict[str, Any]:

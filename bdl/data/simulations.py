@@ -54,6 +54,7 @@ def synthetic_logistic() -> Dataset:
 def draw_logistic_problem(seed: int) -> tuple[Array, Array, Array]:
     """Return inputs, labels and parameters of the draw of a seed."""
     x, theta, _ = _draw_normals(seed, 3000)
+    # The legacy generator: its draws are those of the paper.
     labels = np.random.RandomState(seed).binomial(1, 1 / (1 + np.exp(-(x @ theta))))
     return x, labels.astype(np.float64), theta
 
@@ -61,6 +62,7 @@ def draw_logistic_problem(seed: int) -> tuple[Array, Array, Array]:
 def _draw_normals(seed: int, rows: int) -> tuple[Array, Array, Array]:
     generator = torch.Generator().manual_seed(seed)
     normals = (torch.randn(*shape, generator=generator) for shape in ((rows, 2), (2,), (rows,)))
+    # Single precision, as the draws are defined: in double the same seed gives other numbers.
     x, theta, noise = (tensor.double().numpy() for tensor in normals)
     return x @ np.linalg.cholesky(_COVARIANCE).T, theta * _PRIOR_PRECISION**-0.5, noise
 
@@ -82,6 +84,7 @@ class Cubic:
     variant: Literal["plain", "outlier"] = "plain"
 
     def __call__(self) -> Dataset:
+        # The generator, the seed and the order of the draws are those of the authors' code.
         generator = np.random.RandomState(1)
         x, noise = generator.uniform(-4, 4, 30), generator.normal(0, 3, 30)
         if self.variant == "outlier":
@@ -131,6 +134,7 @@ class UnitTeacher(_SimulatedProblem):
 
     def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
         weights = generator.normal(0, 0.2, 100)
+        # Inputs and noise in one call, row by row: with more rows the first ones stay the same.
         normals = generator.normal(size=(_TEST_ROWS + self.rows, 101))
         x = 2 + 2 * normals[:, :100]
         f = x @ weights if self.activation == "identity" else np.tanh(x @ weights)

@@ -156,6 +156,8 @@ def _make_first_update(task: Task) -> tuple[Posterior, Buffers, Setting]:
     else:
         setup, rows = build_training_setup(task), task.rows(split).train
         if setup.schedule is None:
+            # Without a schedule of minibatches the first update is the whole fit, of all rows it
+            # is given.
             rows = _select_few_rows(task, rows)
         trials = setup.trials([(*task.identity, "start")], [rows], [hyper])
         fitting = setup.fitting(trials, rows_to_predict=[task.rows(split).test])
@@ -174,6 +176,7 @@ def _select_few_rows(task: Task, rows: Rows) -> Rows:
     shuffled = np.random.default_rng(0).permutation(rows)
     if task.data.task == "classification":
         _, firsts = np.unique(task.data.y[shuffled], return_index=True)
+        # A method that counts the labels would otherwise miss the rare ones among so few rows.
         shuffled = np.concatenate([shuffled[firsts], np.delete(shuffled, firsts)])
         return np.sort(shuffled[: max(_FEW_ROWS, len(firsts))])
     return np.sort(shuffled[:_FEW_ROWS])

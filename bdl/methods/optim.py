@@ -28,6 +28,7 @@ def clip_by_norm(gradient: Tensor, max_norm: float) -> Tensor:
     A zero gradient stays zero and a non-finite one non-finite; a finite one whose norm overflows
     becomes zero.
     """
+    # Of a zero gradient the factor is infinite, which the clamp turns into 1.
     norm = gradient.square().sum().sqrt()
     return gradient * (max_norm / norm).clamp(max=1.0)
 
@@ -81,6 +82,7 @@ class AdamUpdate(Optimizer):
 
     def init(self, params: Params) -> OptimState:
         zeros = {name: torch.zeros_like(value) for name, value in params.items()}
+        # Both share tensors, which is safe since no update changes one in place.
         return OptimState(zeros, dict(zeros), _zero(params))
 
     def update(self, grads: Params, state: OptimState, rates: Params) -> tuple[Params, OptimState]:

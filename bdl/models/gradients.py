@@ -119,6 +119,7 @@ class OuterGradients:
 
     def squares(self) -> Tensor:
         """Sum the squared gradients, (D,)."""
+        # The squared entries of (error) (input)^T are an outer product too, of the squares.
         blocks = [
             _sum_outer_products(errors.square(), inputs.square()) for inputs, errors in self.layers
         ]
@@ -143,6 +144,7 @@ ExampleGradients = DenseGradients | OuterGradients
 
 def _sum_outer_products(errors: Tensor, inputs: Tensor) -> Tensor:
     """Sum (error) (input)^T over samples and examples: (..., S, M, out) -> (..., out, in)."""
+    # Shared inputs: sum_s e_s a^T = (sum_s e_s) a^T, one product in place of S.
     if len(inputs) == 1:
         errors = errors.sum(-3, keepdim=True)
     return errors.flatten(-3, -2).mT @ inputs.flatten(0, 1)
@@ -262,4 +264,5 @@ def _output_errors(problem: Problem, f: Tensor, batch: Batch, hyper: Hyper) -> T
 
 def _sum_over_samples(inputs: Tensor, errors: Tensor, weights: Tensor) -> DenseGradients:
     """Sum gradients over samples: inputs (M, D), errors and weights (S, M)."""
+    # sum_s w_si x_i x_i^T is one outer product, of (sum_s w_si)^1/2 x_i; so M rows do for S M.
     return DenseGradients(weights.sum(0).sqrt().unsqueeze(1) * inputs, errors.sum(0) @ inputs)

@@ -87,6 +87,7 @@ class KroneckerGaussian(
         return self.loc + self._apply(noise, lambda Z, A, S: S @ (Z @ A.mT))
 
     def log_det(self) -> Tensor:
+        # A Kronecker product has the determinant of each factor to the power of the other's size.
         terms = [
             len(A) * S.diagonal().log().sum() + len(S) * A.diagonal().log().sum()
             for A, S in self.roots()

@@ -6,10 +6,10 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.metrics import get_metric_info
+from bdl.reports.intervals import BETTER, DIFFERS, EQUIVALENT, UNDECIDED, WORSE, judge_interval
 from bdl.reports.layout import Section, format_number, metric_with_unit
 from bdl.reports.paired import PairedDifference, interval_texts, pair_scores, scores_by_split
 from bdl.reports.statistics import format_setting, group_by_split, point_text
-from bdl.reports.verdicts import MIN_SPLITS
 from bdl.spec.fields import to_canonical_json
 from bdl.spec.sections import STREAM_RECORD
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from bdl.spec.sections import Claim, Side
 
 CONFIRMED, CONTRADICTED, NOT_SHOWN = "confirmed", "contradicted", "not shown"
+_VERDICTS = {BETTER: CONFIRMED, WORSE: CONTRADICTED, UNDECIDED: UNDECIDED}
+"""Verdicts on a side that is said to have less, by those of `judge_interval`; else not shown."""
+_VERDICTS_OF_EQUALITY = {EQUIVALENT: CONFIRMED, DIFFERS: CONTRADICTED}
+"""Those on sides that are said to be alike; else not shown."""
 
 
 class Finding(NamedTuple):
@@ -44,23 +48,16 @@ class Finding(NamedTuple):
         ``undecided`` are fewer than three pairs, and what speaks for a side that failed where the
         other did not.
         """
-        interval = self.difference
-        if interval.low is None or interval.high is None or interval.n < MIN_SPLITS:
-            return "undecided"
-        if self.margin is not None:
-            return self._judge_equality(interval.low, interval.high, self.margin)
-        if interval.high < 0:
-            return "undecided" if interval.failed else CONFIRMED
-        if interval.low > 0:
-            return "undecided" if interval.baseline_failed else CONTRADICTED
-        return NOT_SHOWN
-
-    def _judge_equality(self, low: float, high: float, margin: float) -> str:
-        if self.difference.failed or self.difference.baseline_failed:
-            return "undecided"
-        if -margin <= low and high <= margin:
-            return CONFIRMED
-        return CONTRADICTED if low > margin or high < -margin else NOT_SHOWN
+        interval, failures = self.difference.interval, self.difference.failures
+        if interval is None:
+            return UNDECIDED
+        if self.margin is None:
+            # Whatever the metric means, the side that is said to have less is right by being lower.
+            return _VERDICTS.get(judge_interval(interval, "lower", failures=failures), NOT_SHOWN)
+        # A failure of either side may hide a difference in either direction.
+        if any(failures):
+            return UNDECIDED
+        return _VERDICTS_OF_EQUALITY.get(judge_interval(interval, margin=self.margin), NOT_SHOWN)
 
 
 class ClaimVerdict(NamedTuple):
@@ -76,7 +73,7 @@ class ClaimVerdict(NamedTuple):
         counts = Counter(finding.verdict for finding in self.findings)
         if len(counts) == 1:
             return next(iter(counts))
-        order = (CONFIRMED, CONTRADICTED, NOT_SHOWN, "undecided")
+        order = (CONFIRMED, CONTRADICTED, NOT_SHOWN, UNDECIDED)
         texts = [f"{verdict} {counts[verdict]}" for verdict in order if counts[verdict]]
         return f"{', '.join(texts)} of {len(self.findings)}"
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry
+from bdl.reports.intervals import MIN_SPLITS, interval_half_width
 from bdl.reports.layout import (
     estimate_text,
     footnotes,
@@ -18,7 +19,7 @@ from bdl.reports.layout import (
     with_note_marks,
 )
 from bdl.reports.statistics import point_text
-from bdl.reports.verdicts import DIFFERS, MIN_SPLITS, interval_half_width
+from bdl.reports.verdicts import DIFFERS
 
 ESCAPES = {
     "\\": r"\textbackslash{}",

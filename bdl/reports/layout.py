@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.metrics import RELATIVE_MARGIN, get_metric_info, split_settings
 from bdl.reports import TableEntry
+from bdl.reports.intervals import LEVEL
 from bdl.reports.papers import Printed
 from bdl.reports.statistics import format_setting, group_by
-from bdl.reports.verdicts import LEVEL, NO_PAPER, WITHHELD
+from bdl.reports.verdicts import NO_PAPER, WITHHELD
 
 if TYPE_CHECKING:
     import pandas as pd

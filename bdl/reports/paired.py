@@ -11,9 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.metrics import get_metric_info
+from bdl.reports.intervals import (
+    BETTER,
+    DIFFERS,
+    MIN_SPLITS,
+    UNDECIDED,
+    WORSE,
+    Failures,
+    Interval,
+    interval_half_width,
+    judge_interval,
+)
 from bdl.reports.layout import Section, format_number, metric_heading, metric_name
 from bdl.reports.statistics import Array, format_setting, group_by, group_by_split, mean_se
-from bdl.reports.verdicts import MIN_SPLITS, interval_half_width
 from bdl.store import HYPER_PREFIX
 
 if TYPE_CHECKING:
@@ -52,19 +62,30 @@ class PairedDifference(NamedTuple):
         return None if self.mean is None or self.high is None else self.high - self.mean
 
     @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval; None with fewer than three pairs, from which nothing follows."""
+        if self.low is None or self.high is None or self.n < MIN_SPLITS:
+            return None
+        return Interval(self.low, self.high)
+
+    @property
+    def failures(self) -> Failures:
+        """Failures of the entry, and of the baseline, where the other has a score."""
+        return Failures(self.failed, self.baseline_failed)
+
+    @property
     def verdict(self) -> str:
         """``"better"`` or ``"worse"`` than the baseline, or ``"undecided"``.
 
         Undecided are intervals that hold 0, fewer than three pairs, and what speaks for the one
-        of the two that failed where the other did not.
+        of the two that failed where the other did not. Of a metric without a better and a worse:
+        ``"differs"`` or ``"undecided"``.
         """
-        if self.low is None or self.high is None or self.n < MIN_SPLITS:
-            return "undecided"
-        if self.low <= 0 <= self.high:
-            return "undecided"
-        if (self.high < 0) == (get_metric_info(self.metric).direction == "lower"):
-            return "undecided" if self.failed else "better"
-        return "undecided" if self.baseline_failed else "worse"
+        if self.interval is None:
+            return UNDECIDED
+        direction = get_metric_info(self.metric).direction
+        verdict = judge_interval(self.interval, direction, failures=self.failures)
+        return verdict if verdict in (BETTER, WORSE, DIFFERS) else UNDECIDED
 
 
 def paired_differences(
@@ -261,10 +282,7 @@ class ScoreChange(NamedTuple):
             return "same"
         if not self.difference.n:
             return "no pair"
-        if get_metric_info(self.difference.metric).direction != "none":
-            return self.difference.verdict
-        low, high = self.difference.low, self.difference.high
-        return "undecided" if low is None or high is None or low <= 0 <= high else "differs"
+        return self.difference.verdict
 
     @property
     def record(self) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from bdl.errors import InputError
 from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry, drawing
+from bdl.reports.intervals import LEVEL
 from bdl.reports.layout import Section, metric_heading, metric_with_unit
 from bdl.reports.method_styles import entry_styles
 from bdl.reports.statistics import panel_heading, point_text
-from bdl.reports.verdicts import LEVEL
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,20 +3,25 @@
 import math
 from typing import NamedTuple
 
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 
 from bdl.metrics import MetricInfo
+from bdl.reports import intervals
+from bdl.reports.intervals import (
+    LEVEL,
+    MIN_SPLITS,
+    Failures,
+    Interval,
+    interval_half_width,
+    judge_interval,
+)
 from bdl.reports.papers import PaperValue, Printed
 from bdl.reports.replicates import SeedNoise
 
-LEVEL = 0.05
-"""Level of the two-sided test: how often a difference is outside by chance alone."""
 _MAX_SPREAD_RATIO = 2.0
 """Ratio of two standard errors over the same splits up to which their noise counts as alike; of
 two normal samples of twenty, four pairs in a thousand have a larger one.
 """
-MIN_SPLITS = 3
-"""Fewer splits of ours than this show no spread, and nothing is better or worse."""
 
 NO_PAPER = "no paper value"
 """The verdict on a number that no paper prints."""
@@ -116,9 +121,10 @@ class Difference(NamedTuple):
         """Half the length of the 95 % interval, which is longer by the rounding at both ends."""
         return interval_half_width(self.se, self.df) + self.rounding
 
-    def within(self, margin: float) -> bool:
-        """Return whether the whole interval is inside the margin, to either side of zero."""
-        return abs(self.value) + self.half_width <= margin
+    @property
+    def interval(self) -> Interval:
+        """The 95 % interval."""
+        return Interval(self.value - self.half_width, self.value + self.half_width)
 
 
 class Judgement(NamedTuple):
@@ -128,11 +134,6 @@ class Judgement(NamedTuple):
     note: str | None = None
     difference: Difference | None = None
     """The difference that was judged; None where its spread is not known."""
-
-
-def interval_half_width(se: float, df: float) -> float:
-    """Compute half the length of a 95 % interval from a standard error with `df` > 0."""
-    return float(stdtrit(df, 1 - LEVEL / 2)) * se
 
 
 def difference_from_print(estimate: Estimate, paper: PaperValue) -> Difference | None:
@@ -260,13 +261,16 @@ def judge(
     if known_verdict == IN_ERROR and is_beyond_margin and not has_few_splits:
         return Judgement(IN_ERROR, None, difference)
     few_splits = FEW_SPLITS if has_few_splits else None
-    if difference.p >= LEVEL or difference.within(margin):
-        return _judge_agreement(estimate, difference, margin, few_splits)
+    by_margin = judge_interval(difference.interval, margin=margin)
+    failures = Failures(estimate.failed)
+    by_chance = judge_interval(difference.interval, metric_info.direction, failures=failures)
+    if intervals.EQUIVALENT in (by_margin, by_chance) or by_chance == intervals.OPEN:
+        return _judge_agreement(estimate, difference, by_margin, margin, few_splits)
     if few_splits:
         return Judgement(UNSETTLED, few_splits, difference)
     if known_verdict == IN_ERROR:
         return Judgement(IN_ERROR, None, difference)
-    return _judge_beyond_chance(estimate, difference, metric_info, margin, DIFFERS[cause])
+    return _judge_beyond_chance(estimate, difference, by_margin, by_chance, DIFFERS[cause])
 
 
 def _has_same_digits(estimate: Estimate, paper: PaperValue) -> bool:
@@ -285,15 +289,20 @@ def _has_same_digits(estimate: Estimate, paper: PaperValue) -> bool:
 
 
 def _judge_agreement(
-    estimate: Estimate, difference: Difference, margin: float, few_splits: str | None
+    estimate: Estimate,
+    difference: Difference,
+    by_margin: str,
+    margin: float,
+    few_splits: str | None,
 ) -> Judgement:
     """Judge a difference that is inside the margin, or that chance explains.
 
-    `few_splits` is the remark on too few splits, if they are.
+    `by_margin` is the verdict of `judge_interval`; `few_splits` is the remark on too few splits,
+    if they are.
     """
     if estimate.failed:
         return Judgement(UNSETTLED, None, difference)  # the remark on failures says why
-    if difference.within(margin):
+    if by_margin == intervals.EQUIVALENT:
         beyond_chance = BEYOND_CHANCE if difference.p < LEVEL else None
         return Judgement(EQUIVALENT, few_splits or beyond_chance, difference)
     if abs(difference.value) - difference.rounding <= margin:
@@ -303,25 +312,22 @@ def _judge_agreement(
 
 
 def _judge_beyond_chance(
-    estimate: Estimate,
-    difference: Difference,
-    metric_info: MetricInfo,
-    margin: float,
-    verdict: str,
+    estimate: Estimate, difference: Difference, by_margin: str, by_chance: str, verdict: str
 ) -> Judgement:
-    """Judge a difference beyond chance.
+    """Judge a difference beyond chance, with the verdicts of `judge_interval`.
 
     A better number of ours is unsettled where fits failed or the truth is sampled.
     """
+    # The paper's failures are not known, so that what is undecided is a better number of ours.
+    is_better = by_chance in (intervals.BETTER, intervals.UNDECIDED)
+    # Unless an experiment has shown what coarser draws of the truth do, and the benchmark says so.
+    if is_better and estimate.shared is not None and verdict == DIFFERS["unknown"]:
+        return Judgement(UNSETTLED, COARSE_TRUTH, difference)
+    if by_chance == intervals.UNDECIDED:
+        return Judgement(UNSETTLED, None, difference)
     notes: list[str] = []
-    if metric_info.direction != "none":
-        is_better = (difference.value < 0) == (metric_info.direction == "lower")
-        # Unless an experiment has shown what coarser draws of the truth do, and the benchmark says so.
-        if is_better and estimate.shared is not None and verdict == DIFFERS["unknown"]:
-            return Judgement(UNSETTLED, COARSE_TRUTH, difference)
-        if is_better and estimate.failed:
-            return Judgement(UNSETTLED, None, difference)
-        notes.append(IN_OUR_FAVOUR if is_better else AGAINST_US)
-    if abs(difference.value) - difference.half_width < margin:
+    if by_chance != intervals.DIFFERS:
+        notes.append(IN_OUR_FAVOUR if by_chance == intervals.BETTER else AGAINST_US)
+    if by_margin != intervals.DIFFERS:
         notes.append(PERHAPS_SMALL)
     return Judgement(verdict, "\n".join(notes) or None, difference)

@@ -81,6 +81,7 @@ def cross_validate(
     )
     fold_scores = []
     if isinstance(setup.method, ExternalMethod):
+        # One by one: such a method trains by itself, out of reach of the batched program.
         for i, (split, trial, fold) in enumerate(coordinates):
             validation = fold_rows[split][fold][1]
             number, reason, updates = _score_external_trial(
@@ -202,6 +203,7 @@ def _score_external_trial(
     try:
         end = run_to_end(setup.fitting(trial, rows_to_predict=[validation]), progress)
         number = _compute_score(score, _make_evaluation(setup, trial, end, 0, validation))
+    # The time is that of the group: its end says nothing of this trial.
     except OverLimit:
         raise
     except (Exception, SystemExit) as error:

@@ -77,6 +77,8 @@ class Store:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Without transactions of the driver's own: those of a group begin and end in
+            # `_transaction`.
             self._db = sqlite3.connect(path, isolation_level=None)
             with self._with_one_line_errors():
                 self._check_format()
@@ -158,12 +160,13 @@ class Store:
 
         Posteriors are safe on disk before the rows that name them.
         """
-        rows = [
-            replace(row, artefact=artefacts.write_posterior(self.posteriors, content))
-            if content
-            else row
-            for row, _, content in results
-        ]
+        # Before the transaction: a power cut may leave a posterior without a row, never a row
+        # whose posterior is missing; and the lock is not held while files are synced.
+        rows = []
+        for row, _, content in results:
+            if content:
+                row = replace(row, artefact=artefacts.write_posterior(self.posteriors, content))
+            rows.append(row)
         with self._transaction():
             for row, (_, curve_points, _) in zip(rows, results, strict=True):
                 key = _row_key(row)
@@ -206,18 +209,19 @@ class Store:
             f"SELECT split, trial, fold, status, body, artefact FROM fits {where} "
             "ORDER BY split, trial, fold"
         )
-        return [
-            Row(
-                *(*cell, stage, split, trial, fold, status),
+        rows = []
+        for split, trial, fold, status, body, artefact in self._select(query, arguments):
+            key = split, trial, fold
+            row = Row(
+                *(*cell, stage, *key, status),
                 **json.loads(body),
                 metrics=metrics.get(key, {}),
                 score_hashes=score_hashes.get(key, {}),
                 artefact=artefact,
                 refusals=refusals.get(key, {}),
             )
-            for split, trial, fold, status, body, artefact in self._select(query, arguments)
-            for key in ((split, trial, fold),)
-        ]
+            rows.append(row)
+        return rows
 
     def iterate_columns(
         self, stage: Stage, cell: CellKey, *, problems: bool = False
@@ -331,12 +335,15 @@ class Store:
 
     def _insert(self, table: str, rows: Sequence[tuple[Any, ...]], conflict: str = "") -> None:
         if rows:
+            # Without a row the number of columns is not known.
             marks = ", ".join("?" * len(rows[0]))
             self._db.executemany(f"INSERT {conflict} INTO {table} VALUES ({marks})", rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._with_one_line_errors():
+            # At once with the lock: a transaction that reads first and then writes may find a
+            # second writer in between, and can only fail then.
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
