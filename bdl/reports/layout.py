@@ -37,6 +37,7 @@ LEFT_ALIGNED = frozenset(
     {
         "Dataset",
         "Method",
+        "Compared with",
         "Cell",
         "Metric",
         "Hyper-parameter",

@@ -400,13 +400,13 @@ def _unranked_section(standing: Standing) -> Section:
     return Section.of(f"{metric_heading(standing.metric)}: not ranked", columns, rows)
 
 
-def standing_lines(name: str, standings: Sequence[Standing], width: int) -> Iterator[Text]:
+def standing_lines(standings: Sequence[Standing], width: int) -> Iterator[Text]:
     """Write the ranks by the first scores as one table, and what they rest on below it."""
     if not standings:
         return
     shown, first = standings[:MAX_METRICS], standings[0]
-    title = f"{name}: {standing_title(first).partition(': ')[2]}"
-    yield Text(f"{title} (average ranks)", style="bold")
+    title = standing_title(first).partition(": ")[2].capitalize()
+    yield Text(f"{title}: average ranks", style="bold")
     heads = ["Method", *(metric_name(standing.metric) for standing in shown), "Seconds"]
     table = [heads]
     for entry in first.ranks:
