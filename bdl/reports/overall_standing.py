@@ -126,7 +126,8 @@ def resample_means(scores: SplitScores, draws: int, generator: np.random.Generat
             drawn = chosen == dataset
             n = len(values)
             weights = generator.multinomial(n, np.full(n, 1 / n), size=int(drawn.sum())) / n
-            means[drawn, slot] = weights @ values
+            # not a product of matrices, whose rounding differs between equal columns
+            means[drawn, slot] = (weights[:, :, None] * values).sum(1)
     return means
 
 
