@@ -94,7 +94,7 @@ def simulate_ranks(
     # One data set of each draw: an average rank over data sets has the same mean.
     one_dataset = [
         rank_methods(dataset_means(draw_scores(generator, 1, splits, deviation, blow_ups)))[0]
-        for _ in range(20_000)
+        for _ in range(4_000)
     ]
     truth = np.mean(one_dataset, axis=0)
     first, second = COPIES
@@ -149,21 +149,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=1000)
     repeats = parser.parse_args().repeats
-    lines = [(condition, simulate_ranks(*condition, repeats=repeats)) for condition in CONDITIONS]
-    headings = ["Data sets", "Splits", "SD of b", "Blow-ups", *lines[0][1]]
-    print("|", " | ".join(headings), "|")
-    print("|" + "---:|" * len(headings))
-    for (datasets, splits, deviation, blow_ups), shares in lines:
+    headings: list[str] = []
+    for condition in CONDITIONS:
+        datasets, splits, deviation, blow_ups = condition
+        shares = simulate_ranks(*condition, repeats=repeats)
+        if not headings:
+            headings = ["Data sets", "Splits", "SD of b", "Blow-ups", *shares]
+            print("|", " | ".join(headings), "|")
+            print("|" + "---:|" * len(headings))
         texts = [f"{datasets}", f"{splits}", f"{deviation:g}", "yes" if blow_ups else "no"]
-        texts += [f"{share:.1%}".replace("%", " %") for share in shares.values()]
-        print("|", " | ".join(texts), "|")
+        texts += [f"{100 * share:.1f} %" for share in shares.values()]
+        print("|", " | ".join(texts), "|", flush=True)
     print("\n| Splits | Overlap | Blow-ups | Smallest difference found |\n|---:|---:|---:|---:|")
     for splits in (5, 10, 20):
         for overlap in (0.0, OVERLAP):
             for blow_ups in (False, True):
                 share = simulate_detection(splits, overlap, blow_ups, 4 * repeats)
                 spread = "yes" if blow_ups else "no"
-                print(f"| {splits} | {overlap:.2f} | {spread} | {share:.1%} |")
+                print(f"| {splits} | {overlap:.2f} | {spread} | {100 * share:.1f} % |", flush=True)
 
 
 if __name__ == "__main__":
