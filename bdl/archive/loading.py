@@ -104,6 +104,11 @@ class LoadedResults(NamedTuple):
         return cls(folder, request, rows, points, remark, is_protocol, replicates, caption)
 
     @property
+    def added_entries(self) -> list[str]:
+        """Entries that overrides add to those of the file."""
+        return _list_added_entries(self.recorded_request)
+
+    @property
     def banner(self) -> str:
         """Text above a table: the remark, and why there are no verdicts."""
         return self._with_reason(self.remark)

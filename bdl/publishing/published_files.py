@@ -38,6 +38,7 @@ from bdl.reports.curves import average_curves
 from bdl.reports.distributions import gather_boxes, gather_truth_ranks
 from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.ensembles import ensemble_sections
+from bdl.reports.entry_places import EntryPlace, place_entries
 from bdl.reports.figures import FigureData, draw_figures
 from bdl.reports.layout import Section
 from bdl.reports.overview import Overview
@@ -45,6 +46,7 @@ from bdl.reports.paired import paired_differences
 from bdl.reports.reference_tables import reference_sections
 from bdl.reports.render import FORMATS_WITH_SECTIONS, render
 from bdl.reports.search_bounds import bound_notes
+from bdl.reports.standing_tables import Standing, compute_standings, standing_sections
 from bdl.spec import Benchmark, Request, find_differences
 from bdl.store.artefacts import with_rerun_hint
 from bdl.store.store import Store
@@ -207,6 +209,7 @@ def render_tables(
         sections += claim_sections(loaded.benchmark, judge_run_claims(loaded))
         sections += ensemble_sections(loaded.benchmark, loaded.rows)
         sections += elsewhere_sections(loaded.benchmark, table_entries)
+        sections += standing_sections(loaded.benchmark.name, compute_run_standings(loaded))
     return render(table_entries, format, loaded.banner, sections, with_notes=with_notes)
 
 
@@ -232,7 +235,15 @@ def summarise_tables(
         "what other papers print": elsewhere_sections(loaded.benchmark, table_entries),
     }
     names = [name for name, content in further_tables.items() if content]
-    return Overview(table_entries, banner, claims, names, with_notes)
+    return Overview(
+        table_entries,
+        banner,
+        claims,
+        names,
+        with_notes,
+        standings=compute_run_standings(loaded),
+        places=place_added_entries(loaded),
+    )
 
 
 def _select_metrics(
@@ -260,6 +271,45 @@ def judge_run_claims(loaded: LoadedResults) -> list[ClaimVerdict]:
         return judge_claims(present, loaded.rows, loaded.points, overlaps)
     except InputError:  # rows of an earlier version, without data
         return []
+
+
+def compute_run_standings(loaded: LoadedResults) -> list[Standing]:
+    """Compute the overall standing of the methods of a run by each score.
+
+    There is none for benchmarks that `compute_standings` names, or if data are needed and missing.
+    """
+    present = narrow_benchmark(loaded.benchmark, loaded.rows)
+    if present.papers or not present.baseline:
+        return []
+    try:
+        overlaps = load_overlaps(loaded.folder, present)
+    except InputError:
+        return []
+    reasons = dict.fromkeys(_list_overridden_entries(loaded), "settings of its own")
+    reasons |= dict.fromkeys(loaded.added_entries, "an entry of its own")
+    present_reasons = {name: text for name, text in reasons.items() if name in present.entries}
+    return compute_standings(present, loaded.rows, overlaps, present_reasons)
+
+
+def _list_overridden_entries(loaded: LoadedResults) -> list[str]:
+    paths = [path.split(".") for path in loaded.recorded_request.changes]
+    return [path[1] for path in paths if len(path) > 2 and path[0] == "entries"]
+
+
+def place_added_entries(loaded: LoadedResults) -> list[EntryPlace]:
+    """Place the entries that a run adds to its benchmark among the other ones.
+
+    None if data are needed and missing.
+    """
+    if not loaded.added_entries:
+        return []
+    present = narrow_benchmark(loaded.benchmark, loaded.rows)
+    try:
+        overlaps = load_overlaps(loaded.folder, present)
+    except InputError:
+        return []
+    added = [name for name in loaded.added_entries if name in present.entries]
+    return place_entries(present, loaded.rows, overlaps, added)
 
 
 def redraw_figures(request: Request, results: Path) -> list[Path]:
@@ -323,6 +373,7 @@ def gather_figure_data(
         pairs,
         *row_summaries,
         **pictures,
+        standings=compute_run_standings(loaded),
         remark=loaded.caption,
     )
 

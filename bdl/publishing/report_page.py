@@ -33,6 +33,7 @@ from bdl.reports.layout import (
 from bdl.reports.overview import SIGNS, find_sign
 from bdl.reports.paired import paired_sections, tally_section
 from bdl.reports.render import STYLES
+from bdl.reports.standing_tables import pair_section, standing_sections
 from bdl.spec import Benchmark, Request
 from bdl.spec.request import format_ranges
 from bdl.store import HYPER_PREFIX
@@ -128,6 +129,8 @@ def _gather_page_values(
         "claims": claim_sections(benchmark, verdicts),
         "ensembles": ensemble_sections(benchmark, loaded.rows),
         "elsewhere": elsewhere_sections(benchmark, table_entries),
+        "standings": standing_sections(benchmark.name, figure_data.standings),
+        "standing_pairs": [pair_section(standing) for standing in figure_data.standings],
         "paired": [tally_section(*compared), *paired_sections(*compared)] if pairs else [],
         "pictures": {
             kind: [picture for picture in drawn if picture is not headline]
@@ -156,8 +159,11 @@ def _gather_page_values(
 def _select_headline(
     pictures: Mapping[str, Sequence[tuple[str, int, str]]], benchmark: Benchmark
 ) -> tuple[str, int, str] | None:
-    """Select the figure that opens the report: that of the scores of the first metric drawn."""
+    """Select the figure that opens the report: by the first metric drawn, standing or scores."""
     drawn = [picture for group in pictures.values() for picture in group]
+    for picture in drawn:
+        if picture[0] in [f"{benchmark.name}-{metric}-standing" for metric in benchmark.metrics]:
+            return picture
     for metric in benchmark.metrics:
         for picture in drawn:
             if picture[0] == f"{benchmark.name}-{metric}":

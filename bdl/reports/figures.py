@@ -31,6 +31,8 @@ from bdl.reports.paired import PairedDifference
 from bdl.reports.planes import iterate_drawings, joint_drawings, posterior_drawings
 from bdl.reports.posteriors import CredibleBand, Gaussians, credible_band_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
+from bdl.reports.standing_figure import standing_drawings
+from bdl.reports.standing_tables import Standing
 from bdl.reports.standings import Ranks, cost_drawings, distance_drawings, rank_drawings
 
 if TYPE_CHECKING:
@@ -149,6 +151,7 @@ class FigureData:
     label_predictions: Sequence[LabelPredictions] = ()
     weights: Sequence[LayerWeights] = ()
     ranks: Sequence[Ranks] = ()
+    standings: Sequence[Standing] = ()
     remark: str = ""
     """Text below the title of every figure."""
 
@@ -175,6 +178,7 @@ class FigureKind(NamedTuple):
 
 
 FIGURE_KINDS = (
+    FigureKind("standings", standing_drawings, "Overall standing", "<metric>-standing"),
     FigureKind("cells", score_drawings, "Scores", "<metric>"),
     FigureKind("differences", paired_drawings, "Paired differences", "<metric>-paired"),
     FigureKind("curves", curve_drawings, "Curves", "<metric>-curve"),
@@ -244,4 +248,4 @@ def heading_of(name: str) -> str:
     for kind in FIGURE_KINDS:
         if kind.name_part and kind.name_part in name:
             return kind.heading
-    return FIGURE_KINDS[0].heading
+    return next(kind.heading for kind in FIGURE_KINDS if not kind.name_part)

@@ -38,6 +38,7 @@ LEFT_ALIGNED = frozenset(
     {
         "Dataset",
         "Method",
+        "Compared with",
         "Cell",
         "Metric",
         "Hyper-parameter",

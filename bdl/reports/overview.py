@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry
+from bdl.reports.entry_places import EntryPlace, place_lines
 from bdl.reports.layout import (
     estimate_text,
     footnotes,
@@ -23,6 +24,7 @@ from bdl.reports.layout import (
     with_note_marks,
 )
 from bdl.reports.render import find_style
+from bdl.reports.standing_tables import Standing, standing_lines
 from bdl.reports.statistics import AXIS_NAMES, format_setting, group_by
 from bdl.reports.verdicts import NO_PAPER, WITHHELD
 
@@ -72,6 +74,10 @@ class Overview:
     """Whether the notes are written out; else they are counted."""
     with_durations: bool = False
     """Whether durations are a table like every other metric."""
+    standings: Sequence[Standing] = ()
+    """Overall standing of the methods by each score."""
+    places: Sequence[EntryPlace] = ()
+    """Where the entries that a run adds would stand."""
     published: Collection[str] = ()
     """Methods whose rows are published ones, where the others' are of a run; they have a star."""
 
@@ -85,6 +91,8 @@ class Overview:
                 yield Text(_describe_durations(metric_cells))
             else:
                 yield from self._metric_lines(metric_cells, width)
+        yield from standing_lines(self.standings, width)
+        yield from place_lines(self.places, width)
         for claim in self.claims:  # --wide has them in full
             yield Text(claim, no_wrap=True, overflow="ellipsis")
         yield from self._closing_lines()

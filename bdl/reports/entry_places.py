@@ -1,0 +1,145 @@
+"""Where an entry that a run adds would stand among the methods of the benchmark."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.text import Text
+
+from bdl.reports.layout import metric_name
+from bdl.reports.overall_standing import Interval
+from bdl.reports.paired import PairedDifference, interval_texts, pair_scores, scores_by_split
+from bdl.reports.standing_tables import (
+    gather_scores,
+    list_unranked_reasons,
+    place_entry,
+    ranked_metrics,
+)
+from bdl.reports.statistics import group_by_split
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bdl.spec import Benchmark
+
+
+class EntryPlace(NamedTuple):
+    """Rank that an entry would have by one score, on the data sets of which it has all splits."""
+
+    entry: str
+    metric: str
+    datasets: tuple[str, ...]
+    n_ranked: int
+    """Methods that it is ranked with, itself included."""
+    rank: Interval
+    differences: Sequence[PairedDifference]
+    """Of the entry minus each other method, the nearest one first, on each data set."""
+    unranked: frozenset[str]
+    """Other methods that have no rank."""
+
+
+def place_entries(
+    benchmark: "Benchmark",
+    rows: "pd.DataFrame",
+    overlap: Mapping[str, float],
+    added_entries: Sequence[str],
+) -> list[EntryPlace]:
+    """Place each added entry among the other methods, by each score that has a better and a worse.
+
+    Rows and overlap are as for `compute_standings`. There is no place without a data set of which
+    the entry and another method have all splits, or for a benchmark with a sweep.
+    """
+    if benchmark.axes:
+        return []
+    places = []
+    for entry in added_entries:
+        for metric in ranked_metrics(benchmark):
+            place = _place(benchmark, rows, metric, overlap, entry, added_entries)
+            if place is not None:
+                places.append(place)
+    return places
+
+
+def _place(
+    benchmark: "Benchmark",
+    rows: "pd.DataFrame",
+    metric: str,
+    overlap: Mapping[str, float],
+    entry: str,
+    added_entries: Sequence[str],
+) -> EntryPlace | None:
+    scores, complete = gather_scores(benchmark, rows, metric)
+    datasets = complete.get(entry, set())
+    reasons = list_unranked_reasons(scores, complete, rows)
+    ranked = []
+    for other in scores.entries:
+        lacks_certificate = other in reasons and complete[other] >= set(scores.datasets)
+        if other not in added_entries and complete[other] >= datasets and not lacks_certificate:
+            ranked.append(other)
+    rank = place_entry(scores, datasets, ranked, entry)
+    if rank is None or not ranked:
+        return None
+    groups = group_by_split(rows, ())
+    differences = []
+    for dataset in sorted(datasets, key=scores.datasets.index):
+        own = scores_by_split(groups[dataset, entry], metric)
+        for other in scores.entries:
+            if other not in added_entries and (dataset, other) in groups:
+                others = scores_by_split(groups[dataset, other], metric)
+                unpaired = PairedDifference(dataset, other, metric, 0)
+                differences.append(pair_scores(unpaired, own, others, overlap.get(dataset, 0.0)))
+    return EntryPlace(
+        entry,
+        metric,
+        tuple(sorted(datasets, key=scores.datasets.index)),
+        len(ranked) + 1,
+        rank,
+        differences,
+        frozenset(other for other in scores.entries if other not in ranked),
+    )
+
+
+def place_lines(places: Sequence[EntryPlace], width: int) -> Iterator[Text]:
+    """Write the places of each entry, and its differences from the other methods by the first score.
+
+    On one data set these are intervals, and on several the numbers of data sets with each verdict.
+    """
+    for entry in dict.fromkeys(place.entry for place in places):
+        of_entry = [place for place in places if place.entry == entry]
+        first = of_entry[0]
+        ranks = [
+            f"{place.rank.value:.1f} ({place.rank.low:.2g}-{place.rank.high:.2g}) "
+            f"of {place.n_ranked} by {metric_name(place.metric)}"
+            for place in of_entry
+        ]
+        where = ", ".join(first.datasets)
+        text = f"{entry} would have rank {', '.join(ranks)}, on {where}."
+        yield from (Text(line, style="bold") for line in wrap(text, width))
+        yield from _difference_lines(first)
+        yield Text()
+
+
+def _difference_lines(place: EntryPlace) -> Iterator[Text]:
+    name = metric_name(place.metric)
+    table: list[tuple[str, ...]]
+    if len(place.datasets) == 1:
+        table = [(f"{name}, {place.entry} minus", "Difference", "95 % interval", "It is")]
+        paired = [each for each in place.differences if each.mean is not None]
+        for each in sorted(paired, key=lambda each: each.mean or 0.0):
+            table.append((_mark(each.entry, place), *interval_texts(each), each.verdict))
+    else:
+        table = [(f"{name}, {place.entry} is on data sets", "better", "undecided", "worse")]
+        for other in dict.fromkeys(each.entry for each in place.differences):
+            counts = Counter(each.verdict for each in place.differences if each.entry == other)
+            numbers = (f"{counts[word]}" for word in ("better", "undecided", "worse"))
+            table.append((f"than {_mark(other, place)}", *numbers))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for number, (method, *texts) in enumerate(table):
+        cells = [text.rjust(size) for text, size in zip(texts, widths[1:], strict=True)]
+        line = "  ".join([method.ljust(widths[0]), *cells])
+        yield Text(line.rstrip(), style="" if number else "dim")
+
+
+def _mark(entry: str, place: EntryPlace) -> str:
+    return f"{entry} (not ranked)" if entry in place.unranked else entry

@@ -1,0 +1,467 @@
+"""Overall standing of the methods of a benchmark by each score, as tables and as lines."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import log
+from textwrap import wrap
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from rich.text import Text
+
+from bdl.metrics import RELATIVE_MARGIN, get_metric_info
+from bdl.references.certificate import CERTIFIED
+from bdl.reports.layout import Section, format_number, metric_heading, metric_name
+from bdl.reports.overall_standing import (
+    DECISION,
+    POWER,
+    Interval,
+    PairEvidence,
+    RankBootstrap,
+    SplitScores,
+    bootstrap_ranks,
+    compare_hierarchically,
+    compare_pairs,
+    critical_difference,
+    critical_groups,
+    pareto_front,
+    win_rates,
+)
+from bdl.reports.standings import MIN_ENTRIES, SECONDS_PER_MINUTE
+from bdl.reports.statistics import Array
+from bdl.reports.verdicts import MIN_SPLITS
+from bdl.store import CERTIFICATE_DETAIL
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bdl.spec import Benchmark
+
+MIN_DATASETS = 3
+"""Fewest data sets of an overall standing."""
+SCORE_CERTIFIED = "score certified"
+"""Begins what rows say of draws that are too few for the posterior, but enough for the score."""
+MAX_METRICS = 3
+"""Scores whose ranks a terminal of 80 columns has room for."""
+
+
+class Unranked(NamedTuple):
+    """A method without a rank."""
+
+    entry: str
+    reason: str
+    n_datasets: int
+    """Data sets of which it has all splits."""
+    rank: Interval | None
+    """Its average rank on these, if it were added to the ranked methods; None without any."""
+
+
+class AheadCounts(NamedTuple):
+    """Numbers of methods that one is ahead of, by three opinions."""
+
+    nemenyi: int
+    bootstrap: int
+    """By the interval of the difference of ranks."""
+    hierarchical: int
+    """By the hierarchical model, with a probability of 95 %."""
+
+
+class Standing(NamedTuple):
+    """Overall standing of methods by one score; the entries are in the order of their ranks."""
+
+    metric: str
+    datasets: tuple[str, ...]
+    n_splits: tuple[int, ...]
+    ranks: Mapping[str, Interval]
+    """Entry to its average rank, the best first."""
+    normalised: Mapping[str, Interval]
+    """Entry to its mean normalised score."""
+    ahead: Mapping[str, AheadCounts]
+    critical_difference: float
+    groups: Sequence[tuple[str, ...]]
+    """Entries that Nemenyi's test does not tell apart."""
+    win_rates: Array
+    """(entries, entries), in the order of ranks."""
+    pairs: Sequence[PairEvidence]
+    unranked: Sequence[Unranked]
+    seconds: Mapping[str, float]
+    """Entry to the geometric mean over data sets; empty without durations."""
+    front: frozenset[str]
+    """Ranked entries that no other beats in both rank and seconds."""
+
+
+def compute_standings(
+    benchmark: "Benchmark",
+    rows: "pd.DataFrame",
+    overlap: Mapping[str, float],
+    other_settings: Mapping[str, str],
+) -> list[Standing]:
+    """Compute the standing by each score of predictions that has a better and a worse.
+
+    There is none for a benchmark with printed values, without a baseline, with a sweep, or with
+    fewer than three methods or data sets that can be ranked.
+
+    Parameters
+    ----------
+    benchmark, rows
+        The benchmark, narrowed to the data sets and entries of the rows, which are final ones.
+    overlap
+        Data set to the test rows per training row, where splits share training rows.
+    other_settings
+        Entry to the reason why its rows are not of the protocol.
+    """
+    if benchmark.papers or benchmark.axes or not benchmark.baseline:
+        return []
+    if len(benchmark.datasets) < MIN_DATASETS or len(benchmark.entries) < MIN_ENTRIES:
+        return []
+    standings = []
+    for metric in ranked_metrics(benchmark):
+        standing = _compute_standing(benchmark, rows, metric, overlap, other_settings)
+        if standing is not None:
+            standings.append(standing)
+    return standings
+
+
+def ranked_metrics(benchmark: "Benchmark") -> list[str]:
+    """List the scores of predictions that have a better and a worse."""
+    names = []
+    for metric in benchmark.metrics:
+        info = get_metric_info(metric)
+        if info.kind == "predictive" and info.direction in ("lower", "higher"):
+            names.append(str(metric))
+    return names
+
+
+def _compute_standing(
+    benchmark: "Benchmark",
+    rows: "pd.DataFrame",
+    metric: str,
+    overlap: Mapping[str, float],
+    other_settings: Mapping[str, str],
+) -> Standing | None:
+    scores, complete = gather_scores(benchmark, rows, metric)
+    reasons = list_unranked_reasons(scores, complete, rows) | dict(other_settings)
+    ranked = [entry for entry in scores.entries if entry not in reasons]
+    if len(ranked) < MIN_ENTRIES:
+        return None
+    filled = scores.select(ranked).with_failures_as_worst()
+    bootstrap = bootstrap_ranks(filled)
+    best_first = [ranked[i] for i in np.argsort(bootstrap.ranks, kind="stable")]
+    index = {entry: ranked.index(entry) for entry in best_first}
+    difference = critical_difference(len(ranked), len(scores.datasets))
+    seconds = mean_seconds(benchmark, rows)
+    front: frozenset[str] = frozenset()
+    timed = [entry for entry in best_first if entry in seconds]
+    if timed:
+        costs = np.array([seconds[entry] for entry in timed])
+        on_front = pareto_front(costs, bootstrap.ranks[[index[entry] for entry in timed]])
+        front = frozenset(entry for entry, on in zip(timed, on_front, strict=True) if on)
+    overlaps = [overlap.get(dataset, 0.0) for dataset in scores.datasets]
+    sorted_scores = scores.select(best_first)
+    return Standing(
+        metric,
+        scores.datasets,
+        scores.n_splits,
+        {entry: bootstrap.rank_interval(index[entry]) for entry in best_first},
+        {entry: bootstrap.normalised_interval(index[entry]) for entry in best_first},
+        _count_ahead(bootstrap, index, sorted_scores, overlaps, metric, difference),
+        difference,
+        [
+            tuple(ranked[i] for i in group)
+            for group in critical_groups(bootstrap.ranks, difference)
+        ],
+        win_rates(filled.select(best_first)),
+        compare_pairs(sorted_scores, overlaps),
+        [
+            _place_unranked(scores, complete, ranked, entry, reason)
+            for entry, reason in reasons.items()
+        ],
+        seconds,
+        front,
+    )
+
+
+def gather_scores(
+    benchmark: "Benchmark", rows: "pd.DataFrame", metric: str
+) -> tuple[SplitScores, dict[str, set[str]]]:
+    """Gather a score by split, and the data sets of which each entry has all splits.
+
+    The splits of a data set are those of which any entry has a row. Scores of which more is better
+    change their sign.
+    """
+    sign = -1.0 if get_metric_info(metric).direction == "higher" else 1.0
+    datasets, entries = list(map(str, benchmark.datasets)), list(benchmark.entries)
+    splits = {str(name): np.unique(values) for name, values in rows.groupby("dataset")["split"]}
+    scores = {name: np.full((len(splits[name]), len(entries)), np.nan) for name in datasets}
+    complete: dict[str, set[str]] = {entry: set() for entry in entries}
+    columns = ["dataset", "entry", "split", "status", metric]
+    for (dataset, entry), trials in rows[columns].groupby(["dataset", "entry"]):
+        positions = np.searchsorted(splits[str(dataset)], trials["split"])
+        values = trials[metric].to_numpy(dtype=float)
+        finished = np.isfinite(values) & (trials["status"] == "ok").to_numpy()
+        column = entries.index(str(entry))
+        scores[str(dataset)][positions, column] = np.where(finished, sign * values, np.nan)
+        if len(trials) == len(splits[str(dataset)]):
+            complete[str(entry)].add(str(dataset))
+    return SplitScores(tuple(datasets), tuple(entries), tuple(scores.values())), complete
+
+
+def list_unranked_reasons(
+    scores: SplitScores, complete: Mapping[str, set[str]], rows: "pd.DataFrame"
+) -> dict[str, str]:
+    """Return why an entry has no rank: it lacks splits, or draws of it are not certified."""
+    reasons: dict[str, str] = {}
+    certificates = rows[["entry"]].assign(text=rows.get(CERTIFICATE_DETAIL)).dropna()
+    for entry in scores.entries:
+        texts = []
+        if len(complete[entry]) < len(scores.datasets):
+            texts.append(
+                f"all splits of {len(complete[entry])} of {len(scores.datasets)} data sets"
+            )
+        entry_texts = certificates["text"][certificates["entry"] == entry]
+        certified = entry_texts.astype(str).str.startswith((CERTIFIED, SCORE_CERTIFIED)).sum()
+        if certified < len(entry_texts):
+            texts.append(f"{len(entry_texts) - certified} of {len(entry_texts)} fits uncertified")
+        if texts:
+            reasons[entry] = "; ".join(texts)
+    return reasons
+
+
+def mean_seconds(benchmark: "Benchmark", rows: "pd.DataFrame") -> dict[str, float]:
+    """Return the geometric mean over data sets of the mean duration of each entry."""
+    times = [name for name in benchmark.metrics if get_metric_info(name).kind == "time"]
+    if not times:
+        return {}
+    finished = rows[(rows["status"] == "ok") & (rows[times[0]] > 0)]
+    means = finished.groupby(["entry", "dataset"], sort=False)[times[0]].mean()
+    geometric = np.exp(np.log(SECONDS_PER_MINUTE * means).groupby("entry", sort=False).mean())
+    return {str(entry): float(value) for entry, value in geometric.items()}
+
+
+def _count_ahead(
+    bootstrap: RankBootstrap,
+    index: Mapping[str, int],
+    scores: SplitScores,
+    overlaps: Sequence[float],
+    metric: str,
+    difference: float,
+) -> dict[str, AheadCounts]:
+    """Count the methods that each method is ahead of; `scores` are in the order of `index`."""
+    counts: dict[str, AheadCounts] = {}
+    for entry, i in index.items():
+        nemenyi = by_bootstrap = hierarchical = 0
+        for other, j in index.items():
+            if bootstrap.ranks[i] >= bootstrap.ranks[j]:
+                continue
+            nemenyi += bool(bootstrap.ranks[j] - bootstrap.ranks[i] > difference)
+            by_bootstrap += bootstrap.rank_difference(i, j).high < 0
+            hierarchical += _is_probably_better(scores, entry, other, overlaps, metric)
+        counts[entry] = AheadCounts(nemenyi, by_bootstrap, hierarchical)
+    return counts
+
+
+def _is_probably_better(
+    scores: SplitScores, entry: str, other: str, overlaps: Sequence[float], metric: str
+) -> bool:
+    """Return the decision of the hierarchical model, of logarithms where the margin is a share."""
+    margin = get_metric_info(metric).margin
+    differences: list[Array] = []
+    shares: list[float] = []
+    for values, overlap in zip(scores.select([entry, other]).scores, overlaps, strict=True):
+        pairs = values[np.isfinite(values).all(1)]
+        if len(pairs) < MIN_SPLITS or (margin is None and (pairs == 0).any()):
+            continue
+        if margin is None:
+            pairs = np.sign(pairs) * np.log(np.abs(pairs))
+        differences.append(pairs[:, 0] - pairs[:, 1])
+        shares.append(overlap)
+    if len(differences) < MIN_DATASETS:
+        return False
+    width = log(1 + RELATIVE_MARGIN) if margin is None else margin
+    return compare_hierarchically(differences, shares, width).better > DECISION
+
+
+def _place_unranked(
+    scores: SplitScores,
+    complete: Mapping[str, set[str]],
+    ranked: Sequence[str],
+    entry: str,
+    reason: str,
+) -> Unranked:
+    rank = place_entry(scores, complete[entry], ranked, entry)
+    return Unranked(entry, reason, len(complete[entry]), rank)
+
+
+def place_entry(
+    scores: SplitScores, datasets: set[str], ranked: Sequence[str], entry: str
+) -> Interval | None:
+    """Rank an entry among other ones on some data sets; None without any."""
+    chosen = [i for i, dataset in enumerate(scores.datasets) if dataset in datasets]
+    if not chosen:
+        return None
+    part = scores.select([*ranked, entry])._replace(
+        datasets=tuple(scores.datasets[i] for i in chosen)
+    )
+    part = part._replace(scores=tuple(part.scores[i] for i in chosen))
+    return bootstrap_ranks(part.with_failures_as_worst()).rank_interval(len(ranked))
+
+
+def standing_title(standing: Standing) -> str:
+    """Write the score, and the data sets and splits that ranks are over."""
+    least, most = min(standing.n_splits), max(standing.n_splits)
+    splits = f"{most}" if least == most else f"{least} to {most}"
+    datasets = len(standing.datasets)
+    return (
+        f"{metric_heading(standing.metric)}: standing over {datasets} data sets of {splits} splits"
+    )
+
+
+def standing_sections(name: str, standings: Sequence[Standing]) -> list[Section]:
+    """Lay out the standings of the benchmark `name`: ranks, smallest differences, and the unranked."""
+    sections = []
+    for standing in standings:
+        sections += [_rank_section(name, standing), _difference_section(standing)]
+        if standing.unranked:
+            sections.append(_unranked_section(standing))
+    return sections
+
+
+def _rank_section(name: str, standing: Standing) -> Section:
+    columns = ["Method", "Rank", "95 % interval", "Normalised", "95 % interval"]
+    columns += ["Ahead of: Nemenyi", "bootstrap", "Bayes", "Seconds", "Pareto front"]
+    rows = []
+    for entry, rank in standing.ranks.items():
+        normalised, ahead = standing.normalised[entry], standing.ahead[entry]
+        seconds = standing.seconds.get(entry)
+        rows.append(
+            (
+                entry,
+                f"{rank.value:.1f}",
+                f"{rank.low:.1f} to {rank.high:.1f}",
+                f"{normalised.value:.2f}",
+                f"{normalised.low:.2f} to {normalised.high:.2f}",
+                *map(str, ahead),
+                None if seconds is None else format_number(seconds),
+                "yes" if entry in standing.front else "",
+            )
+        )
+    title = f"{name}: {standing_title(standing)}"
+    title += f"; critical difference {standing.critical_difference:.1f}"
+    return Section.of(title, columns, rows)
+
+
+def _difference_section(standing: Standing) -> Section:
+    columns = ["Dataset", "Splits", "Smallest difference shown", "Observed", "Pairs shown"]
+    rows = []
+    for dataset, n_splits in zip(standing.datasets, standing.n_splits, strict=True):
+        pairs = [pair for pair in standing.pairs if pair.dataset == dataset]
+        if pairs:
+            smallest = float(np.median([pair.smallest for pair in pairs]))
+            observed = float(np.median([abs(pair.difference) for pair in pairs]))
+            shown = sum(pair.shown for pair in pairs)
+            texts = format_number(smallest), format_number(observed)
+            rows.append((dataset, f"{n_splits}", *texts, f"{shown} of {len(pairs)}"))
+    title = (
+        f"{metric_heading(standing.metric)}: the difference that is shown with {POWER:.0%} power, "
+    )
+    return Section.of(title + "medians over pairs of methods", columns, rows)
+
+
+def pair_section(standing: Standing) -> Section:
+    """Lay out every pair of ranked methods on every data set."""
+    columns = ["Dataset", "Method", "Compared with", "Difference", "95 % interval"]
+    columns += ["Smallest difference shown", "Shown", "n"]
+    sign = -1.0 if get_metric_info(standing.metric).direction == "higher" else 1.0
+    rows = []
+    for pair in standing.pairs:
+        difference = sign * pair.difference
+        low, high = difference - pair.half_width, difference + pair.half_width
+        rows.append(
+            (
+                pair.dataset,
+                pair.entry,
+                pair.other,
+                format_number(difference),
+                f"{format_number(low)} to {format_number(high)}",
+                format_number(pair.smallest),
+                "yes" if pair.shown else "",
+                f"{pair.n}",
+            )
+        )
+    return Section.of(f"{metric_heading(standing.metric)}: pairs of methods", columns, rows)
+
+
+def _unranked_section(standing: Standing) -> Section:
+    columns = ["Method", "Rank it would have", "95 % interval", "Data sets", "Reason"]
+    rows = []
+    for unranked in standing.unranked:
+        rank = unranked.rank
+        texts = (f"{rank.value:.1f}", f"{rank.low:.1f} to {rank.high:.1f}") if rank else ("", "")
+        rows.append((unranked.entry, *texts, f"{unranked.n_datasets}", unranked.reason))
+    return Section.of(f"{metric_heading(standing.metric)}: not ranked", columns, rows)
+
+
+def standing_lines(standings: Sequence[Standing], width: int) -> Iterator[Text]:
+    """Write the ranks by the first scores as one table, and what they rest on below it."""
+    if not standings:
+        return
+    shown, first = standings[:MAX_METRICS], standings[0]
+    title = standing_title(first).partition(": ")[2].capitalize()
+    yield Text(f"{title}: average ranks", style="bold")
+    heads = ["Method", *(metric_name(standing.metric) for standing in shown), "Seconds"]
+    table = [heads]
+    for entry in first.ranks:
+        table.append([entry, *(_rank_text(each.ranks.get(entry)) for each in shown)])
+        seconds = first.seconds.get(entry)
+        mark = "*" if entry in first.front else " "
+        table[-1].append(_seconds_text(seconds) + mark)
+    reasons = {unranked.entry: unranked.reason for unranked in first.unranked}
+    for entry in reasons:
+        table.append([entry])
+        for standing in shown:
+            ranks = {unranked.entry: unranked.rank for unranked in standing.unranked}
+            table[-1].append(_rank_text(ranks.get(entry)))
+        seconds = first.seconds.get(entry)
+        table[-1].append(_seconds_text(seconds) + " ")
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for number, (method, *texts) in enumerate(table):
+        cells = [text.rjust(size) for text, size in zip(texts, widths[1:], strict=True)]
+        line = "  ".join([method.ljust(widths[0]), *cells])
+        is_quiet = number == 0 or method in reasons
+        if method in reasons and table[number - 1][0] not in reasons:
+            yield Text("not ranked, with the rank that they would have:", style="dim")
+        yield Text(line.rstrip(), style="dim" if is_quiet else "")
+    for line in _describe_standing(first, reasons):
+        yield from (Text(text, style="dim") for text in wrap(line, width))
+    yield Text()
+
+
+def _seconds_text(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
+
+
+def _rank_text(rank: Interval | None) -> str:
+    return "" if rank is None else f"{rank.value:.1f} ({rank.low:.2g}-{rank.high:.2g})"
+
+
+def _describe_standing(standing: Standing, reasons: Mapping[str, str]) -> Iterator[str]:
+    """Yield what the ranks by a score rest on."""
+    for entry, reason in reasons.items():
+        yield f"{entry}: {reason}."
+    name = metric_name(standing.metric)
+    front = " *: no other method is both faster and better." if standing.front else ""
+    yield (
+        f"In parentheses 95 % intervals. By {name}, ranks less than "
+        f"{standing.critical_difference:.1f} apart are not told apart (Nemenyi).{front}"
+    )
+    texts = []
+    for dataset in standing.datasets:
+        smallest = [pair.smallest for pair in standing.pairs if pair.dataset == dataset]
+        if smallest:
+            texts.append(f"{dataset} {format_number(float(np.median(smallest)))}")
+    shown = sum(pair.shown for pair in standing.pairs)
+    yield (
+        f"{name} difference of two methods that is shown with {POWER:.0%} power, median: "
+        f"{', '.join(texts)}; shown of {shown} of {len(standing.pairs)} pairs."
+    )
