@@ -23,11 +23,12 @@ log = logging.getLogger(__name__)
 _WARM_UP_CALLS = 3
 """Calls before the launches are recorded: libraries and the interpreter allocate in the first."""
 
-_WAITING = re.compile(r"linalg_(?!vector_norm|vecdot|cross)|cholesky|geqrf|nonzero|lstsq")
+_WAITING = re.compile(
+    r"linalg_(?!vector_norm|vecdot|cross|cholesky_ex|solve_triangular)|geqrf|nonzero|lstsq"
+)
 """Names of operations that wait for the device, which a graph cannot have.
 
-Decompositions report whether they failed. They are rare in methods of minibatches, and occur in
-functions of their own or every so many updates.
+Decompositions report whether they failed, but for Cholesky's without that check.
 """
 
 
