@@ -537,3 +537,22 @@ def test_the_command_is_installed():
     found = subprocess.run([command, "nothing"], capture_output=True, text=True)
     assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
     assert found.stderr.startswith("bdl-bench: No such command 'nothing'")
+
+
+@pytest.mark.parametrize(
+    ("command", "absent"),
+    [
+        pytest.param("list", {"torch", "pandas", "scipy", "mlflow", "sklearn"}, id="list"),
+        pytest.param("describe uci-regression", {"pandas", "mlflow", "sklearn"}, id="describe"),
+        pytest.param("table uci-regression", {"mlflow", "sklearn", "pymc", "jax"}, id="table"),
+    ],
+)
+def test_commands_that_read_import_no_package_that_they_do_not_need(command, absent):
+    code = (
+        "import sys\nfrom bdl import cli\n"
+        f"sys.argv = ['bdl-bench', *{command.split()!r}]\n"
+        "try: cli.main()\nexcept SystemExit as end: assert not end.code\n"
+        f"print(sorted({absent!r} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.split("\n")[-2] == "[]"

@@ -2,10 +2,10 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from bdl.metrics import MetricInfo, get_metric_info
 from bdl.references.certificate import CERTIFIED, FAILURES
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.replicates import (
+    SeedRows,
     average_over_seeds,
     measure_seed_noise,
-    score_matrix,
     statistics_by_seed,
 )
 from bdl.reports.statistics import STATISTICS, Array, finite_scores, group_by_cell
@@ -179,27 +179,37 @@ def compare_with_papers(
     lone_splits = _lone_splits(printed)
     cells, groups = [], group_by_cell(rows, benchmark.axes)
     replicate_groups = group_by_cell(replicates, benchmark.axes)
-    for (dataset, entry, point), metric in product(benchmark.cells, benchmark.metrics):
+    for dataset, entry, point in benchmark.cells:
         cell_key = (dataset, entry, *point.texts.values())
         trials = groups.get(cell_key, rows[:0])
         other_seeds = replicate_groups.get(cell_key, rows[:0])
-        for statistic in STATISTICS:
+        cell_rows: dict[tuple[int | None, bool], CellRows] = {}
+        for metric, statistic in product(benchmark.metrics, STATISTICS):
             key = (dataset, entry, metric, statistic)
+            metric_info = get_metric_info(metric)
             paper = printed.get(key)
             split = paper.split if paper else lone_splits.get((dataset, metric))
-            usual = (
-                statistic == "median"
-                and split is None
-                and get_metric_info(metric).direction != "ratio"
-            )
-            if statistic == "mean" or paper is not None or usual:
-                split_trials = trials if split is None else trials[trials["split"] == split]
-                cell_rows = CellRows(split_trials, other_seeds)
-                cells.append(
-                    _table_entry(
-                        benchmark, key, dict(point.texts), cell_rows, split, paper, protocol
-                    )
+            usual = statistic == "median" and split is None and metric_info.direction != "ratio"
+            if not (statistic == "mean" or paper is not None or usual):
+                continue
+            of_parameters = metric_info.kind in ("posterior", "distance")
+            if (split, of_parameters) not in cell_rows:
+                cell_rows[split, of_parameters] = CellRows(
+                    trials if split is None else trials[trials["split"] == split],
+                    other_seeds,
+                    of_parameters,
                 )
+            cells.append(
+                _table_entry(
+                    benchmark,
+                    key,
+                    dict(point.texts),
+                    cell_rows[split, of_parameters],
+                    split,
+                    paper,
+                    protocol,
+                )
+            )
     return cells
 
 
@@ -218,13 +228,47 @@ def _lone_splits(printed: Mapping[Key, PaperValue]) -> dict[tuple[str, str], int
     return lone
 
 
-class CellRows(NamedTuple):
-    """The rows of one cell."""
+class CellRows:
+    """The rows of one cell, selected once for all its metrics of a kind.
 
-    trials: "pd.DataFrame"
-    """Of the protocol's seed."""
-    replicates: "pd.DataFrame"
-    """Of other seeds."""
+    Parameters
+    ----------
+    trials
+        Those of the protocol's seed.
+    replicates
+        Those of other seeds.
+    of_parameters
+        Whether the metrics are of parameters, so that fits without any are left out.
+    """
+
+    def __init__(
+        self, trials: "pd.DataFrame", replicates: "pd.DataFrame", of_parameters: bool
+    ) -> None:
+        without_parameters = trials[KEPT_DETAIL].notna() & of_parameters
+        self.any_without_parameters = bool(without_parameters.any())
+        trials = trials[~without_parameters]
+        self.n_trials = len(trials)
+        self.good = trials[trials["status"] == "ok"]
+        """The trials that did not fail."""
+        self.refusals = _list_refusals(self.good)
+        self.certificate_notes = certificate_notes(self.good)
+        self._seed_rows = SeedRows(trials, replicates)
+        self._scores: dict[str, Array] = {}
+        self._sampling_errors: dict[str, list[Array]] = {}
+
+    def scores(self, metric: str) -> Array:
+        """Lay out the scores of a metric by seed and split (`SeedRows.scores`)."""
+        if metric not in self._scores:
+            self._scores[metric] = self._seed_rows.scores(metric)
+        return self._scores[metric]
+
+    def sampling_errors(self, metric: str) -> list[Array]:
+        """List the Monte-Carlo errors and the floors of a metric, of trials that have them."""
+        if metric not in self._sampling_errors:
+            self._sampling_errors[metric] = [
+                finite_scores(self.good, f"{metric}_{suffix}") for suffix in _SAMPLED
+            ]
+        return self._sampling_errors[metric]
 
 
 def _table_entry(
@@ -237,15 +281,9 @@ def _table_entry(
     protocol: bool,
 ) -> TableEntry:
     metric, statistic = key[2:]
-    metric_info, trials = get_metric_info(metric), rows.trials
-    without_parameters = trials[KEPT_DETAIL].notna() & (
-        metric_info.kind in ("posterior", "distance")
-    )
-    trials = trials[~without_parameters]
-    good = trials[trials["status"] == "ok"]
-    scores = score_matrix(trials, rows.replicates, metric)
+    metric_info, scores = get_metric_info(metric), rows.scores(metric)
     values = average_over_seeds(scores)
-    mc_errors, floors = (finite_scores(trials, f"{metric}_{suffix}") for suffix in _SAMPLED)
+    mc_errors, floors = rows.sampling_errors(metric)
     floor = summarise_values("mean", floors)[0]
     mc_se = summarise_values("mean", mc_errors)[0]
     if mc_errors.size < values.size:  # the reference of some split supports no error
@@ -270,14 +308,14 @@ def _table_entry(
     margin = None
     if paper is not None and metric_info.direction != "ratio":
         margin = metric_info.margin_of(paper.value)
-    verdict = "not run" if trials.empty else judgement.verdict
-    if without_parameters.any():
+    verdict = judgement.verdict if rows.n_trials else "not run"
+    if rows.any_without_parameters:
         verdict = NO_PARAMETERS
     remarks = [
         *texts,
-        *refusal_notes(good, metric),
-        *certificate_notes(good),
-        *score_certificate_notes(good, metric, metric_info),
+        *_refusal_notes(rows.refusals, metric),
+        *rows.certificate_notes,
+        *score_certificate_notes(rows.good, metric, metric_info),
         *_remarks(estimate, metric_info, floor, split, judgement),
     ]
     if paper and difference and is_tested_given_splits(estimate, paper):
@@ -289,7 +327,7 @@ def _table_entry(
         *key,
         ours=estimate.value,
         ours_se=estimate.se,
-        n_trials=len(trials),
+        n_trials=rows.n_trials,
         n_failed=estimate.failed,
         replicates=len(scores),
         seed_sd=seed_sd,
@@ -344,12 +382,19 @@ def refusal_notes(rows: "pd.DataFrame", metric: str) -> list[str]:
 
     `rows` as for `compare_with_papers`.
     """
-    notes: dict[str, None] = {}
-    for reasons in rows["reason"][rows["status"] == "ok"].dropna():
-        for reason in reasons.split(REFUSAL_SEPARATOR):
-            if reason.startswith(f"{metric}: "):
-                notes[f"not computed: {reason}"] = None
-    return list(notes)
+    return _refusal_notes(_list_refusals(rows[rows["status"] == "ok"]), metric)
+
+
+def _list_refusals(good: "pd.DataFrame") -> list[str]:
+    """List why scores of fits that did not fail could not be computed, each reason once."""
+    refusals: dict[str, None] = {}
+    for reasons in good["reason"].dropna():
+        refusals.update(dict.fromkeys(reasons.split(REFUSAL_SEPARATOR)))
+    return list(refusals)
+
+
+def _refusal_notes(refusals: Sequence[str], metric: str) -> list[str]:
+    return [f"not computed: {reason}" for reason in refusals if reason.startswith(f"{metric}: ")]
 
 
 def certificate_notes(rows: "pd.DataFrame") -> list[str]:
@@ -357,11 +402,11 @@ def certificate_notes(rows: "pd.DataFrame") -> list[str]:
 
     `rows` as for `compare_with_papers`; the draws are those of chains of networks.
     """
-    from bdl.references.function_certificate import FUNCTION_RULES  # imports PyTorch
-
     certificates = rows[CERTIFICATE_DETAIL].dropna()
     if certificates.empty:
         return []
+    from bdl.references.function_certificate import FUNCTION_RULES  # imports PyTorch
+
     broken = sorted({int(number) for text in certificates for number in re.findall(r"\d+", text)})
     count = (certificates == CERTIFIED).sum()
     note = f"The draws are certified on {count} of {len(certificates)} splits"

@@ -6,7 +6,6 @@ both, and cancels.
 """
 
 import warnings
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,26 +30,32 @@ class SeedNoise(NamedTuple):
     """Seeds that it was measured by."""
 
 
-def score_matrix(trials: "pd.DataFrame", replicates: "pd.DataFrame", metric: str) -> Array:
-    """Lay out the scores of one cell, (R, n): a row a seed, a column a split.
+class SeedRows:
+    """The rows of one cell, laid out by seed and split once for all its metrics.
 
-    The first row is that of `trials`, whose splits all have. Replicates that lack some of these
-    splits are left out; the score of a fit that failed, or that is not finite, is NaN.
+    The first seed is that of `trials`, whose splits all have. Replicates that lack some of these
+    splits are left out.
     """
-    splits = trials["split"].tolist()
-    rows = [_scores_of_splits(trials, metric, splits)]
-    for _, replicate in replicates.groupby("seed", sort=True):
-        if set(splits) <= set(replicate["split"]):
-            rows.append(_scores_of_splits(replicate, metric, splits))
-    return np.array(rows)
 
+    def __init__(self, trials: "pd.DataFrame", replicates: "pd.DataFrame") -> None:
+        splits = trials["split"].tolist()
+        seeds = [trials]
+        if len(replicates):
+            for _, replicate in replicates.groupby("seed", sort=True):
+                if set(splits) <= set(replicate["split"]):
+                    seeds.append(replicate.set_index("split").loc[splits])
+        self._seeds = [(rows, (rows["status"] == "ok").to_numpy(dtype=bool)) for rows in seeds]
 
-def _scores_of_splits(trials: "pd.DataFrame", metric: str, splits: Sequence[int]) -> Array:
-    """Return the scores of fits by split, NaN for those that are no number."""
-    by_split = trials.set_index("split").loc[list(splits)]
-    scores = by_split[metric].to_numpy(dtype=np.float64)
-    is_usable = np.isfinite(scores) & (by_split["status"] == "ok").to_numpy()
-    return np.where(is_usable, scores, np.nan)
+    def scores(self, metric: str) -> Array:
+        """Lay out the scores of a metric, (R, n): a row a seed, a column a split.
+
+        The score of a fit that failed, or that is not finite, is NaN.
+        """
+        scores = np.empty((len(self._seeds), len(self._seeds[0][0])))
+        for row, (rows, succeeded) in zip(scores, self._seeds, strict=True):
+            values = rows[metric].to_numpy(dtype=np.float64)
+            row[:] = np.where(succeeded & np.isfinite(values), values, np.nan)
+        return scores
 
 
 def average_over_seeds(scores: Array) -> Array:

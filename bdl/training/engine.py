@@ -268,7 +268,7 @@ class BatchedRun:
                 gathered = update_rows.numel() * self.pool.x.shape[1]
                 numbers = max(gathered, len(self.trials) * self._noise_pairs)
                 block_kind = kind
-                block_length = 1 if single else updates_per_block(numbers)
+                block_length = 1 if single else updates_per_block(numbers, self.pool.device)
             block.append((update_rows, counters))
             if _is_due(evaluations, "updates", counters):
                 yield block

@@ -4,7 +4,7 @@ Of a small model's update, `vmap` and `grad` take most of the time: they find ou
 operations it is made of. A trace keeps the list, less what is computed twice, and makes the same
 operations on the same shapes and strides, which give the same bits. PyTorch's interpreter of
 recorded operations makes them without Python. The compiler fuses them: other bits, within
-rounding.
+rounding. On a GPU a chain of calls launches the operations of each as one graph.
 """
 
 import logging
@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_map
 
+from bdl.training import graphs
 from bdl.training.compiler import compile_graph, first_line, warn_uncompiled
+from bdl.training.graphs import LaunchGraph
 from bdl.training.recording import record_operations
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,7 @@ class TracedFunction:
         self._function, self._compile = function, compile
         self._calls: Counter[CallKind] = Counter()
         self._traces: dict[CallKind, _Trace | None] = {}
+        self._chained_kinds: set[CallKind] = set()
 
     def __call__(self, *args: Any) -> Any:
         """Call the function, or its trace."""
@@ -90,7 +93,9 @@ class TracedFunction:
             leaves, kind = flatten(args)
             trace = self._traces.get(kind)
             # the same kind twice: a result is of the kind that the function takes
-            if trace and kind == previous_kind:
+            if kind == previous_kind:
+                self._chained_kinds.add(kind)
+            if trace and kind in self._chained_kinds:
                 return trace.chain(state, call_arguments[position:], shared_arguments)
             state = self._call(args, leaves, kind, calls_factor)
             previous_kind = kind
@@ -124,7 +129,8 @@ class TracedFunction:
             log.info("not traced: %s", first_line(error))
             return None
         run = self._compiled(graph, leaves) if self._compile else _interpret(graph, leaves)
-        return _Trace(run, rebuild(returned[0], repeat(None)))
+        records = graphs.recorder.records(leaves) and not graphs.has_waiting_operations(graph)
+        return _Trace(run, rebuild(returned[0], repeat(None)), records)
 
     def _compiled(self, graph: GraphModule, leaves: list[Tensor]) -> Callable[..., Any]:
         try:
@@ -137,15 +143,29 @@ class TracedFunction:
             return _interpret(graph, leaves)
 
 
-class _Trace(NamedTuple):
-    """The recorded operations of one kind of call."""
+class _Trace:
+    """The recorded operations of one kind of call.
 
-    run: Callable[..., Sequence[Tensor]]  # From tensors to tensors
-    returned: Any  # What the function returns, less its tensors
+    Parameters
+    ----------
+    run
+        From tensors to tensors.
+    returned
+        What the function returns, less its tensors.
+    records_launches
+        Whether a chain launches them as a graph.
+    """
+
+    def __init__(
+        self, run: Callable[..., Sequence[Tensor]], returned: Any, records_launches: bool
+    ) -> None:
+        self.run, self._returned = run, returned
+        self._records_launches = records_launches
+        self._launch_graph: LaunchGraph | None = None
 
     def __call__(self, leaves: Sequence[Tensor]) -> Any:
         with torch.no_grad():
-            return rebuild(self.returned, iter(self.run(*leaves)))
+            return rebuild(self._returned, iter(self.run(*leaves)))
 
     def chain(
         self,
@@ -154,10 +174,21 @@ class _Trace(NamedTuple):
         shared_arguments: tuple[Any, ...],
     ) -> Any:
         state_leaves, shared_leaves = list_tensors(state), list_tensors(shared_arguments)
+        argument_leaves = [list_tensors(arguments) for arguments in call_arguments]
         with torch.no_grad():
-            for arguments in call_arguments:
-                state_leaves = self.run(*state_leaves, *list_tensors(arguments), *shared_leaves)
-        return rebuild(self.returned, iter(state_leaves))
+            if self._records_launches:
+                self._records_launches = False  # once, whether it succeeds or not
+                self._launch_graph = graphs.record_launches(
+                    self.run, state_leaves, argument_leaves[0], shared_leaves
+                )
+            if self._launch_graph:
+                state_leaves = self._launch_graph.chain(
+                    state_leaves, argument_leaves, shared_leaves
+                )
+            else:
+                for leaves in argument_leaves:
+                    state_leaves = self.run(*state_leaves, *leaves, *shared_leaves)
+        return rebuild(self._returned, iter(state_leaves))
 
 
 def _interpret(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Any]:

@@ -40,6 +40,9 @@ PREFETCH_NUMBERS = 2**15
 Larger blocks leave the processor's cache. An update that needs more is a block by itself.
 """
 
+PREFETCH_NUMBERS_CUDA = 2**24
+"""The same on a GPU, which is waited for between blocks: 128 MB of normals."""
+
 
 def update_kind(method: MinibatchMethod, counters: StepCounters) -> UpdateKind:
     """Return the kind of the update that `counters` counts last."""
@@ -177,9 +180,10 @@ def normal_generator(dtype: torch.dtype, compile: bool) -> Callable[..., tuple[T
     return compile_function(normals, {"realize_opcount_threshold": 28}) if compile else normals
 
 
-def updates_per_block(numbers: int) -> int:
-    """Return how many updates, of so many numbers each, a block has."""
-    return max(1, PREFETCH_NUMBERS // max(1, numbers))
+def updates_per_block(numbers: int, device: torch.device) -> int:
+    """Return how many updates, of so many numbers each, a block has on a device."""
+    limit = PREFETCH_NUMBERS_CUDA if device.type == "cuda" else PREFETCH_NUMBERS
+    return max(1, limit // max(1, numbers))
 
 
 class Normals:
@@ -204,7 +208,7 @@ class Normals:
         block_start, block = self._blocks.get(stream, (0, []))
         if not block_start <= updates_done < block_start + len(block):
             keys = self._keys[stream]
-            block_length = updates_per_block(len(keys) * n_pairs)
+            block_length = updates_per_block(len(keys) * n_pairs, keys.device)
             # a multiple, so that a fit that goes on after an interruption draws the same blocks
             block_start = updates_done // block_length * block_length
             counters = torch.arange(

@@ -8,9 +8,9 @@ import pytest
 
 from bdl.reports import compare_with_papers
 from bdl.reports.replicates import (
+    SeedRows,
     average_over_seeds,
     measure_seed_noise,
-    score_matrix,
     statistics_by_seed,
 )
 
@@ -92,7 +92,7 @@ def test_scores_are_laid_out_by_split_and_seed():
     other = make_trials("energy", "vifa-lr", [1.5, np.nan, 2.5], ["ok", "failed", "ok"])
     short = make_trials("energy", "vifa-lr", [9.0, 9.0])
     replicates = pd.concat([short.assign(seed=2), other.iloc[::-1].assign(seed=1)])
-    scores = score_matrix(trials, replicates, "nmll")
+    scores = SeedRows(trials, replicates).scores("nmll")
     np.testing.assert_array_equal(scores, [[1, 2, 3], [1.5, np.nan, 2.5]])
     np.testing.assert_array_equal(average_over_seeds(scores), [1.25, 2, 2.75])
     np.testing.assert_array_equal(statistics_by_seed("median", scores), [2, 2])

@@ -19,7 +19,7 @@ from bdl.methods import METHODS
 from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.methods.point_estimate import Sgd
 from bdl.posteriors import FAMILIES
-from bdl.training import traced
+from bdl.training import graphs, traced
 from bdl.training.fitting import run_to_end
 from bdl.training.schedule import Schedule
 from bdl.training.setup import TrainingSetup
@@ -239,3 +239,17 @@ def test_methods_end_on_a_gpu_where_they_end_on_the_cpu(method, early, same_sign
             torch.testing.assert_close(
                 value.double().cpu(), expected[name].double(), rtol=0, atol=near
             )
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("method", STEPPED)
+def test_launches_by_graphs_have_the_bits_of_plain_launches(method, early, monkeypatch):
+    for settings in trials(method):
+        by_graphs = methods.fitted(settings, "float32", "cuda")
+        with monkeypatch.context() as plain:
+            plain.setattr(graphs.CudaRecorder, "records", lambda self, leaves: False)
+            cached_update_functions.cache_clear()
+            one_by_one = methods.fitted(settings, "float32", "cuda")
+        cached_update_functions.cache_clear()
+        assert all(torch.equal(value, one_by_one[name]) for name, value in by_graphs.items())

@@ -148,7 +148,10 @@ def test_a_fit_by_traces_has_the_bits_of_one_without(monkeypatch, after, name):
 
 def test_normals_are_those_of_their_update_whatever_comes_before(monkeypatch):
     monkeypatch.setattr(updates, "PREFETCH_NUMBERS", 40)
-    assert [updates_per_block(numbers) for numbers in (0, 1, 13, 39, 41)] == [40, 40, 3, 1, 1]
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    numbers = 0, 1, 13, 39, 41
+    assert [updates_per_block(count, cpu) for count in numbers] == [40, 40, 3, 1, 1]
+    assert updates_per_block(updates.PREFETCH_NUMBERS_CUDA // 2, cuda) == 2
     keys = {"noise": trial_keys([("a",), ("b",)], "noise")}
     normals = Normals(keys, torch.float32, compile=False)
     for count in (3, 4, 0, 11):  # four are drawn at once
