@@ -184,6 +184,7 @@ def fit(
             network=_as_model(model, data),
         )
         check_task(task)
+        noise_precision = None
         if automatic_names:
             check_initial_posterior(task)
             fixed_hyper = {
@@ -191,11 +192,12 @@ def fit(
                 for name, value in task.settings.hyper.items()
                 if name not in automatic_names
             }
-            entry["hyper"] = automatic.choose_hyper(task, fixed_hyper, automatic_names)
+            choice = automatic.choose_hyper(task, fixed_hyper, automatic_names)
+            entry["hyper"], noise_precision = choice
             task = replace(task, benchmark=_build_spec(entry, samples, seed))
             check_task(task)
         check_initial_likelihood([task])
-        return _fit_task(task)
+        return _fit_task(task, noise_precision)
 
 
 def hyper_names(
@@ -246,7 +248,7 @@ def _with_python_numbers(settings: Any) -> Any:
     return settings
 
 
-def _fit_task(task: ArrayTask) -> Fitted:
+def _fit_task(task: ArrayTask, noise_precision: float | None) -> Fitted:
     hyper = task.settings.hyper
     fitting = build_final_fitting(
         [(task, 0)], [hyper], is_stage_compiled(task, "final"), alone=True
@@ -260,7 +262,7 @@ def _fit_task(task: ArrayTask) -> Fitted:
             f"the fit failed ({reason}): lower the learning rate, or change other hyper-parameters"
         )
     buffers = {name: stacked[0] for name, stacked in snapshot.buffers.items()}
-    return Fitted(task, 0, posterior, buffers, dict(hyper), exact=True)
+    return Fitted(task, 0, posterior, buffers, dict(hyper), True, noise_precision)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ The choice rests on the training rows alone, and does not depend on their units.
 
 from collections.abc import Mapping, Sequence
 from math import ceil, exp, log, nan, pi
-from typing import Any
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +18,10 @@ from bdl.data.splits import Rows, Split
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.laplace import Laplace
+from bdl.metrics.closed_form import has_closed_form, predict_exactly
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.likelihoods import Nmll
-from bdl.metrics.predictions import Draws
+from bdl.metrics.predictions import Draws, as_tensors
 from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.linear import best_precisions
 from bdl.models.modules import NetworkModule
@@ -28,6 +30,7 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
 from bdl.plan import Task
 from bdl.plan.fittings import build_training_setup
+from bdl.posteriors import Linearised
 from bdl.runtime import one_thread
 from bdl.search import propose
 from bdl.search.crossval import cross_validate
@@ -62,6 +65,8 @@ _RANGES = {
 """Bounds of a search on a logarithmic scale; a noise precision in 1 / variance of the targets."""
 _NOISE_VARIANCES = (1e-6, 4.0)
 """Bounds of the variance of the noise on held-out rows, in variances of the targets."""
+_LEAST_SCALE = 1e-12
+"""Least scale of predictive variances, for errors that are all 0."""
 _LEVEL = 0.9
 """Probability of the intervals that the noise is calibrated for."""
 DEFAULTS = {
@@ -97,16 +102,23 @@ def check_automatic_names(names: Sequence[str]) -> None:
             raise InputError(f"hyper.{name}: there is no automatic choice: give a number")
 
 
-def choose_hyper(
-    task: Task, fixed_hyper: Mapping[str, float], names: Sequence[str]
-) -> dict[str, float]:
+class Choice(NamedTuple):
+    """Hyper-parameters in original units."""
+
+    hyper: dict[str, float]
+    """Those of the fit."""
+    noise_precision: float | None = None
+    """That of predictions, where it is not the one of the fit."""
+
+
+def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[str]) -> Choice:
     """Choose the hyper-parameters `names` on the training rows of the task's only split.
 
     Return them with the `fixed` ones, all in original units.
 
     The evidence chooses where it is in closed form or near it: for linear models. Settings of
     networks are compared on a fifth of the rows that is held out, all trials side by side, and
-    there the noise is calibrated. A large network has one setting, of constants in
+    there the predictions are calibrated. A large network has one setting, of constants in
     standardised units and the noise of the best linear model. So has a method without minibatches,
     but for `Laplace`, which in turn starts at the weights of a network at hand: it has seen the
     rows that would be held out. Their noise stays. `InputError` if every trial fails.
@@ -115,7 +127,7 @@ def choose_hyper(
     values = dict(fixed_hyper) | _choose_by_evidence(task.data, problem, rows, fixed_hyper, names)
     remaining_names = [name for name in names if name not in values]
     if not remaining_names:
-        return values
+        return Choice(values)
     can_hold_out = _can_hold_out(task, rows)
     if can_hold_out and problem.dim <= _SEARCH_PARAMETERS:
         candidates = _propose_settings(task, rows, values, remaining_names)
@@ -124,11 +136,11 @@ def choose_hyper(
         name: DEFAULTS[name] for name in remaining_names if name != "noise_precision"
     }
     if "noise_precision" not in remaining_names:
-        return constants
+        return Choice(constants)
     constants |= _maximise_linear_evidence(task.data, problem, rows, {}, {"noise_precision"})
     if can_hold_out:
         return _choose_on_held_out_rows(task, rows, [constants], remaining_names)
-    return constants
+    return Choice(constants)
 
 
 def _can_hold_out(task: Task, rows: Rows) -> bool:
@@ -242,18 +254,19 @@ def _propose_settings(
 
 def _choose_on_held_out_rows(
     task: Task, rows: Rows, candidates: Sequence[Mapping[str, float]], names: Sequence[str]
-) -> dict[str, float]:
-    """Train candidates side by side on four fifths of the rows, and return the best one.
+) -> Choice:
+    """Train candidates side by side on four fifths of the rows, and choose the best one.
 
     It is the one with the best predictions of the other fifth. If the noise precision is among the
-    `names`, predictions have the noise that suits them best there, and the result has the noise
-    that covers these rows: a candidate's own, at which it was trained, says little about its
-    errors on other rows.
+    `names`, predictions are calibrated there, since the noise under which a candidate was trained
+    says little about its errors on other rows: each has the noise or the scale that suits it best
+    (`CalibratedNmll`), and the result that which covers these rows.
     """
     shuffled = np.random.default_rng(task.benchmark.seed).permutation(rows)
     n_held_out = len(rows) // 5
     split = Split(shuffled[n_held_out:], rows[:0], shuffled[:n_held_out])
-    refitted = NmllAtBestNoise(_target_variance(task, rows))
+    can_scale = {"prior_precision", "noise_precision"} <= {*names}
+    calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
     is_noise_free = "noise_precision" in names
     scores = cross_validate(
         build_training_setup(task),
@@ -261,7 +274,7 @@ def _choose_on_held_out_rows(
         {0: {number: dict(candidate) for number, candidate in enumerate(candidates)}},
         slot_batch={0: split},
         k=1,
-        score=refitted if is_noise_free else Nmll(),
+        score=calibrated if is_noise_free else Nmll(),
         identity=(*task.identity, "search"),
         compile=False,
         progress=ignore_progress,
@@ -273,44 +286,77 @@ def _choose_on_held_out_rows(
         )
     best = min(finished, key=lambda score: score.score)
     if not is_noise_free:
-        return best.hyper
-    precision = 1 / refitted.noise_variances[best.score]
-    if task.settings.training is None:
-        # Descent to the mode under less noise would follow the training rows more closely than the
-        # fit whose errors were seen, and its own errors would be larger.
-        precision = min(precision, best.hyper["noise_precision"])
-    return best.hyper | {"noise_precision": precision}
+        return Choice(best.hyper)
+    return calibrated.choices[best.score]
 
 
 def _target_variance(task: Task, rows: Rows) -> float:
     return float(np.var(task.data.y[rows])) or 1.0  # of constant targets it is 0
 
 
-class NmllAtBestNoise:
-    """`Nmll` of predictions whose noise is fitted to the rows that are predicted.
+class CalibratedNmll:
+    """`Nmll` of predictions that are calibrated by the rows that are predicted.
 
-    One parameter of these rows cannot adapt to more than their scale. `noise_variances` has the
-    variance of the calibrated noise (`calibrate_noise`) by the score that it belongs to.
+    One parameter of these rows cannot adapt to more than their scale. It is the noise variance of
+    predictions, while the fit stays as it is: another noise of the fit would change its errors.
+    Of a linearised model it is the scale of the whole predictive variance. Its mode depends on
+    the ratio of prior and noise precision alone, and its covariance is inverse to both, so that
+    precisions divided by the scale leave its errors as they are.
 
     Parameters
     ----------
     target_variance
         Variance of the targets, which bounds that of the noise.
+    can_scale
+        Whether prior and noise precision may be scaled together.
+
+    Attributes
+    ----------
+    choices
+        The calibrated `Choice` by the score that it belongs to.
     """
 
     info = Nmll.info
 
-    def __init__(self, target_variance: float) -> None:
+    def __init__(self, target_variance: float, can_scale: bool) -> None:
         self.target_variance = target_variance
-        self.noise_variances: dict[float, float] = {}
+        self.can_scale = can_scale
+        self.choices: dict[float, Choice] = {}
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Fit the noise and return the score; NaN if an output is not finite."""
+        """Calibrate the predictions and return the score; NaN if an output is not finite."""
+        posterior, hyper = evaluation.posterior, dict(evaluation.hyper)
+        if (
+            self.can_scale
+            and isinstance(posterior, Linearised)
+            and has_closed_form(evaluation.model, posterior)
+        ):
+            law = predict_exactly(
+                evaluation.model,
+                posterior,
+                evaluation.tested,
+                as_tensors(hyper),
+                evaluation.buffers,
+            )
+            deviations = law.stddev
+            score, scale = fit_scale((evaluation.tested.y - law.mean) / deviations)
+            score += float(deviations.log().mean())
+            for name in ("prior_precision", "noise_precision"):
+                hyper[name] /= scale
+            self.choices[score] = Choice(hyper)
+            return score
         draws = Draws(evaluation.samples, evaluation.key)
         outputs = evaluation.outputs(evaluation.tested, draws).squeeze(-1)
-        squares = (evaluation.tested.y - outputs).square()
-        if not bool(squares.isfinite().all()):
+        errors = evaluation.tested.y - outputs
+        if not bool(errors.isfinite().all()):
             return nan
+        score, variance = self._fit_noise(errors)
+        self.choices[score] = Choice(hyper, 1 / calibrate_noise(errors, variance))
+        return score
+
+    def _fit_noise(self, errors: Tensor) -> tuple[float, float]:
+        """Return the least NMLL and its noise variance."""
+        squares = errors.square()
 
         def loss(log_variance: float) -> float:
             log_densities = -0.5 * (squares / exp(log_variance) + log_variance + log(2 * pi))
@@ -320,11 +366,22 @@ class NmllAtBestNoise:
         optimum = minimize_scalar(
             loss, bounds=(low, high), method="bounded", options={"xatol": 1e-3}
         )
-        score = float(optimum.fun)
-        self.noise_variances[score] = calibrate_noise(
-            evaluation.tested.y - outputs, exp(optimum.x)
-        )
-        return score
+        return float(optimum.fun), exp(optimum.x)
+
+
+def fit_scale(standardised_errors: Tensor) -> tuple[float, float]:
+    """Fit the scale of normal predictive variances to errors in units of their deviations, (n,).
+
+    Return the negative log-density per row at the scale of highest likelihood, less the mean
+    logarithm of the deviations, and the scale at which central 90 % intervals cover as many rows
+    as `calibrate_noise` says.
+    """
+    squares = standardised_errors.square().sort().values
+    best = max(float(squares.mean()), _LEAST_SCALE)
+    n_rows = len(squares)
+    covered = float(squares[min(n_rows, ceil(_LEVEL * (n_rows + 1))) - 1])
+    scale = covered / NormalDist().inv_cdf((1 + _LEVEL) / 2) ** 2
+    return 0.5 * (1 + log(2 * pi * best)), min(max(scale, best / 4), best * 4)
 
 
 def calibrate_noise(errors: Tensor, variance: float) -> float:

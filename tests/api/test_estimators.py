@@ -179,6 +179,11 @@ def fitted(network):
         ),
         (lambda: bdl.Classifier().fit(X, WORDS, weights=Y), "^fit: unknown argument 'weights'"),
         (
+            lambda: bdl.Classifier(class_weight="balanced"),
+            "^class_weight: the methods count every row once",
+        ),
+        (lambda: bdl.Regressor(alpha=1), "^Regressor: unknown argument 'alpha'; allowed: hyper, "),
+        (
             lambda: bdl.Classifier().fit(X, WORDS, class_weight="balanced"),
             "^class_weight: the methods count every row once",
         ),
