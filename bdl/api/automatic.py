@@ -5,7 +5,6 @@ The choice rests on the training rows alone, and does not depend on their units.
 
 from collections.abc import Mapping, Sequence
 from math import ceil, exp, log, nan, pi
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from bdl.data.splits import Rows, Split
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.laplace import Laplace
+from bdl.metrics import Score
 from bdl.metrics.closed_form import has_closed_form, predict_exactly
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.likelihoods import Nmll
@@ -33,7 +33,7 @@ from bdl.plan.fittings import build_training_setup
 from bdl.posteriors import Linearised
 from bdl.runtime import one_thread
 from bdl.search import propose
-from bdl.search.crossval import cross_validate
+from bdl.search.crossval import FoldScore, cross_validate
 from bdl.spec.entry import Search
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import ignore_progress
@@ -65,8 +65,10 @@ _RANGES = {
 """Bounds of a search on a logarithmic scale; a noise precision in 1 / variance of the targets."""
 _NOISE_VARIANCES = (1e-6, 4.0)
 """Bounds of the variance of the noise on held-out rows, in variances of the targets."""
-_LEAST_SCALE = 1e-12
-"""Least scale of predictive variances, for errors that are all 0."""
+_SCALES = (1e-6, 1e6)
+"""Bounds of the scale of the predictive variances of a linearised model."""
+_FOLDS = 5
+"""Parts of the rows that are held out, each in turn."""
 _LEVEL = 0.9
 """Probability of the intervals that the noise is calibrated for."""
 DEFAULTS = {
@@ -255,39 +257,51 @@ def _propose_settings(
 def _choose_on_held_out_rows(
     task: Task, rows: Rows, candidates: Sequence[Mapping[str, float]], names: Sequence[str]
 ) -> Choice:
-    """Train candidates side by side on four fifths of the rows, and choose the best one.
+    """Choose the candidate with the best predictions of a fifth of the rows, and calibrate it.
 
-    It is the one with the best predictions of the other fifth. If the noise precision is among the
-    `names`, predictions are calibrated there, since the noise under which a candidate was trained
-    says little about its errors on other rows: each has the noise or the scale that suits it best
-    (`CalibratedNmll`), and the result that which covers these rows.
+    All train side by side on the other rows. If the noise precision is among the `names`, they are
+    compared by `CalibratedNmll`, since the noise under which a candidate was trained says little
+    about its errors on other rows. The best one is then fitted to the rows without each fifth in
+    turn, and calibrated by the errors there: those of one fit would be those of a lucky or an
+    unlucky start. Of a single candidate the errors of the first fit serve.
     """
     shuffled = np.random.default_rng(task.benchmark.seed).permutation(rows)
-    n_held_out = len(rows) // 5
+    n_held_out = len(rows) // _FOLDS
     split = Split(shuffled[n_held_out:], rows[:0], shuffled[:n_held_out])
-    can_scale = {"prior_precision", "noise_precision"} <= {*names}
-    calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
     is_noise_free = "noise_precision" in names
-    scores = cross_validate(
-        build_training_setup(task),
-        {0: split},
-        {0: {number: dict(candidate) for number, candidate in enumerate(candidates)}},
-        slot_batch={0: split},
-        k=1,
-        score=calibrated if is_noise_free else Nmll(),
-        identity=(*task.identity, "search"),
-        compile=False,
-        progress=ignore_progress,
-    )
-    finished = [score for score in scores if not score.reason]
-    if not finished:
-        raise InputError(
-            f"hyper: every trial of the search failed ({scores[0].reason}): give the values"
+    can_scale = {"prior_precision", "noise_precision"} <= {*names}
+
+    def compare(
+        score: Score, settings: Sequence[Mapping[str, float]], rows: Split, k: int, stage: str
+    ) -> list[FoldScore]:
+        scores = cross_validate(
+            build_training_setup(task),
+            {0: rows},
+            {0: {number: dict(setting) for number, setting in enumerate(settings)}},
+            slot_batch={0: rows},
+            k=k,
+            score=score,
+            identity=(*task.identity, stage),
+            compile=False,
+            progress=ignore_progress,
         )
-    best = min(finished, key=lambda score: score.score)
+        finished = [score for score in scores if not score.reason]
+        if not finished:
+            raise InputError(
+                f"hyper: every trial of the search failed ({scores[0].reason}): give the values"
+            )
+        return finished
+
+    calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
+    scores = compare(calibrated if is_noise_free else Nmll(), candidates, split, 1, "search")
+    best = min(scores, key=lambda score: score.score).hyper
     if not is_noise_free:
-        return Choice(best.hyper)
-    return calibrated.choices[best.score]
+        return Choice(best)
+    if len(candidates) > 1:
+        calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
+        all_rows = Split(shuffled, rows[:0], rows[:0])
+        compare(calibrated, [best], all_rows, _FOLDS, "calibration")
+    return calibrated.calibrate(best)
 
 
 def _target_variance(task: Task, rows: Rows) -> float:
@@ -295,13 +309,13 @@ def _target_variance(task: Task, rows: Rows) -> float:
 
 
 class CalibratedNmll:
-    """`Nmll` of predictions that are calibrated by the rows that are predicted.
+    """`Nmll` of predictions whose spread is fitted to the rows that are predicted.
 
     One parameter of these rows cannot adapt to more than their scale. It is the noise variance of
-    predictions, while the fit stays as it is: another noise of the fit would change its errors.
-    Of a linearised model it is the scale of the whole predictive variance. Its mode depends on
-    the ratio of prior and noise precision alone, and its covariance is inverse to both, so that
-    precisions divided by the scale leave its errors as they are.
+    predictions, while the fit stays as it is: with another noise it would have other errors. Of a
+    linearised model it is the scale of the whole predictive variance, since its mode depends on
+    the ratio of prior and noise precision alone, and its covariance is inverse to both: divided by
+    the scale, they give the same mode and variances times the scale.
 
     Parameters
     ----------
@@ -309,11 +323,6 @@ class CalibratedNmll:
         Variance of the targets, which bounds that of the noise.
     can_scale
         Whether prior and noise precision may be scaled together.
-
-    Attributes
-    ----------
-    choices
-        The calibrated `Choice` by the score that it belongs to.
     """
 
     info = Nmll.info
@@ -321,71 +330,62 @@ class CalibratedNmll:
     def __init__(self, target_variance: float, can_scale: bool) -> None:
         self.target_variance = target_variance
         self.can_scale = can_scale
-        self.choices: dict[float, Choice] = {}
+        self.is_scaled = False
+        self.errors: list[Tensor] = []
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Calibrate the predictions and return the score; NaN if an output is not finite."""
-        posterior, hyper = evaluation.posterior, dict(evaluation.hyper)
-        if (
+        """Keep the errors and return the score; NaN if an output is not finite."""
+        problem, posterior = evaluation.model, evaluation.posterior
+        tested = evaluation.tested.take(slice(_EVIDENCE_ROWS))
+        self.is_scaled = (
             self.can_scale
             and isinstance(posterior, Linearised)
-            and has_closed_form(evaluation.model, posterior)
-        ):
-            law = predict_exactly(
-                evaluation.model,
-                posterior,
-                evaluation.tested,
-                as_tensors(hyper),
-                evaluation.buffers,
-            )
-            deviations = law.stddev
-            score, scale = fit_scale((evaluation.tested.y - law.mean) / deviations)
-            score += float(deviations.log().mean())
-            for name in ("prior_precision", "noise_precision"):
-                hyper[name] /= scale
-            self.choices[score] = Choice(hyper)
-            return score
-        draws = Draws(evaluation.samples, evaluation.key)
-        outputs = evaluation.outputs(evaluation.tested, draws).squeeze(-1)
-        errors = evaluation.tested.y - outputs
+            and has_closed_form(problem, posterior)
+        )
+        log_unit = 0.0
+        if self.is_scaled:
+            hyper = as_tensors(evaluation.hyper)
+            law = predict_exactly(problem, posterior, tested, hyper, evaluation.buffers)
+            errors = ((tested.y - law.mean) / law.stddev).unsqueeze(0)
+            log_unit = float(law.stddev.log().mean())
+        else:
+            draws = Draws(evaluation.samples, evaluation.key)
+            errors = tested.y - evaluation.outputs(tested, draws).squeeze(-1)
         if not bool(errors.isfinite().all()):
             return nan
-        score, variance = self._fit_noise(errors)
-        self.choices[score] = Choice(hyper, 1 / calibrate_noise(errors, variance))
-        return score
+        self.errors.append(errors)
+        return self._fit(errors)[0] + log_unit
 
-    def _fit_noise(self, errors: Tensor) -> tuple[float, float]:
-        """Return the least NMLL and its noise variance."""
+    def calibrate(self, hyper: Mapping[str, float]) -> Choice:
+        """Return the hyper-parameters at which intervals cover the rows predicted so far."""
+        errors = torch.cat(self.errors, 1)
+        variance = calibrate_noise(errors, self._fit(errors)[1])
+        if not self.is_scaled:
+            return Choice(dict(hyper), 1 / variance)
+        names = ("prior_precision", "noise_precision")
+        return Choice({**hyper, **{name: hyper[name] / variance for name in names}})
+
+    def _fit(self, errors: Tensor) -> tuple[float, float]:
+        """Return the least NMLL of errors of normal predictions, and their variance there."""
         squares = errors.square()
 
         def loss(log_variance: float) -> float:
             log_densities = -0.5 * (squares / exp(log_variance) + log_variance + log(2 * pi))
             return log(len(squares)) - float(log_densities.logsumexp(0).mean())
 
-        low, high = (log(bound * self.target_variance) for bound in _NOISE_VARIANCES)
+        bounds = _SCALES if self.is_scaled else _NOISE_VARIANCES
+        unit = 1.0 if self.is_scaled else self.target_variance
         optimum = minimize_scalar(
-            loss, bounds=(low, high), method="bounded", options={"xatol": 1e-3}
+            loss,
+            bounds=[log(bound * unit) for bound in bounds],
+            method="bounded",
+            options={"xatol": 1e-3},
         )
         return float(optimum.fun), exp(optimum.x)
 
 
-def fit_scale(standardised_errors: Tensor) -> tuple[float, float]:
-    """Fit the scale of normal predictive variances to errors in units of their deviations, (n,).
-
-    Return the negative log-density per row at the scale of highest likelihood, less the mean
-    logarithm of the deviations, and the scale at which central 90 % intervals cover as many rows
-    as `calibrate_noise` says.
-    """
-    squares = standardised_errors.square().sort().values
-    best = max(float(squares.mean()), _LEAST_SCALE)
-    n_rows = len(squares)
-    covered = float(squares[min(n_rows, ceil(_LEVEL * (n_rows + 1))) - 1])
-    scale = covered / NormalDist().inv_cdf((1 + _LEVEL) / 2) ** 2
-    return 0.5 * (1 + log(2 * pi * best)), min(max(scale, best / 4), best * 4)
-
-
 def calibrate_noise(errors: Tensor, variance: float) -> float:
-    """Return the least noise variance at which central 90 % intervals cover held-out targets.
+    """Return the least variance at which central 90 % intervals cover held-out targets.
 
     They cover ceil(0.9 (n + 1)) of the n, as in split-conformal prediction (Lei et al. 2018,
     "Distribution-free predictive inference for regression"). Errors of few rows are often far
@@ -394,7 +394,8 @@ def calibrate_noise(errors: Tensor, variance: float) -> float:
     Parameters
     ----------
     errors
-        Targets minus the outputs of S posterior samples, (S, n).
+        Targets minus the outputs of S posterior samples, (S, n), or in units of the predictive
+        deviations, (1, n).
     variance
         The variance of highest likelihood, from which the result differs by a factor of 4 at most.
     """

@@ -374,6 +374,8 @@ def describe_fit(fitted: Fitted) -> Mapping[str, Any]:
         "dataset": str(task.dataset),
         "entry": task.entry,
         "split": fitted.split,
-        "hyper": json.dumps({name: float(value) for name, value in fitted.predictive_hyper.items()}),
+        "hyper": json.dumps(
+            {name: float(value) for name, value in fitted.predictive_hyper.items()}
+        ),
         "versions": f"bdl-bench {bdl.__version__}, torch {torch.__version__}",
     }
