@@ -114,9 +114,11 @@ def fit(
         Every hyper-parameter by name, in original units; ``"auto"`` for one, or for all, is chosen
         on the rows of `X`: by the evidence for a linear model, else by a short search. For a
         network 8 settings are compared on a fifth of the rows that is held out, by their NMLL at
-        the noise that suits each best. The noise precision of the best is then set so that
-        central 90 % intervals cover 90 % of the held-out rows, and the final fit, to all rows,
-        has that noise.
+        the noise that suits each best. The best one is then fitted to the rows without each fifth
+        in turn, and the noise precision of predictions set so that central 90 % intervals cover
+        90 % of the rows held out. It is `Fitted.noise_precision`, and leaves the final fit, to all
+        rows, as it is. Of a linearised model prior and noise precision are scaled together, which
+        leaves its mode as it is, and scales the variance of predictions.
     prior
         The prior, likewise.
     training

@@ -271,37 +271,48 @@ def _choose_on_held_out_rows(
     is_noise_free = "noise_precision" in names
     can_scale = {"prior_precision", "noise_precision"} <= {*names}
 
-    def compare(
-        score: Score, settings: Sequence[Mapping[str, float]], rows: Split, k: int, stage: str
-    ) -> list[FoldScore]:
-        scores = cross_validate(
-            build_training_setup(task),
-            {0: rows},
-            {0: {number: dict(setting) for number, setting in enumerate(settings)}},
-            slot_batch={0: rows},
-            k=k,
-            score=score,
-            identity=(*task.identity, stage),
-            compile=False,
-            progress=ignore_progress,
-        )
-        finished = [score for score in scores if not score.reason]
-        if not finished:
-            raise InputError(
-                f"hyper: every trial of the search failed ({scores[0].reason}): give the values"
-            )
-        return finished
-
     calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
-    scores = compare(calibrated if is_noise_free else Nmll(), candidates, split, 1, "search")
+    score = calibrated if is_noise_free else Nmll()
+    scores = _cross_validate(task, candidates, split, 1, score, "search")
     best = min(scores, key=lambda score: score.score).hyper
     if not is_noise_free:
         return Choice(best)
     if len(candidates) > 1:
         calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
         all_rows = Split(shuffled, rows[:0], rows[:0])
-        compare(calibrated, [best], all_rows, _FOLDS, "calibration")
+        _cross_validate(task, [best], all_rows, _FOLDS, calibrated, "calibration")
     return calibrated.calibrate(best)
+
+
+def _cross_validate(
+    task: Task,
+    candidates: Sequence[Mapping[str, float]],
+    split: Split,
+    k: int,
+    score: Score,
+    stage: str,
+) -> list[FoldScore]:
+    """Score candidates on `k` folds, or on the validation rows, and return the finished trials.
+
+    `InputError` if there are none.
+    """
+    scores = cross_validate(
+        build_training_setup(task),
+        {0: split},
+        {0: {number: dict(candidate) for number, candidate in enumerate(candidates)}},
+        slot_batch={0: split},
+        k=k,
+        score=score,
+        identity=(*task.identity, stage),
+        compile=False,
+        progress=ignore_progress,
+    )
+    finished = [score for score in scores if not score.reason]
+    if not finished:
+        raise InputError(
+            f"hyper: every trial of the {stage} failed ({scores[0].reason}): give the values"
+        )
+    return finished
 
 
 def _target_variance(task: Task, rows: Rows) -> float:

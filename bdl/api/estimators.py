@@ -3,11 +3,11 @@
 They work in its pipelines, cross-validation and searches.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, Never, Self, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.random import RandomState
@@ -45,9 +45,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         noise_precision: float | None = None,
         learning_rate: float | None = None,
         random_state: int | RandomState | None = 0,
-        **unknown: Never,
     ) -> None:
-        _check_unknown(type(self).__name__, unknown, self._get_param_names())
         self.method = method
         self.model = model
         self.likelihood = likelihood
@@ -156,7 +154,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
 
         `InputError` as `bdl.fit` raises it, and for wrong arrays scikit-learn's words in it.
         """
-        _check_unknown("fit", unknown, ("X", "y"))
+        _check_unknown(unknown)
         likelihood = build_component(LikelihoodComponent, self.likelihood)
         if likelihood is not None and not likelihood.fits(0):
             raise WrongArray(
@@ -236,17 +234,15 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         noise_precision: float | None = None,
         learning_rate: float | None = None,
         random_state: int | RandomState | None = 0,
-        **unknown: Never,
     ) -> None:
         super().__init__(
             *(method, model, likelihood, hyper, prior, training, samples),
             *(prior_precision, noise_precision, learning_rate, random_state),
-            **unknown,
         )
 
     def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Fit the posterior to labels, which may be texts; errors as in `Regressor.fit`."""
-        _check_unknown("fit", unknown, ("X", "y"))
+        _check_unknown(unknown)
         is_auto = isinstance(self.likelihood, str) and self.likelihood == "auto"
         likelihood = None if is_auto else build_component(LikelihoodComponent, self.likelihood)
         if likelihood is not None and likelihood.fits(0):
@@ -300,16 +296,19 @@ def _raising_refusals(argument: str) -> Iterator[None]:
         raise refusal(f"{argument}: {text}") from None
 
 
-def _check_unknown(function: str, unknown: Mapping[str, Any], allowed: Sequence[str]) -> None:
+def _check_unknown(unknown: Mapping[str, Any]) -> None:
+    """Refuse arguments of `fit`.
+
+    Constructors leave this to Python: scikit-learn's checks want none that refuses, and every
+    estimator with a parameter `class_weight` to heed it.
+    """
     for name in ("sample_weight", "class_weight"):
         if name in unknown:
             raise WrongType(
                 f"{name}: the methods count every row once: leave it out, or repeat rows"
             )
     if unknown:
-        raise WrongType(
-            f"{function}: unknown argument '{next(iter(unknown))}'; allowed: {', '.join(allowed)}"
-        )
+        raise WrongType(f"fit: unknown argument '{next(iter(unknown))}'; allowed: X, y")
 
 
 def _check_labels(y: Any) -> None:
