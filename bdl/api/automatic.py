@@ -5,7 +5,7 @@ The choice rests on the training rows alone, and does not depend on their units.
 
 from collections.abc import Mapping, Sequence
 from math import ceil, exp, log, nan, pi
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +17,11 @@ from bdl.data.splits import Rows, Split
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.laplace import Laplace
+from bdl.metrics import Score
+from bdl.metrics.closed_form import has_closed_form, predict_exactly
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.likelihoods import Nmll
-from bdl.metrics.predictions import Draws
+from bdl.metrics.predictions import Draws, as_tensors
 from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.linear import best_precisions
 from bdl.models.modules import NetworkModule
@@ -28,9 +30,10 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
 from bdl.plan import Task
 from bdl.plan.fittings import build_training_setup
+from bdl.posteriors import Linearised
 from bdl.runtime import one_thread
 from bdl.search import propose
-from bdl.search.crossval import cross_validate
+from bdl.search.crossval import FoldScore, cross_validate
 from bdl.spec.entry import Search
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import ignore_progress
@@ -62,6 +65,10 @@ _RANGES = {
 """Bounds of a search on a logarithmic scale; a noise precision in 1 / variance of the targets."""
 _NOISE_VARIANCES = (1e-6, 4.0)
 """Bounds of the variance of the noise on held-out rows, in variances of the targets."""
+_SCALES = (1e-6, 1e6)
+"""Bounds of the scale of the predictive variances of a linearised model."""
+_FOLDS = 5
+"""Parts of the rows that are held out, each in turn."""
 _LEVEL = 0.9
 """Probability of the intervals that the noise is calibrated for."""
 DEFAULTS = {
@@ -97,16 +104,23 @@ def check_automatic_names(names: Sequence[str]) -> None:
             raise InputError(f"hyper.{name}: there is no automatic choice: give a number")
 
 
-def choose_hyper(
-    task: Task, fixed_hyper: Mapping[str, float], names: Sequence[str]
-) -> dict[str, float]:
+class Choice(NamedTuple):
+    """Hyper-parameters in original units."""
+
+    hyper: dict[str, float]
+    """Those of the fit."""
+    noise_precision: float | None = None
+    """That of predictions, where it is not the one of the fit."""
+
+
+def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[str]) -> Choice:
     """Choose the hyper-parameters `names` on the training rows of the task's only split.
 
     Return them with the `fixed` ones, all in original units.
 
     The evidence chooses where it is in closed form or near it: for linear models. Settings of
     networks are compared on a fifth of the rows that is held out, all trials side by side, and
-    there the noise is calibrated. A large network has one setting, of constants in
+    there the predictions are calibrated. A large network has one setting, of constants in
     standardised units and the noise of the best linear model. So has a method without minibatches,
     but for `Laplace`, which in turn starts at the weights of a network at hand: it has seen the
     rows that would be held out. Their noise stays. `InputError` if every trial fails.
@@ -115,7 +129,7 @@ def choose_hyper(
     values = dict(fixed_hyper) | _choose_by_evidence(task.data, problem, rows, fixed_hyper, names)
     remaining_names = [name for name in names if name not in values]
     if not remaining_names:
-        return values
+        return Choice(values)
     can_hold_out = _can_hold_out(task, rows)
     if can_hold_out and problem.dim <= _SEARCH_PARAMETERS:
         candidates = _propose_settings(task, rows, values, remaining_names)
@@ -124,11 +138,11 @@ def choose_hyper(
         name: DEFAULTS[name] for name in remaining_names if name != "noise_precision"
     }
     if "noise_precision" not in remaining_names:
-        return constants
+        return Choice(constants)
     constants |= _maximise_linear_evidence(task.data, problem, rows, {}, {"noise_precision"})
     if can_hold_out:
         return _choose_on_held_out_rows(task, rows, [constants], remaining_names)
-    return constants
+    return Choice(constants)
 
 
 def _can_hold_out(task: Task, rows: Rows) -> bool:
@@ -242,93 +256,147 @@ def _propose_settings(
 
 def _choose_on_held_out_rows(
     task: Task, rows: Rows, candidates: Sequence[Mapping[str, float]], names: Sequence[str]
-) -> dict[str, float]:
-    """Train candidates side by side on four fifths of the rows, and return the best one.
+) -> Choice:
+    """Choose the candidate with the best predictions of a fifth of the rows, and calibrate it.
 
-    It is the one with the best predictions of the other fifth. If the noise precision is among the
-    `names`, predictions have the noise that suits them best there, and the result has the noise
-    that covers these rows: a candidate's own, at which it was trained, says little about its
-    errors on other rows.
+    All train side by side on the other rows. If the noise precision is among the `names`, they are
+    compared by `CalibratedNmll`, since the noise under which a candidate was trained says little
+    about its errors on other rows. The best one is then fitted to the rows without each fifth in
+    turn, and calibrated by the errors there: those of one fit would be those of a lucky or an
+    unlucky start. Of a single candidate the errors of the first fit serve.
     """
     shuffled = np.random.default_rng(task.benchmark.seed).permutation(rows)
-    n_held_out = len(rows) // 5
+    n_held_out = len(rows) // _FOLDS
     split = Split(shuffled[n_held_out:], rows[:0], shuffled[:n_held_out])
-    refitted = NmllAtBestNoise(_target_variance(task, rows))
     is_noise_free = "noise_precision" in names
+    can_scale = {"prior_precision", "noise_precision"} <= {*names}
+
+    calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
+    score = calibrated if is_noise_free else Nmll()
+    scores = _cross_validate(task, candidates, split, 1, score, "search")
+    best = min(scores, key=lambda score: score.score).hyper
+    if not is_noise_free:
+        return Choice(best)
+    if len(candidates) > 1:
+        calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
+        all_rows = Split(shuffled, rows[:0], rows[:0])
+        _cross_validate(task, [best], all_rows, _FOLDS, calibrated, "calibration")
+    return calibrated.calibrate(best)
+
+
+def _cross_validate(
+    task: Task,
+    candidates: Sequence[Mapping[str, float]],
+    split: Split,
+    k: int,
+    score: Score,
+    stage: str,
+) -> list[FoldScore]:
+    """Score candidates on `k` folds, or on the validation rows, and return the finished trials.
+
+    `InputError` if there are none.
+    """
     scores = cross_validate(
         build_training_setup(task),
         {0: split},
         {0: {number: dict(candidate) for number, candidate in enumerate(candidates)}},
         slot_batch={0: split},
-        k=1,
-        score=refitted if is_noise_free else Nmll(),
-        identity=(*task.identity, "search"),
+        k=k,
+        score=score,
+        identity=(*task.identity, stage),
         compile=False,
         progress=ignore_progress,
     )
     finished = [score for score in scores if not score.reason]
     if not finished:
         raise InputError(
-            f"hyper: every trial of the search failed ({scores[0].reason}): give the values"
+            f"hyper: every trial of the {stage} failed ({scores[0].reason}): give the values"
         )
-    best = min(finished, key=lambda score: score.score)
-    if not is_noise_free:
-        return best.hyper
-    precision = 1 / refitted.noise_variances[best.score]
-    if task.settings.training is None:
-        # Descent to the mode under less noise would follow the training rows more closely than the
-        # fit whose errors were seen, and its own errors would be larger.
-        precision = min(precision, best.hyper["noise_precision"])
-    return best.hyper | {"noise_precision": precision}
+    return finished
 
 
 def _target_variance(task: Task, rows: Rows) -> float:
     return float(np.var(task.data.y[rows])) or 1.0  # of constant targets it is 0
 
 
-class NmllAtBestNoise:
-    """`Nmll` of predictions whose noise is fitted to the rows that are predicted.
+class CalibratedNmll:
+    """`Nmll` of predictions whose spread is fitted to the rows that are predicted.
 
-    One parameter of these rows cannot adapt to more than their scale. `noise_variances` has the
-    variance of the calibrated noise (`calibrate_noise`) by the score that it belongs to.
+    One parameter of these rows cannot adapt to more than their scale. It is the noise variance of
+    predictions, while the fit stays as it is: with another noise it would have other errors. Of a
+    linearised model it is the scale of the whole predictive variance, since its mode depends on
+    the ratio of prior and noise precision alone, and its covariance is inverse to both: divided by
+    the scale, they give the same mode and variances times the scale.
 
     Parameters
     ----------
     target_variance
         Variance of the targets, which bounds that of the noise.
+    can_scale
+        Whether prior and noise precision may be scaled together.
     """
 
     info = Nmll.info
 
-    def __init__(self, target_variance: float) -> None:
+    def __init__(self, target_variance: float, can_scale: bool) -> None:
         self.target_variance = target_variance
-        self.noise_variances: dict[float, float] = {}
+        self.can_scale = can_scale
+        self.is_scaled = False
+        self.errors: list[Tensor] = []
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Fit the noise and return the score; NaN if an output is not finite."""
-        draws = Draws(evaluation.samples, evaluation.key)
-        outputs = evaluation.outputs(evaluation.tested, draws).squeeze(-1)
-        squares = (evaluation.tested.y - outputs).square()
-        if not bool(squares.isfinite().all()):
+        """Keep the errors and return the score; NaN if an output is not finite."""
+        problem, posterior = evaluation.model, evaluation.posterior
+        tested = evaluation.tested.take(slice(_EVIDENCE_ROWS))
+        self.is_scaled = (
+            self.can_scale
+            and isinstance(posterior, Linearised)
+            and has_closed_form(problem, posterior)
+        )
+        log_unit = 0.0
+        if self.is_scaled:
+            hyper = as_tensors(evaluation.hyper)
+            law = predict_exactly(problem, posterior, tested, hyper, evaluation.buffers)
+            errors = ((tested.y - law.mean) / law.stddev).unsqueeze(0)
+            log_unit = float(law.stddev.log().mean())
+        else:
+            draws = Draws(evaluation.samples, evaluation.key)
+            errors = tested.y - evaluation.outputs(tested, draws).squeeze(-1)
+        if not bool(errors.isfinite().all()):
             return nan
+        self.errors.append(errors)
+        return self._fit(errors)[0] + log_unit
+
+    def calibrate(self, hyper: Mapping[str, float]) -> Choice:
+        """Return the hyper-parameters at which intervals cover the rows predicted so far."""
+        errors = torch.cat(self.errors, 1)
+        variance = calibrate_noise(errors, self._fit(errors)[1])
+        if not self.is_scaled:
+            return Choice(dict(hyper), 1 / variance)
+        names = ("prior_precision", "noise_precision")
+        return Choice({**hyper, **{name: hyper[name] / variance for name in names}})
+
+    def _fit(self, errors: Tensor) -> tuple[float, float]:
+        """Return the least NMLL of errors of normal predictions, and their variance there."""
+        squares = errors.square()
 
         def loss(log_variance: float) -> float:
             log_densities = -0.5 * (squares / exp(log_variance) + log_variance + log(2 * pi))
             return log(len(squares)) - float(log_densities.logsumexp(0).mean())
 
-        low, high = (log(bound * self.target_variance) for bound in _NOISE_VARIANCES)
+        bounds = _SCALES if self.is_scaled else _NOISE_VARIANCES
+        unit = 1.0 if self.is_scaled else self.target_variance
         optimum = minimize_scalar(
-            loss, bounds=(low, high), method="bounded", options={"xatol": 1e-3}
+            loss,
+            bounds=[log(bound * unit) for bound in bounds],
+            method="bounded",
+            options={"xatol": 1e-3},
         )
-        score = float(optimum.fun)
-        self.noise_variances[score] = calibrate_noise(
-            evaluation.tested.y - outputs, exp(optimum.x)
-        )
-        return score
+        return float(optimum.fun), exp(optimum.x)
 
 
 def calibrate_noise(errors: Tensor, variance: float) -> float:
-    """Return the least noise variance at which central 90 % intervals cover held-out targets.
+    """Return the least variance at which central 90 % intervals cover held-out targets.
 
     They cover ceil(0.9 (n + 1)) of the n, as in split-conformal prediction (Lei et al. 2018,
     "Distribution-free predictive inference for regression"). Errors of few rows are often far
@@ -337,7 +405,8 @@ def calibrate_noise(errors: Tensor, variance: float) -> float:
     Parameters
     ----------
     errors
-        Targets minus the outputs of S posterior samples, (S, n).
+        Targets minus the outputs of S posterior samples, (S, n), or in units of the predictive
+        deviations, (1, n).
     variance
         The variance of highest likelihood, from which the result differs by a factor of 4 at most.
     """

@@ -297,6 +297,11 @@ def _raising_refusals(argument: str) -> Iterator[None]:
 
 
 def _check_unknown(unknown: Mapping[str, Any]) -> None:
+    """Refuse arguments of `fit`.
+
+    Constructors leave this to Python: scikit-learn's checks want none that refuses, and every
+    estimator with a parameter `class_weight` to heed it.
+    """
     for name in ("sample_weight", "class_weight"):
         if name in unknown:
             raise WrongType(

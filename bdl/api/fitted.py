@@ -62,6 +62,9 @@ class Fitted:
     exact
         Whether predictions are exact where they can be, as those of `bdl.fit` and of estimators
         are. A fit of a benchmark predicts by the draws that its scores rest on.
+    noise_precision
+        Noise precision of predictions, in original units, where held-out rows have chosen it apart
+        from that of the fit, which is in `hyper`; else None.
 
     Notes
     -----
@@ -74,12 +77,15 @@ class Fitted:
     buffers: Mapping[str, Tensor]
     hyper: Mapping[str, float]
     exact: bool = False
+    noise_precision: float | None = None
 
     def __repr__(self) -> str:
         settings, problem = self.cell.settings, self.evaluation.problem
         components = (settings.method, settings.model)
         names = [component.name for component in components if component is not None]
         values = [f"{name}={value:.4g}" for name, value in self.hyper.items()]
+        if self.noise_precision is not None:
+            values.append(f"noise_precision of predictions={self.noise_precision:.4g}")
         summary = f"Fitted({', '.join([*names, *values])})"
         if problem is not None and isinstance(problem.model, LinearModel):
             summary += '\nlinear; for a network: method="deep-ensemble", model="mlp"'
@@ -93,6 +99,13 @@ class Fitted:
         """
         return self.evaluation.model
 
+    @property
+    def predictive_hyper(self) -> dict[str, float]:
+        """Hyper-parameters of predictions: `hyper`, but for a `noise_precision` of their own."""
+        if self.noise_precision is None:
+            return dict(self.hyper)
+        return {**self.hyper, "noise_precision": self.noise_precision}
+
     @cached_property
     def evaluation(self) -> Evaluation:
         """The argument of metrics, which are functions.
@@ -100,7 +113,7 @@ class Fitted:
         For instance: ``bdl.metrics.METRICS.build("rmse", {})(fitted.evaluation)``.
         """
         return make_evaluation(
-            self.cell, self.split, self.posterior, self.buffers, dict(self.hyper)
+            self.cell, self.split, self.posterior, self.buffers, self.predictive_hyper
         )
 
     @validate_arguments
@@ -139,7 +152,7 @@ class Fitted:
             training, self.draws._replace(samples=len(theta)), Empirical(theta)
         )
         likelihood = build_target_distribution(
-            self.problem, outputs, as_tensors(self.hyper)
+            self.problem, outputs, as_tensors(self.predictive_hyper)
         ).log_prob(training.y)
         return arviz.from_dict(
             posterior={"theta": theta.numpy()[None]},
@@ -255,7 +268,8 @@ class Fitted:
 
     def _predict_exactly(self, rows: Examples) -> Distribution:
         posterior = cast(GaussianPosterior, self.posterior)
-        return predict_exactly(self.problem, posterior, rows, as_tensors(self.hyper), self.buffers)
+        hyper = as_tensors(self.predictive_hyper)
+        return predict_exactly(self.problem, posterior, rows, hyper, self.buffers)
 
     @property
     def draws(self) -> Draws:
@@ -360,6 +374,8 @@ def describe_fit(fitted: Fitted) -> Mapping[str, Any]:
         "dataset": str(task.dataset),
         "entry": task.entry,
         "split": fitted.split,
-        "hyper": json.dumps({name: float(value) for name, value in fitted.hyper.items()}),
+        "hyper": json.dumps(
+            {name: float(value) for name, value in fitted.predictive_hyper.items()}
+        ),
         "versions": f"bdl-bench {bdl.__version__}, torch {torch.__version__}",
     }

@@ -106,9 +106,11 @@ _MOST_STEPS = 200
 _VALUES_AT_ONCE = 1 << 16
 """Components of a mixture whose quantiles are searched at a time; few arrays fill the cache."""
 _STEP_TOLERANCE, _ROUNDING = 1e-12, 4 * np.finfo(np.float64).eps
-"""Last step of a search, in standard deviations of the narrowest component, and as a share of
+"""Last step of a bisection, in standard deviations of the narrowest component, and as a share of
 the quantile.
 """
+_NEWTON_TOLERANCE = 1e-7
+"""Last step of Newton's method, likewise: the error after it is about its square."""
 
 
 class EqualMixture(MixtureSameFamily):
@@ -166,6 +168,7 @@ def _search_quantiles(members: Distribution, probabilities: Tensor) -> Tensor:
     Newton's method goes to the root of Phi^-1(F(y)) - Phi^-1(p), which is linear for a normal
     distribution, between the least and the greatest quantile of the components. Where a step
     leaves that bracket, or is longer than half of the step before, the bracket is halved instead.
+    It starts at the quantile of the normal distribution with the mean and variance of the mixture.
     """
     try:
         quantiles = members.icdf(probabilities.unsqueeze(-1))
@@ -174,8 +177,11 @@ def _search_quantiles(members: Distribution, probabilities: Tensor) -> Tensor:
             f"the likelihood's {type(members).__name__} has no quantiles: take them of samples"
         ) from None
     low, high = quantiles.amin(-1), quantiles.amax(-1)
-    point, size = quantiles.mean(-1), high - low
+    size = high - low
     target, narrowest = torch.special.ndtri(probabilities), members.stddev.amin(-1)
+    variance = members.variance.mean(-1) + members.mean.var(-1, correction=0)
+    normal_quantile = members.mean.mean(-1) + target * variance.sqrt()
+    point = normal_quantile.clamp(low, high)
     for _ in range(_MOST_STEPS):
         at = point.unsqueeze(-1)
         below_point = members.cdf(at).mean(-1)
@@ -188,9 +194,11 @@ def _search_quantiles(members: Distribution, probabilities: Tensor) -> Tensor:
         newton, middle = point + step, low + (high - low) / 2
         tolerance = _STEP_TOLERANCE * narrowest + _ROUNDING * point.abs()
         is_short = step.abs() <= torch.maximum(size / 2, tolerance)
-        new_point = torch.where((newton >= low) & (newton <= high) & is_short, newton, middle)
+        is_newton = (newton >= low) & (newton <= high) & is_short
+        new_point = torch.where(is_newton, newton, middle)
         size, point = (new_point - point).abs(), new_point
-        if bool((size <= tolerance).all()):
+        newton_tolerance = torch.where(is_newton, _NEWTON_TOLERANCE * narrowest, 0)
+        if bool((size <= torch.maximum(tolerance, newton_tolerance)).all()):
             break
     return point
 

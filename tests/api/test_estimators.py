@@ -2,7 +2,10 @@
 
 import pickle
 import pydoc
+import subprocess
+import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +23,7 @@ from torch import nn
 
 import bdl
 import bdl.api
-from bdl.api.automatic import calibrate_noise
+from bdl.api.automatic import CalibratedNmll, calibrate_noise
 from bdl.errors import InputError
 from bdl.reports.certainty import coverage, reliability
 
@@ -89,7 +92,7 @@ WAVE = 1000 * (np.sin(2 * WAVE_X[:, 0]) + 0.1 * np.random.default_rng(6).standar
         ({"name": "laplace", "curvature": "ggn", "linearised": True}, set()),
     ],
 )
-def test_the_noise_of_a_network_is_that_of_held_out_rows(method, names):
+def test_the_noise_of_predictions_of_a_network_is_that_of_held_out_rows(method, names):
     """It is 100; that of the best line is about 500."""
     net = nn.Sequential(nn.Linear(1, 10), nn.Tanh(), nn.Linear(10, 1))
     if method != "deep-ensemble":
@@ -98,7 +101,64 @@ def test_the_noise_of_a_network_is_that_of_held_out_rows(method, names):
     assert set(fitted.hyper) == {"prior_precision", "noise_precision"} | names
     assert np.isfinite(fitted.predict(WAVE_X)).all()
     if method != "mc-dropout":  # whose masks are noise as well
-        assert 60 < fitted.hyper["noise_precision"] ** -0.5 < 300
+        assert 60 < fitted.predictive_hyper["noise_precision"] ** -0.5 < 300
+    assert (fitted.noise_precision is None) == (names == set())  # linearised: the fit's own
+
+
+def test_the_noise_of_predictions_leaves_the_fit_as_it_is():
+    training = {"epochs": 20, "batch_size": 30}
+    net = {"name": "mlp", "hidden": [5]}
+
+    def fit(hyper):
+        return bdl.fit("bbb", net, "gaussian", WAVE_X, WAVE, hyper, training=training)
+
+    automatic = fit("auto")
+    explicit = fit(automatic.hyper)
+    assert explicit.noise_precision is None
+    np.testing.assert_array_equal(automatic.posterior.loc, explicit.posterior.loc)
+    variances = [f.predict_distribution(WAVE_X).variance for f in (automatic, explicit)]
+    noises = [f.predictive_hyper["noise_precision"] ** -1 for f in (automatic, explicit)]
+    np.testing.assert_allclose(variances[0] - variances[1], noises[0] - noises[1], rtol=1e-9)
+    assert noises[0] != pytest.approx(noises[1], rel=0.01)
+    assert f"noise_precision of predictions={automatic.noise_precision:.4g}" in str(automatic)
+
+
+def test_precisions_scaled_together_scale_the_variance_of_a_linearised_network():
+    method = {"name": "laplace", "curvature": "ggn", "linearised": True}
+    net = {"name": "mlp", "hidden": [4], "activation": "tanh"}
+    first, scaled = (
+        bdl.fit(
+            *(method, net, "gaussian", WAVE_X, WAVE),
+            {"prior_precision": factor, "noise_precision": factor * 1e-4},
+        ).predict_distribution(WAVE_X)
+        for factor in (1.0, 4.0)
+    )
+    np.testing.assert_allclose(scaled.mean, first.mean, rtol=1e-2, atol=1)
+    np.testing.assert_allclose(scaled.variance, first.variance / 4, rtol=1e-2)
+
+
+def test_the_scale_of_a_linearised_network_covers_held_out_targets():
+    """Deviations 3 times too small are widened, by both precisions."""
+    fitted = bdl.fit(
+        {"name": "laplace", "curvature": "ggn", "linearised": True},
+        {"name": "mlp", "hidden": [2], "activation": "tanh"},
+        "gaussian",
+        *(WAVE_X, WAVE),
+        {"prior_precision": 1.0, "noise_precision": 1e-4},
+    )
+    law = fitted.predict_distribution(WAVE_X)
+    errors = torch.linspace(-3, 3, 149, dtype=torch.float64)
+    y = law.mean[:149] + errors * law.stddev[:149]
+    tested = fitted.evaluation.trained.take(slice(149))._replace(y=y)
+    score = CalibratedNmll(1.0, can_scale=True)
+    score(replace(fitted.evaluation, test=lambda: tested))
+    hyper, noise_precision = score.calibrate(fitted.hyper)
+    assert noise_precision is None
+    # of 149 errors 135 are to be within 1.645 deviations
+    factor = (float(errors.abs().sort().values[134]) / 1.6448536) ** 2
+    assert hyper == pytest.approx(
+        {"prior_precision": 1 / factor, "noise_precision": 1e-4 / factor}, rel=1e-6
+    )
 
 
 def test_the_noise_covers_nine_of_ten_held_out_targets():
