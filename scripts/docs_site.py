@@ -93,7 +93,8 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
     for folder, title in published():
         table = (ROOT / f"results/{folder}/table.md").read_text("utf-8")
         pictures = {
-            Path(path).stem: f"![{Path(path).stem}]({path}){{ loading=lazy }}" for path in figures(folder)
+            Path(path).stem: f"![{Path(path).stem}]({path}){{ loading=lazy }}"
+            for path in figures(folder)
         }
         headline = select_headline([*pictures], load_request(folder.partition("/")[0]).benchmark)
         opening = [pictures.pop(headline)] if headline else []
@@ -102,7 +103,15 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
             if folder == REPORTED
             else []
         )
-        parts = ["---\nhide: [toc]\n---", f"# {folder}", title, *opening, *whole, table, *pictures.values()]
+        parts = [
+            "---\nhide: [toc]\n---",
+            f"# {folder}",
+            title,
+            *opening,
+            *whole,
+            table,
+            *pictures.values(),
+        ]
         yield f"results/{folder}/table.md", "\n\n".join(parts)
     yield f"results/{REPORTED}/report.html", report()
     yield from leaderboard([folder for folder, _ in published()])

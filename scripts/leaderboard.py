@@ -163,7 +163,9 @@ def marks(found: LoadedResults, rows: pd.DataFrame) -> list[list[str]]:
     """Return what distinguishes the rows of a cell, each mark with its explanation."""
     texts = []
     if found.remark:
-        texts.append(["part of the protocol" if found.protocol else "other protocol", found.remark])
+        texts.append(
+            ["part of the protocol" if found.protocol else "other protocol", found.remark]
+        )
     if CERTIFICATE_DETAIL in rows:
         certificates = rows[CERTIFICATE_DETAIL].dropna()
         missing = int((certificates != CERTIFIED).sum())
