@@ -111,6 +111,10 @@
       number(mean, half) + interval + (verdict === "undecided" ? "" : ` ${verdict}`));
   }
 
+  function mark([text, explanation]) {
+    return element("span", { className: "mark", title: explanation }, text);
+  }
+
   function row(cell) {
     const own = cell.scores[form.score.value];
     const [mean, se] = [own[MEAN], own[SE]];
@@ -118,7 +122,7 @@
     const numeric = (value, title) => element("td", { className: "number", title: title ?? "" }, value ?? "–");
     return element("tr", { className: [cell.origin === "printed elsewhere" ? "elsewhere" : "",
       cell === chosen ? "chosen" : ""].join(" ") },
-    element("th", { scope: "row" }, cell.method), element("td", {}, cell.dataset), numeric(own[RANK]),
+    element("th", { scope: "row" }, cell.method, ...cell.marks.map(mark)), element("td", {}, cell.dataset), numeric(own[RANK]),
     numeric(text, mean === null ? "" : String(mean)), numeric(number(own[MEDIAN], se)), numeric(own[N]),
     numeric(own[FAILED]), element("td", {}, cell.at.length ? choice(cell) : ""), difference(cell),
     numeric(number(cell.seconds, null)), numeric(searched(cell) ? cell.search.join(" × ") : cell.search && "none"),
@@ -154,8 +158,8 @@
 
   function draw() {
     const wanted = form.text.value.toLowerCase();
-    const words = ({ method, dataset, family, origin, benchmark }) =>
-      [method, dataset, family, origin, benchmark].join(" ").toLowerCase();
+    const words = ({ method, dataset, family, origin, benchmark, marks }) =>
+      [method, dataset, family, origin, benchmark, ...marks.flat()].join(" ").toLowerCase();
     const within = (field, value) => {
       const most = form.elements[field].value;
       return !most || (value !== null && value <= Number(most));

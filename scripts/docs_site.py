@@ -21,7 +21,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from bdl.methods import METHODS
-from bdl.publishing.report_page import write_page
+from bdl.publishing.report_page import select_headline, write_page
 from bdl.spec import list_benchmarks, load_request
 
 ROOT = Path(__file__).parents[1]
@@ -92,13 +92,26 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
     yield "benchmarks.md", benchmarks()
     for folder, title in published():
         table = (ROOT / f"results/{folder}/table.md").read_text("utf-8")
-        pictures = [f"![{Path(path).stem}]({path}){{ loading=lazy }}" for path in figures(folder)]
+        pictures = {
+            Path(path).stem: f"![{Path(path).stem}]({path}){{ loading=lazy }}"
+            for path in figures(folder)
+        }
+        headline = select_headline([*pictures], load_request(folder.partition("/")[0]).benchmark)
+        opening = [pictures.pop(headline)] if headline else []
         whole = (
             ["[Report with figures, failures and errata](report.html)"]
             if folder == REPORTED
             else []
         )
-        parts = ["---\nhide: [toc]\n---", f"# {folder}", title, *whole, table, *pictures]
+        parts = [
+            "---\nhide: [toc]\n---",
+            f"# {folder}",
+            title,
+            *opening,
+            *whole,
+            table,
+            *pictures.values(),
+        ]
         yield f"results/{folder}/table.md", "\n\n".join(parts)
     yield f"results/{REPORTED}/report.html", report()
     yield from leaderboard([folder for folder, _ in published()])

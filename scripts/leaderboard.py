@@ -15,7 +15,9 @@ import pandas as pd
 from leaderboard_runs import Run, published_run, rows_by_split
 from scipy.special import stdtrit
 
+from bdl.archive.loading import LoadedResults
 from bdl.metrics import get_metric_info
+from bdl.references.certificate import CERTIFIED
 from bdl.reports import TableEntry
 from bdl.reports.elsewhere import as_printed
 from bdl.reports.figures import FigureData, draw_figures
@@ -25,6 +27,7 @@ from bdl.reports.paired import scores_by_split
 from bdl.reports.papers import OTHER_PAPERS, load_paper
 from bdl.reports.standings import Ranks, rank_entries
 from bdl.spec import Benchmark, list_benchmarks
+from bdl.store import CERTIFICATE_DETAIL
 
 ROOT = Path(__file__).parents[1]
 PRINTED = [row for paper in OTHER_PAPERS for row in load_paper(paper)]
@@ -124,6 +127,7 @@ def leaderboard(published: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
 def data(board: Board, runs: Sequence[Run]) -> dict[str, Any]:
     """Return what a page shows: scores, sources, cells, and quantiles of Student's t for each degree of freedom."""
     cells = [cell for run in runs for cell in _cells(board, run)]
+    name_groups(cells)
     for group in {cell["group"] for cell in cells}:
         _rank([cell for cell in cells if cell["group"] == group])
     if board.pooled:
@@ -143,6 +147,32 @@ def data(board: Board, runs: Sequence[Run]) -> dict[str, Any]:
         "fewest": MIN_SPLITS,
         "quantiles": [_short(float(stdtrit(df, 1 - LEVEL / 2))) for df in range(1, most)],
     }
+
+
+def name_groups(cells: Sequence[dict[str, Any]]) -> None:
+    """Name the benchmark with a data set that several groups have: a name and a score have one ranking."""
+    groups: dict[str, set[str]] = {}
+    for cell in cells:
+        groups.setdefault(cell["dataset"], set()).add(cell["group"])
+    for cell in cells:
+        if len(groups[cell["dataset"]]) > 1:
+            cell["dataset"] += f" ({cell['benchmark']})"
+
+
+def marks(found: LoadedResults, rows: pd.DataFrame) -> list[list[str]]:
+    """Return what distinguishes the rows of a cell, each mark with its explanation."""
+    texts = []
+    if found.remark:
+        texts.append(
+            ["part of the protocol" if found.protocol else "other protocol", found.remark]
+        )
+    if CERTIFICATE_DETAIL in rows:
+        certificates = rows[CERTIFICATE_DETAIL].dropna()
+        missing = int((certificates != CERTIFIED).sum())
+        if missing:
+            why = f"The draws of {missing} of {len(certificates)} splits do not pass the checks of ground truth."
+            texts.append(["uncertified", why])
+    return texts
 
 
 def _source(run: Run) -> dict[str, Any]:
@@ -176,6 +206,7 @@ def _cells(board: Board, run: Run) -> Iterator[dict[str, Any]]:
             "method": entry,
             "family": family(run.methods[entry]),
             "origin": run.origins[label],
+            "marks": marks(found, rows),
             "commit": run.commits[label],
             "search": [search.trials, search.folds] if search else [0, 0],
             "seconds": _short(rows.seconds[rows.status == "ok"].median()),
@@ -230,6 +261,7 @@ def _printed() -> Iterator[dict[str, Any]]:
             "method": row["method"],
             "family": family(row["method"]),
             "origin": "printed elsewhere",
+            "marks": [],
             "search": None,
             "seconds": None,
             "overlap": None,

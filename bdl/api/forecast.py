@@ -9,7 +9,12 @@ from bdl.archive.loading import load_timings
 from bdl.archive.reuse import PublishedFits
 from bdl.data import file_states
 from bdl.errors import escape_unprintable
-from bdl.execution.estimate import RunEstimate, count_remaining, estimate_remaining
+from bdl.execution.estimate import (
+    RemainingWork,
+    RunEstimate,
+    count_remaining,
+    estimate_remaining,
+)
 from bdl.execution.timing import time_updates
 from bdl.plan import Task
 from bdl.plan.cost import count_possible_jobs
@@ -20,11 +25,13 @@ from bdl.references.base import check_files
 from bdl.runtime import format_bytes
 from bdl.spec import Request, list_profiles
 from bdl.spec.request import results_option
-from bdl.store import CellKey
+from bdl.store import STAGES, CellKey
 from bdl.store.store import Store
 
 SHORT_RUN_SECONDS, LONG_RUN_SECONDS = 60.0, 30 * 60.0
 """Seconds below which a run needs no forecast, and above which it names narrower commands."""
+ONE_PROCESS_SECONDS = 15.0
+"""Seconds below which a run needs no second process, which takes some to start."""
 _TIMING_SECONDS = 2.0
 """Seconds that are spent on timing updates of tasks without earlier fits."""
 
@@ -44,8 +51,8 @@ def estimate_run(
 
     Fits that the store has are left out, and so are `copied_splits`, which a run copies from other
     runs or imports. The times rest on the runs of the benchmark in the folder of results.
-    Processes (`jobs`) are, for 0, as many as memory and cores allow, but one where that is done
-    within a minute.
+    Processes (`jobs`) are, for 0, as many as memory, cores and the slot batches of the splits
+    allow, but one where that is soon done.
     """
     copied_splits = copied_splits or {}
     remaining_work = [
@@ -58,9 +65,15 @@ def estimate_run(
         return estimate_remaining(remaining_work, jobs, measured)
     one_job = estimate_remaining(remaining_work, 1, measured)
     possible_jobs = count_possible_jobs([(work.task, work.splits) for work in remaining_work])
-    if one_job.seconds < SHORT_RUN_SECONDS or possible_jobs == 1:
+    useful_jobs = min(possible_jobs, sum(_count_simultaneous_groups(work) for work in unfinished))
+    if one_job.seconds < ONE_PROCESS_SECONDS or useful_jobs == 1:
         return one_job
-    return estimate_remaining(remaining_work, possible_jobs, measured)
+    return estimate_remaining(remaining_work, useful_jobs, measured)
+
+
+def _count_simultaneous_groups(work: RemainingWork) -> int:
+    """Count the groups of a task that can run at the same time."""
+    return max(work.slot_batches(stage) for stage in STAGES)
 
 
 def describe_missing_files(request: Request) -> list[str]:

@@ -9,7 +9,15 @@ import typer
 
 import bdl
 from bdl.cli import listing, results, terminal
-from bdl.cli.options import AsJson, Name, RequestOptions, Results, parse_jobs, with_request_options
+from bdl.cli.options import (
+    AUTO,
+    AsJson,
+    Name,
+    RequestOptions,
+    Results,
+    parse_jobs,
+    with_request_options,
+)
 from bdl.errors import InputError
 from bdl.registry import shipped_benchmarks
 from bdl.runtime import frozen_imports
@@ -71,14 +79,14 @@ def run(
     request_options: RequestOptions,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--jobs",
             parser=parse_jobs,
             metavar="<int|auto>",
-            help="Processes that work side by side.",
+            help="Processes that work side by side. Default: 1; auto for a profile on the CPU.",
         ),
-    ] = 1,
+    ] = None,
     executor: Annotated[
         str,
         typer.Option(
@@ -144,6 +152,9 @@ def run(
         raise InputError("--quiet --verbose: leave one out")
     console = LoggedConsole(log, verbose, quiet=quiet, **terminal.console_options())
     request, results = request_options.request, request_options.results
+    if jobs is None:
+        # the protocol keeps to one process, whose threads the published bits of large models need
+        jobs = 1 if request.benchmark.profile == "paper" or device != "cpu" else AUTO
     options = running.RunOptions(
         results, device, compile, jobs, fresh, changed, published, retry, executor
     )

@@ -10,6 +10,7 @@ from bdl.plan import Task
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Answer, is_predictive
 from bdl.store import CERTIFICATE_DETAIL, KEPT_DETAIL, CurvePoint
+from bdl.training.compiler import CompilationListener
 
 
 def describe_fits(task: Task, width: int, compile: bool) -> dict[str, Any]:
@@ -83,21 +84,16 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._paused, self._since = 0.0, 0.0
+        self._listener = CompilationListener(self.pause, self.resume)
 
     def __enter__(self) -> Self:
-        """Begin to listen to the compiler, which reports the outermost compilation alone."""
-        from torch._dynamo.callback import callback_handler  # imports the compiler
-
-        callback_handler.register_start_callback(self.pause)
-        callback_handler.register_end_callback(self.resume)
+        """Begin to listen to the compiler."""
+        self._listener.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Stop to listen."""
-        from torch._dynamo.callback import callback_handler
-
-        callback_handler.remove_start_callback(self.pause)
-        callback_handler.remove_end_callback(self.resume)
+        self._listener.__exit__()
 
     def now(self) -> float:
         """Return the seconds since an arbitrary moment."""

@@ -5,8 +5,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-import torch
-
 from bdl.execution.estimate import MeasuredFit, RemainingWork
 from bdl.plan import Task
 from bdl.plan.cost import estimate_fit_seconds
@@ -14,6 +12,7 @@ from bdl.plan.fittings import build_final_fitting
 from bdl.plan.initial_check import list_extreme_settings
 from bdl.plan.workload import count_fits_per_batch, count_stage_updates
 from bdl.store import STAGES, Stage
+from bdl.training.compiler import running_eagerly
 from bdl.training.fitting import EvaluationSchedule
 from bdl.training.traced import trace_immediately
 
@@ -48,7 +47,7 @@ def time_updates(
     for works in sorted(works_by_kind.values(), key=_rough_seconds, reverse=True):
         # an error is reported by the run itself; a generator of many normals would be compiled for
         # ten seconds
-        with suppress(Exception), torch.compiler.set_stance("force_eager"):
+        with suppress(Exception), running_eagerly():
             update_seconds = min(_time_first_updates(works[0].task))
             if update_seconds * _count_batch_updates(works) > _TRACE_FROM_SECONDS:
                 with trace_immediately():

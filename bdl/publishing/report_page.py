@@ -113,7 +113,8 @@ def _gather_page_values(
         for kind, paths in pictures.items()
     }
     pairs = any(difference.n for difference in figure_data.differences)
-    headline = _select_headline(embedded, benchmark)
+    drawn = {picture[0]: picture for group in embedded.values() for picture in group}
+    headline = drawn.get(select_headline([*drawn], benchmark) or "")
     return {
         "benchmark": benchmark,
         "part": _describe_part(figure_data.benchmark, loaded.rows),
@@ -133,8 +134,8 @@ def _gather_page_values(
         "standing_pairs": [pair_section(standing) for standing in figure_data.standings],
         "paired": [tally_section(*compared), *paired_sections(*compared)] if pairs else [],
         "pictures": {
-            kind: [picture for picture in drawn if picture is not headline]
-            for kind, drawn in embedded.items()
+            kind: [picture for picture in group if picture is not headline]
+            for kind, group in embedded.items()
         },
         "headline": headline,
         "verdict_line": _describe_verdicts(table_entries),
@@ -156,19 +157,17 @@ def _gather_page_values(
     }
 
 
-def _select_headline(
-    pictures: Mapping[str, Sequence[tuple[str, int, str]]], benchmark: Benchmark
-) -> tuple[str, int, str] | None:
-    """Select the figure that opens the report: by the first metric drawn, standing or scores."""
-    drawn = [picture for group in pictures.values() for picture in group]
-    for picture in drawn:
-        if picture[0] in [f"{benchmark.name}-{metric}-standing" for metric in benchmark.metrics]:
-            return picture
-    for metric in benchmark.metrics:
-        for picture in drawn:
-            if picture[0] == f"{benchmark.name}-{metric}":
-                return picture
-    return drawn[0] if drawn else None
+def select_headline(stems: Sequence[str], benchmark: Benchmark) -> str | None:
+    """Select the figure that opens the report and the page of a benchmark, by its file's stem.
+
+    It is that of the overall standing or of the scores of the first metric that has one, else the
+    first; None without any.
+    """
+    for kind in ("-standing", ""):
+        for metric in benchmark.metrics:
+            if f"{benchmark.name}-{metric}{kind}" in stems:
+                return f"{benchmark.name}-{metric}{kind}"
+    return stems[0] if stems else None
 
 
 def _describe_verdicts(entries: Sequence[TableEntry]) -> str:

@@ -228,7 +228,7 @@ def entry_rows(rows: Mapping[str, Sequence[str]], label: str) -> "tuple[Figure, 
         panel.set_ylim(len(entries) - 0.5, -0.5)
         panel.xaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
         # to the right matplotlib writes the power of ten of the ticks
-        panel.set_xlabel(fill(label, 26), loc="left")
+        panel.set_xlabel(fill(label, 18), loc="left")
     return figure, dict(zip(rows, panels, strict=True))
 
 

@@ -1,9 +1,13 @@
-"""Calls of PyTorch's compiler: for functions of all shapes, and for recorded operations."""
+"""Calls of PyTorch's compiler: for functions of all shapes, and for recorded operations.
+
+Its import takes seconds, which a run that compiles nothing saves.
+"""
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -18,6 +22,63 @@ The compiler's cache distinguishes programs by the width only where it is a sett
 two kinds of processor share would otherwise hand one the other's program, which computes garbage.
 """
 
+_running_eagerly = False
+"""Whether functions run as they are, for now."""
+
+
+_open_listeners: "list[CompilationListener]" = []
+
+
+class CompilationListener:
+    """A context manager that hears of compilations, the outermost alone."""
+
+    def __init__(self, on_start: Callable[..., None], on_end: Callable[..., None]) -> None:
+        self._on_start, self._on_end = on_start, on_end
+        self._registered = False
+
+    def __enter__(self) -> Self:
+        """Begin to listen, from the import of the compiler on if that is still to come."""
+        _open_listeners.append(self)
+        if "torch._dynamo" in sys.modules:
+            self.register()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop to listen."""
+        _open_listeners.remove(self)
+        if self._registered:
+            from torch._dynamo.callback import callback_handler
+
+            callback_handler.remove_start_callback(self._on_start)
+            callback_handler.remove_end_callback(self._on_end)
+            self._registered = False
+
+    def register(self) -> None:
+        """Register with the compiler, once."""
+        from torch._dynamo.callback import callback_handler
+
+        if not self._registered:
+            callback_handler.register_start_callback(self._on_start)
+            callback_handler.register_end_callback(self._on_end)
+            self._registered = True
+
+
+def _register_open_listeners() -> None:
+    """Register listeners that began before the compiler was imported."""
+    for listener in _open_listeners:
+        listener.register()
+
+
+@contextmanager
+def running_eagerly() -> Iterator[None]:
+    """Run functions as they are in a block, compiled or not."""
+    global _running_eagerly
+    before, _running_eagerly = _running_eagerly, True
+    try:
+        yield
+    finally:
+        _running_eagerly = before
+
 
 def compile_function(
     function: Callable[..., Any], options: dict[str, Any] | None = None
@@ -28,11 +89,12 @@ def compile_function(
     `torch.compile`.
     """
     compiled = torch.compile(function, dynamic=True, options=_inductor_options() | (options or {}))
+    _register_open_listeners()
     compiler_failed = False
 
     def call(*args: Any) -> Any:
         nonlocal compiler_failed
-        if not compiler_failed:
+        if not compiler_failed and not _running_eagerly:
             try:
                 return compiled(*args)
             except torch._dynamo.exc.TorchDynamoException as error:
@@ -52,6 +114,7 @@ def compile_graph(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[...,
     from torch._dynamo.callback import CallbackTrigger, callback_handler  # imports the compiler
 
     options = _inductor_options() | {"cpp_wrapper": not any(leaf.is_cuda for leaf in leaves)}
+    _register_open_listeners()
     # `torch._inductor.compile` reports nothing by itself, and stopwatches of fits listen
     callbacks = callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced")
     with torch.no_grad(), _silenced_inductor(), callbacks:

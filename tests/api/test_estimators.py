@@ -2,8 +2,6 @@
 
 import pickle
 import pydoc
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Scores in the course of fits, also after an interruption, and their seconds, which no compilation is part of."""
 
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -220,3 +222,21 @@ def test_fits_do_not_pay_for_the_compilation_of_their_program(tiny, slow_compile
     assert elapsed > DELAY * len(slow_compiler)
     seconds = rows[0].seconds * rows[0].details["width"]
     assert 0 < seconds < elapsed - DELAY * len(slow_compiler)
+
+
+def test_a_stopwatch_imports_no_compiler_and_hears_of_it_once_it_is_there():
+    script = (
+        "import sys, torch\n"
+        "from bdl.execution.fit_records import Stopwatch\n"
+        "from bdl.training.compiler import compile_function\n"
+        "with Stopwatch() as watch:\n"
+        "    print('torch._dynamo' in sys.modules)\n"
+        "    compile_function(torch.sin)\n"
+        "    from torch._dynamo.callback import callback_handler as handler\n"
+        "    print(watch.pause in handler.start_callbacks, watch.resume in handler.end_callbacks)\n"
+        "print(len(handler.start_callbacks), len(handler.end_callbacks))\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.split() == ["False", "True", "True", "0", "0"]

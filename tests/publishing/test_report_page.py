@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bdl.archive.loading import NO_VERDICTS
-from bdl.publishing.report_page import select_errata, write_page
+from bdl.publishing.report_page import select_errata, select_headline, write_page
 from bdl.spec import load_request
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -117,6 +117,15 @@ def test_a_page_of_a_part_of_the_published_rows(invoke, published, tmp_path):
     assert not [cell for cell in Outline(text).cells if "<i>blew</i>" in cell or cell == "two"]
     assert f"bdl-bench run {path} --method one" in text
     assert facts(text)[:3] == [("Data sets", "diabetes"), ("Methods", "one"), ("Splits", "4")]
+
+
+def test_the_figure_of_the_first_drawn_metric_opens():
+    benchmark = load_request("uci-regression").benchmark
+    stems = ["uci-regression-nmll-paired", "uci-regression-rmse", "uci-regression-nmll"]
+    assert select_headline(stems, benchmark) == "uci-regression-nmll"
+    assert select_headline(stems[:2], benchmark) == "uci-regression-rmse"
+    assert select_headline(stems[:1], benchmark) == stems[0]
+    assert select_headline([], benchmark) is None
 
 
 def test_errata_are_those_of_the_papers():

@@ -5,7 +5,8 @@ from inspect import isabstract
 from pathlib import Path
 
 import pytest
-from leaderboard import BOARDS, FAMILIES, family
+from leaderboard import BOARDS, FAMILIES, family, marks, name_groups
+from leaderboard_runs import published_run
 
 from bdl.methods import METHODS
 from bdl.methods.guest import Guest
@@ -52,3 +53,25 @@ def test_a_benchmark_stands_on_one_page_at_most():
     ]
     assert {"noisy-mnist", "mnist-slang", "mnist-priors", "blindness-detection"} < stands["images"]
     assert sum(map(len, stands.values())) == len(set().union(*stands.values()))
+
+
+def test_a_data_set_of_two_rankings_has_two_names():
+    cells = [
+        {"dataset": "iris", "group": "a/iris", "benchmark": "a"},
+        {"dataset": "iris", "group": "b/iris", "benchmark": "b"},
+        {"dataset": "wine", "group": "a/wine", "benchmark": "a"},
+    ]
+    name_groups(cells)
+    assert [cell["dataset"] for cell in cells] == ["iris (a)", "iris (b)", "wine"]
+
+
+def test_rows_of_another_protocol_and_uncertified_ones_are_marked():
+    found = published_run("uci-contenders/cpu").found
+    texts = {
+        entry: [text for text, _ in marks(found, rows)]
+        for entry, rows in found.rows.groupby("entry")
+    }
+    assert texts["nuts"] == ["other protocol", "uncertified"]
+    assert texts["vifa"] == ["other protocol"]
+    protocol = published_run("uci-regression").found
+    assert marks(protocol, protocol.rows[protocol.rows["entry"] == "vifa-nn"]) == []
