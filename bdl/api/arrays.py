@@ -186,7 +186,7 @@ def fit(
             network=_as_model(model, data),
         )
         check_task(task)
-        noise_precision = None
+        noise_precision: float | None = None
         if automatic_names:
             check_initial_posterior(task)
             fixed_hyper = {

@@ -272,7 +272,7 @@ def _choose_on_held_out_rows(
     can_scale = {"prior_precision", "noise_precision"} <= {*names}
 
     calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
-    score = calibrated if is_noise_free else Nmll()
+    score: Score = calibrated if is_noise_free else Nmll()
     scores = _cross_validate(task, candidates, split, 1, score, "search")
     best = min(scores, key=lambda score: score.score).hyper
     if not is_noise_free:
@@ -348,13 +348,13 @@ class CalibratedNmll:
         """Keep the errors and return the score; NaN if an output is not finite."""
         problem, posterior = evaluation.model, evaluation.posterior
         tested = evaluation.tested.take(slice(_EVIDENCE_ROWS))
-        self.is_scaled = (
+        log_unit = 0.0
+        if (
             self.can_scale
             and isinstance(posterior, Linearised)
             and has_closed_form(problem, posterior)
-        )
-        log_unit = 0.0
-        if self.is_scaled:
+        ):
+            self.is_scaled = True
             hyper = as_tensors(evaluation.hyper)
             law = predict_exactly(problem, posterior, tested, hyper, evaluation.buffers)
             errors = ((tested.y - law.mean) / law.stddev).unsqueeze(0)
