@@ -1,27 +1,14 @@
 """Looks of methods: one for each in all figures, which no other method of a figure has."""
 
-from collections import defaultdict
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from matplotlib.colors import to_hex
 
-from bdl.archive.loading import load_results
-from bdl.publishing.published_files import gather_figure_data
 from bdl.reports.drawing import label_directly, lay_out_panels, spread_apart
-from bdl.reports.figures import draw_figure, drawings_of
 from bdl.reports.method_styles import FAMILIES, entry_styles
-from bdl.spec import list_benchmarks, list_profiles, load_benchmark, load_request
+from bdl.spec import list_benchmarks, list_profiles, load_benchmark
 
 SHIPPED = [(name, profile) for name, _ in list_benchmarks() for profile in list_profiles(name)]
-
-RESULTS = Path(__file__).parents[2] / "results"
-PUBLISHED = [
-    (name, profile)
-    for name, profile in SHIPPED
-    if (RESULTS / name / ("" if profile == "paper" else profile) / "table.json").exists()
-]
 
 
 def looks_of(entries):
@@ -35,23 +22,6 @@ def test_no_two_methods_of_a_benchmark_share_colour_and_marker(name, profile):
     looks = looks_of(entries)
     assert len({*looks}) == len(entries)
     assert [look for entry in entries for look in looks_of([entry])] == looks
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "profile"), PUBLISHED)
-def test_no_two_methods_of_a_drawn_figure_share_colour_and_marker(name, profile):
-    """In all figures of published rows, as they are drawn."""
-    loaded = load_results(load_request(name, profile), RESULTS)
-    entries = set(loaded.benchmark.entries)
-    for figure_name, draw in drawings_of(gather_figure_data(loaded, {})).items():
-        methods = defaultdict(set)
-        for panel in draw_figure(draw).axes:
-            for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-                line = getattr(handle, "lines", [handle])[0]  # of an error bar, its mark
-                if label in entries:
-                    methods[to_hex(line.get_color()), line.get_marker()].add(label)
-        shared = [labels for labels in methods.values() if len(labels) > 1]
-        assert shared == [], figure_name
 
 
 def test_every_shipped_method_has_a_family():
