@@ -15,7 +15,15 @@ Parts, each a number or a few in the file of results:
   what a pass over the rows costs on ResNet-18, and on heads 1280-128-2 of features. The VIFA paper
   (2023) has a ratio of 1.06 of whole runs.
 
-Each is the median over dozens of updates, after the first dozen. ``--device cpu --tiny`` measures
+- ``engine-adam``, ``loop-adam``, ``loop-compiled``: seconds of a minibatch of Adam on the network of
+  ``mnist-bbb``, by the engine, by a plain loop of PyTorch, and by one with
+  ``torch.compile(mode="reduce-overhead")`` (on a GPU alone);
+- ``jax``: model-minibatches a second of ``jit(vmap(scan))`` on 150 networks 13-50-1, where JAX has
+  a GPU.
+
+Each is the median over dozens of updates, after the first dozen. On a GPU, ``kernel_seconds`` is
+what the kernels of an update take by PyTorch's profiler, and ``wall_to_kernels`` how many times as
+long the update takes. ``--device cpu --tiny`` measures
 single updates on a few rows and small images, so that the script can be tried without a GPU; CI
 does so. ``--parts`` chooses parts, and ``--pixels`` other images. Times on a CPU are those of the
 process, which others on the machine do not change.
@@ -28,16 +36,22 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, process_time
+from typing import Any
 
 import numpy as np
 import torch
-from peers import machine
+from peers import machine, timing, workload
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 from bdl.data import Dataset
 from bdl.methods import METHODS
@@ -59,6 +73,8 @@ UCI = {"boston": (455, 13), "concrete": (927, 8), "energy": (691, 8), "yacht": (
 RATIOS = {
     "VIFA's minibatch of ResNet-18 to plain Adam's": ("resnet-vifa", "resnet-adam"),
     "SLANG's update on MNIST at rank 8 to Bayes by Backprop's": ("mnist-8", "mnist-bbb"),
+    "Adam's update on MNIST to a plain loop's": ("engine-adam", "loop-adam"),
+    "Adam's update on MNIST to a compiled loop's": ("engine-adam", "loop-compiled"),
 }
 PASSES: dict[str, tuple[dict[str, object], int]] = {
     "adam": ({"prior_share": 0, "gradients_per_update": 12, "max_grad_norm": 10}, 1),
@@ -100,7 +116,22 @@ class Suite:
             "resnet-vifa": partial(self.photographs, "vifa-two-stage", {"mean_epochs": 0}),
             "pass-resnet": self.pass_of_networks,
             "pass-heads": self.pass_of_heads,
+            "engine-adam": partial(self.digits, "adam", {}),
+            "loop-adam": partial(self.loop, compiled=False),
+            **self._gpu_peers,
         }
+
+    @property
+    def _gpu_peers(self) -> dict[str, Callable[[], Measured]]:
+        """Peers that are of interest on a GPU alone."""
+        if self.device != "cuda":
+            return {}
+        peers: dict[str, Callable[[], Measured]] = {
+            "loop-compiled": partial(self.loop, compiled=True)
+        }
+        if find_spec("jax") and import_module("jax").default_backend() == "gpu":
+            peers["jax"] = self.jax_networks
+        return peers
 
     def networks(self) -> Measured:
         """Train 100 networks 8-50-1 on 691 rows side by side, as on energy."""
@@ -139,10 +170,47 @@ class Suite:
         rows, units = (600, 8) if self.tiny else (10_000, 400)
         problem = Problem(Mlp((units, units)), Categorical(), 784, 10, GaussianPrior(1e-6))
         hyper = {"learning_rate": 0.001, "prior_precision": 54.6}
-        data, settings = _images(rows, (1, 28, 28), 10), {"samples": 4, **settings}
+        settings = {} if method == "adam" else {"samples": 4, **settings}
+        data = _images(rows, (1, 28, 28), 10)
         return self._update(
             self._durations(data, problem, method, settings, 200, hyper, every=self._dozen)
         )
+
+    def loop(self, *, compiled: bool) -> Measured:
+        """Time minibatches of a plain loop of Adam on the same network."""
+        rows, units = (600, 8) if self.tiny else (10_000, 400)
+        data = _images(rows, (1, 28, 28), 10)
+        x = torch.as_tensor(data.x).reshape(rows, 784).float().to(self.device) / 255
+        labels = torch.as_tensor(data.y).long().to(self.device)
+        widths = (784, units, units, 10)
+        layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())][
+            :-1
+        ]
+        model = nn.Sequential(*layers).to(self.device)
+        optimiser = torch.optim.Adam(model.parameters(), lr=0.001, capturable=compiled)
+
+        def compute_loss(x: Tensor, labels: Tensor) -> Tensor:
+            return nn.functional.cross_entropy(model(x), labels)
+
+        loss = torch.compile(compute_loss, mode="reduce-overhead") if compiled else compute_loss
+
+        def durations() -> Iterator[float]:
+            for _ in range(8):
+                begun = self._now()
+                for _ in range(self._dozen):
+                    batch = torch.randperm(rows, device=self.device)[:200]
+                    optimiser.zero_grad(set_to_none=True)
+                    loss(x[batch], labels[batch]).backward()
+                    optimiser.step()
+                yield self._now() - begun
+
+        return self._update(durations())
+
+    def jax_networks(self) -> Measured:
+        """Train 150 networks 13-50-1 by JAX's scan."""
+        run = timing.JaxRun(workload.make(4 if self.tiny else 150), epochs=5)
+        run.seconds()
+        return {"model_minibatches_a_second": 1 / run.seconds()}
 
     def photographs(self, method: str, settings: Mapping[str, object]) -> Measured:
         """Time minibatches of ResNet-18, and multiply by those of an epoch."""
@@ -195,14 +263,27 @@ class Suite:
         return 1 if self.tiny else 12
 
     def _update(self, durations: Iterator[float]) -> Measured:
-        """Take the median duration of an update over dozens, after the first, and the most memory meanwhile."""
-        if self.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        seconds = [duration / self._dozen for duration in durations]
-        memory = (
-            {"gigabytes": torch.cuda.max_memory_allocated() / 1e9} if self.device == "cuda" else {}
-        )
-        return {"seconds": statistics.median(seconds[1:] or seconds), **memory}
+        """Take the median duration of an update over dozens, after the first.
+
+        On a GPU also what the kernels of one more dozen take, and the most memory meanwhile.
+        """
+        if self.device != "cuda":
+            seconds = [duration / self._dozen for duration in durations]
+            return {"seconds": statistics.median(seconds[1:] or seconds)}
+        torch.cuda.reset_peak_memory_stats()
+        first = next(durations)
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            profiled = next(durations, None)
+        timed = list(durations) or [first]
+        measured = {
+            "seconds": statistics.median(timed) / self._dozen,
+            "gigabytes": torch.cuda.max_memory_allocated() / 1e9,
+        }
+        if profiled is not None:
+            kernels = kernel_seconds(profiler.key_averages()) / self._dozen
+            measured["kernel_seconds"] = kernels
+            measured["wall_to_kernels"] = measured["seconds"] / kernels
+        return measured
 
     def _durations(
         self,
@@ -240,6 +321,11 @@ class Suite:
             return process_time()
         torch.cuda.synchronize()
         return perf_counter()
+
+
+def kernel_seconds(events: Iterable[Any]) -> float:
+    """Sum the seconds that kernels and copies took on the device, of averages of a profile."""
+    return sum(event.self_device_time_total for event in events) / 1e6
 
 
 def measure(suite: Suite, file: Path, seconds: float, pattern: str = "*") -> Iterator[str]:
@@ -315,7 +401,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--parts", metavar="PATTERN", default="*", help="parts to measure, such as 'pass-*' (all)"
     )
     parser.add_argument(
-        "--seconds", type=float, default=480.0, help="begin no part after so long (480)"
+        "--minutes", type=float, default=8.0, help="begin no part after so long (8)"
     )
     asked = parser.parse_args(arguments)
     if asked.device == "cuda" and not torch.cuda.is_available():
@@ -326,7 +412,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     with trace_immediately():  # as fits of more than a hundred updates are
         for line in measure(
-            Suite(asked.device, asked.tiny, asked.pixels), asked.json, asked.seconds, asked.parts
+            Suite(asked.device, asked.tiny, asked.pixels),
+            asked.json,
+            60 * asked.minutes,
+            asked.parts,
         ):
             print(line, flush=True)
     return 0

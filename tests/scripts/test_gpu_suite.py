@@ -2,15 +2,17 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import gpu_suite
 import pytest
+import torch
 
 
 def test_it_stops_in_time_and_goes_on(tmp_path, monkeypatch, capsys):
     calls = []
 
-    def measured(self, *given):
+    def measured(self, *given, **named):
         calls.append(given)
         return {"seconds": float(len(calls)), "ratio": 1.5}
 
@@ -21,12 +23,13 @@ def test_it_stops_in_time_and_goes_on(tmp_path, monkeypatch, capsys):
         "photographs",
         "pass_of_networks",
         "pass_of_heads",
+        "loop",
     ):
         monkeypatch.setattr(gpu_suite.Suite, name, measured)
     file = tmp_path / "gpu.json"
     counters = iter(range(1000))
     monkeypatch.setattr(gpu_suite, "perf_counter", lambda: float(next(counters)))
-    command = ["--device", "cpu", "--tiny", "--json", str(file), "--seconds", "7"]
+    command = ["--device", "cpu", "--tiny", "--json", str(file), "--minutes", str(7 / 60)]
     assert gpu_suite.main(command) == 0
     begun = [
         "engine",
@@ -48,9 +51,9 @@ def test_it_stops_in_time_and_goes_on(tmp_path, monkeypatch, capsys):
     report = json.loads(file.read_text())
     assert [*report["parts"]] == [*gpu_suite.Suite("cpu", True).parts]
     assert [part["seconds"] for part in report["parts"].values()] == [
-        float(i) for i in range(1, 17)
+        float(i) for i in range(1, 19)
     ]
-    assert [*report["ratios"].values()] == [14 / 13, 10 / 6, 1.5, 1.5]
+    assert [*report["ratios"].values()] == [14 / 13, 10 / 6, 17 / 18, 1.5, 1.5]
     assert "VIFA's minibatch of ResNet-18 to plain Adam's: 1.077" in capsys.readouterr().out
 
 
@@ -67,7 +70,7 @@ def test_without_a_gpu_it_runs_to_its_end_on_tiny_parts(tmp_path, capsys):
         )
     report = json.loads(file.read_text())
     assert [*report["parts"]] == parts
-    assert len(report["ratios"]) == 3
+    assert len(report["ratios"]) == 4
     numbers = [
         number
         for part in (*report["parts"].values(), report["ratios"])
@@ -91,3 +94,30 @@ def test_a_pass_compares_neighbouring_turns(monkeypatch, turns):
         "vifa-two-stage_seconds": {2: 2.0, 5: 2.5}[turns] / 12,
         "ratio": 2.0,
     }
+
+
+def test_kernels_are_timed_beside_an_update_on_a_gpu(monkeypatch):
+    class Profile:
+        def __init__(self, activities):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def key_averages(self):
+            return [SimpleNamespace(self_device_time_total=6e6)] * 2
+
+    monkeypatch.setattr(gpu_suite, "profile", Profile)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 2e9)
+    suite = gpu_suite.Suite("cuda", tiny=False)
+    assert suite._update(iter([90.0, 50.0, 24.0, 24.0, 30.0])) == {
+        "seconds": 2.0,
+        "gigabytes": 2.0,
+        "kernel_seconds": 1.0,
+        "wall_to_kernels": 2.0,
+    }
+    assert suite._update(iter([24.0])) == {"seconds": 2.0, "gigabytes": 2.0}
