@@ -149,7 +149,8 @@ class Registry:
 @lru_cache(maxsize=1)
 def _read_entry_points() -> EntryPoints:
     """Read the entry points of all installed packages, which takes a twentieth of a second."""
-    return entry_points()
+    # without names the new interface is not told from the old one by types
+    return cast(EntryPoints, entry_points())
 
 
 _TRUSTED: set[str] = set()

@@ -200,7 +200,7 @@ class Suite:
                 for _ in range(self._dozen):
                     batch = torch.randperm(rows, device=self.device)[:200]
                     optimiser.zero_grad(set_to_none=True)
-                    loss(x[batch], labels[batch]).backward()
+                    loss(x[batch], labels[batch]).backward()  # type: ignore[no-untyped-call]
                     optimiser.step()
                 yield self._now() - begun
 

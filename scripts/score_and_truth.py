@@ -13,7 +13,7 @@ over data sets, with its 95 % interval: percentiles of a bootstrap that draws da
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -134,12 +134,12 @@ def gather_comparisons(profile: str) -> list[Comparison]:
 def draw(comparisons: Sequence[Comparison]) -> Figure:
     """Draw average ranks by score against those by distance, a panel a score."""
     figure, panels = drawing.lay_out_panels(len(comparisons), (3.0, 3.0), columns=3)
-    styles: Mapping[str, Mapping[str, object]] = entry_styles(comparisons[0].entries)
+    styles: Mapping[str, Mapping[str, Any]] = entry_styles(comparisons[0].entries)
     for panel, comparison in zip(panels, comparisons, strict=True):
         value, low, high = comparison.correlation
         drawing.style_panel(panel, f"{comparison.heading}\n{value:.2f} ({low:.2f} to {high:.2f})")
         for i, entry in enumerate(comparison.entries):
-            look = {"linestyle": "none", "markersize": 6, "label": entry}
+            look: dict[str, Any] = {"linestyle": "none", "markersize": 6, "label": entry}
             panel.plot(
                 [comparison.distance_ranks[i]],
                 [comparison.score_ranks[i]],

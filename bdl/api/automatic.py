@@ -388,7 +388,7 @@ class CalibratedNmll:
         unit = 1.0 if self.is_scaled else self.target_variance
         optimum = minimize_scalar(
             loss,
-            bounds=[log(bound * unit) for bound in bounds],
+            bounds=(log(bounds[0] * unit), log(bounds[1] * unit)),
             method="bounded",
             options={"xatol": 1e-3},
         )

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import nctdtrinc, ndtr, stdtrit
 
+from bdl.reports.intervals import LEVEL, MIN_SPLITS
 from bdl.reports.statistics import Array
-from bdl.reports.verdicts import LEVEL, MIN_SPLITS
 
 BOOTSTRAP_DRAWS = 2000
 """Draws of the bootstrap; its seed is fixed, so that a table is the same each time."""
@@ -205,8 +205,8 @@ def pareto_front(costs: Array, scores: Array) -> NDArray[np.bool_]:
     """Return which points no other point beats in one of cost and score, and equals in both."""
     no_worse = (costs[:, None] >= costs) & (scores[:, None] >= scores)
     better = (costs[:, None] > costs) | (scores[:, None] > scores)
-    front: NDArray[np.bool_] = ~(no_worse & better).any(1)
-    return front
+    is_beaten: NDArray[np.bool_] = np.any(no_worse & better, axis=1)
+    return ~is_beaten
 
 
 def smallest_difference(values: Array, overlap: float) -> float:

@@ -79,8 +79,7 @@ def _draw_ranks(panel: "Axes", standing: Standing, styles: drawing.Styles) -> No
     for number, group in enumerate(standing.groups, start=1):
         at = count + 0.5 + number * step
         ends = [names.index(group[0]) - 0.3, names.index(group[-1]) + 0.3]
-        look = {"color": drawing.QUIET, "linewidth": 2.2, "solid_capstyle": "butt"}
-        panel.plot([at, at], ends, **look)
+        panel.plot([at, at], ends, color=drawing.QUIET, linewidth=2.2, solid_capstyle="butt")
     panel.set_xlim(0.5, count + 0.5 + (len(standing.groups) + 1) * step)
     panel.set_ylim(rows[-1] + 0.7, -0.7)
     _set_rank_ticks(panel.xaxis, count)
@@ -117,8 +116,16 @@ def _draw_wins(panel: "Axes", standing: Standing, empty_rows: int) -> None:
                 )
     # right below the matrix, which leaves the rows of the panel of ranks free below it
     for column, name in enumerate(names):
-        below = {"ha": "center", "va": "top", "rotation": 90, "fontsize": 8}
-        panel.text(column, len(names) - 0.3, name, color=drawing.QUIET, **below)
+        panel.text(
+            column,
+            len(names) - 0.3,
+            name,
+            color=drawing.QUIET,
+            ha="center",
+            va="top",
+            rotation=90,
+            fontsize=8,
+        )
     panel.set(xticks=[], yticks=[])
     panel.set_ylim(len(names) + empty_rows - 0.3, -0.7)
     panel.set_xlim(-0.5, len(names) - 0.5)

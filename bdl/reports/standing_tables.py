@@ -10,6 +10,7 @@ from rich.text import Text
 
 from bdl.metrics import RELATIVE_MARGIN, get_metric_info
 from bdl.references.certificate import CERTIFIED
+from bdl.reports.intervals import MIN_SPLITS
 from bdl.reports.layout import Section, format_number, metric_heading, metric_name
 from bdl.reports.overall_standing import (
     DECISION,
@@ -28,7 +29,6 @@ from bdl.reports.overall_standing import (
 )
 from bdl.reports.standings import MIN_ENTRIES, SECONDS_PER_MINUTE
 from bdl.reports.statistics import Array
-from bdl.reports.verdicts import MIN_SPLITS
 from bdl.store import CERTIFICATE_DETAIL
 
 if TYPE_CHECKING:

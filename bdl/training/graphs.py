@@ -54,7 +54,7 @@ class CudaRecorder:
 
     def warm_up(self, function: Callable[[], None]) -> None:
         """Call a function on a stream of its own, as PyTorch asks for."""
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP_CALLS):
