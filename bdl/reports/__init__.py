@@ -18,6 +18,7 @@ from bdl.reports.replicates import (
     measure_seed_noise,
     statistics_by_seed,
 )
+from bdl.reports.score_certificates import mark_certified_scores
 from bdl.reports.statistics import STATISTICS, Array, finite_scores, group_by_cell
 from bdl.reports.verdicts import (
     GIVEN_THE_SPLITS,
@@ -315,7 +316,7 @@ def _table_entry(
         *texts,
         *_refusal_notes(rows.refusals, metric),
         *rows.certificate_notes,
-        *score_certificate_notes(rows.good, metric, metric_info),
+        *score_certificate_notes(rows.good, metric),
         *_remarks(estimate, metric_info, floor, split, judgement),
     ]
     if paper and difference and is_tested_given_splits(estimate, paper):
@@ -417,22 +418,15 @@ def certificate_notes(rows: "pd.DataFrame") -> list[str]:
     return [f"{note}."]
 
 
-def score_certificate_notes(
-    rows: "pd.DataFrame", metric: str, metric_info: MetricInfo
-) -> list[str]:
-    """Count the fits by chains whose score is certified, and name the splits of the others.
-
-    It is where its Monte-Carlo error is at most a fifth of the margin, that about the score itself
-    where margins are relative.
-    """
+def score_certificate_notes(rows: "pd.DataFrame", metric: str) -> list[str]:
+    """Count the fits by chains whose score is certified, and name the splits of the others."""
     column = f"{metric}_mcse"
-    if metric_info.kind != "predictive" or CERTIFICATE_DETAIL not in rows or column not in rows:
+    if CERTIFICATE_DETAIL not in rows or column not in rows:
         return []
     chains = rows[rows[CERTIFICATE_DETAIL].notna() & rows[column].notna()]
     if chains.empty:
         return []
-    limits = chains[metric].map(metric_info.margin_of) / 5
-    uncertified = chains["split"][~(chains[column] <= limits)].tolist()
+    uncertified = chains["split"][~mark_certified_scores(chains, metric)].tolist()
     note = f"Score certified on {len(chains) - len(uncertified)} of {len(chains)} splits"
     if uncertified:
         note += f", not on {', '.join(map(str, uncertified))}"

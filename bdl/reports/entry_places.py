@@ -71,7 +71,7 @@ def _place(
 ) -> EntryPlace | None:
     scores, complete = gather_scores(benchmark, rows, metric)
     datasets = complete.get(entry, set())
-    reasons = list_unranked_reasons(scores, complete, rows)
+    reasons = list_unranked_reasons(scores, complete, rows, metric)
     ranked = []
     for other in scores.entries:
         lacks_certificate = other in reasons and complete[other] >= set(scores.datasets)

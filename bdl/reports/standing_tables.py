@@ -27,6 +27,7 @@ from bdl.reports.overall_standing import (
     pareto_front,
     win_rates,
 )
+from bdl.reports.score_certificates import mark_certified_scores
 from bdl.reports.standings import MIN_ENTRIES, SECONDS_PER_MINUTE
 from bdl.reports.statistics import Array
 from bdl.store import CERTIFICATE_DETAIL
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 MIN_DATASETS = 3
 """Fewest data sets of an overall standing."""
-SCORE_CERTIFIED = "score certified"
-"""Begins what rows say of draws that are too few for the posterior, but enough for the score."""
 MAX_METRICS = 3
 """Scores whose ranks a terminal of 80 columns has room for."""
 
@@ -139,7 +138,7 @@ def _compute_standing(
     other_settings: Mapping[str, str],
 ) -> Standing | None:
     scores, complete = gather_scores(benchmark, rows, metric)
-    reasons = list_unranked_reasons(scores, complete, rows) | dict(other_settings)
+    reasons = list_unranked_reasons(scores, complete, rows, metric) | dict(other_settings)
     ranked = [entry for entry in scores.entries if entry not in reasons]
     if len(ranked) < MIN_ENTRIES:
         return None
@@ -206,21 +205,23 @@ def gather_scores(
 
 
 def list_unranked_reasons(
-    scores: SplitScores, complete: Mapping[str, set[str]], rows: "pd.DataFrame"
+    scores: SplitScores, complete: Mapping[str, set[str]], rows: "pd.DataFrame", metric: str
 ) -> dict[str, str]:
-    """Return why an entry has no rank: it lacks splits, or draws of it are not certified."""
+    """Return why an entry has no rank: it lacks splits, or neither draws nor score are certified."""
     reasons: dict[str, str] = {}
-    certificates = rows[["entry"]].assign(text=rows.get(CERTIFICATE_DETAIL)).dropna()
+    certificates = rows.reindex(columns=[CERTIFICATE_DETAIL])[CERTIFICATE_DETAIL]
+    by_chains = certificates.notna()
+    certified = (certificates == CERTIFIED) | mark_certified_scores(rows, metric)
     for entry in scores.entries:
         texts = []
         if len(complete[entry]) < len(scores.datasets):
             texts.append(
                 f"all splits of {len(complete[entry])} of {len(scores.datasets)} data sets"
             )
-        entry_texts = certificates["text"][certificates["entry"] == entry]
-        certified = entry_texts.astype(str).str.startswith((CERTIFIED, SCORE_CERTIFIED)).sum()
-        if certified < len(entry_texts):
-            texts.append(f"{len(entry_texts) - certified} of {len(entry_texts)} fits uncertified")
+        chains = by_chains & (rows["entry"] == entry)
+        n_uncertified = int((chains & ~certified).sum())
+        if n_uncertified:
+            texts.append(f"{n_uncertified} of {int(chains.sum())} fits uncertified")
         if texts:
             reasons[entry] = "; ".join(texts)
     return reasons

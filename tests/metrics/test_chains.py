@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.metrics import MetricInfo
 from bdl.metrics.chains import score_chains
 from bdl.references.certificate import CERTIFIED
 from bdl.references.jackknife import jackknife_error
@@ -63,25 +62,17 @@ def test_the_error_has_the_spread_of_repeated_runs():
 
 
 @pytest.mark.parametrize(
-    ("metric_info", "errors", "note"),
+    ("metric", "errors", "note"),
     [
-        (
-            MetricInfo("Loss", "nats", "lower", "predictive", margin=0.05),
-            [0.009, 0.011, float("nan")],
-            "Score certified on 1 of 2 splits, not on 1: ",
-        ),
-        (
-            MetricInfo("Error", "1", "lower", "predictive"),
-            [0.019, 0.02, 0.01],
-            "Score certified on 3 of 3 splits: ",
-        ),
+        ("nmll", [0.009, 0.011, float("nan")], "Score certified on 1 of 2 splits, not on 1: "),
+        ("rmse", [0.019, 0.02, 0.01], "Score certified on 3 of 3 splits: "),
     ],
 )
-def test_a_table_counts_certified_scores(metric_info, errors, note):
-    """A relative margin is a tenth of the score: of 1 the limit is 0.02."""
+def test_a_table_counts_certified_scores(metric, errors, note):
+    """Margins are 0.05 nats and a tenth of the score: of 1 the limit is 0.02."""
     rows = pd.DataFrame(
-        {"split": [0, 1, 2], "s": 1.0, "s_mcse": errors, "certificate": [CERTIFIED] * 3}
+        {"split": [0, 1, 2], metric: 1.0, f"{metric}_mcse": errors, "certificate": [CERTIFIED] * 3}
     )
-    (text,) = score_certificate_notes(rows, "s", metric_info)
+    (text,) = score_certificate_notes(rows, metric)
     assert text.startswith(note)
-    assert score_certificate_notes(rows.drop(columns="s_mcse"), "s", metric_info) == []
+    assert score_certificate_notes(rows.drop(columns=f"{metric}_mcse"), metric) == []

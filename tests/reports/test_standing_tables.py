@@ -74,11 +74,17 @@ def test_who_is_not_ranked_has_the_rank_that_it_would_have():
 
 
 def test_a_certified_score_is_ranked():
+    """Chains that disagree about weights are ranked by a score that they agree about."""
     rows = make_rows()
-    texts = {"nuts": "score certified; breaks rules 1, 2", "swag": "certified"}
+    texts = {"nuts": "breaks rules 1, 2", "swag": "certified"}
     rows[CERTIFICATE_DETAIL] = rows["entry"].map(texts)
-    standing, _ = compute_standings(make_contenders(), rows, {}, {})
-    assert list(standing.ranks) == ENTRIES
+    rows["nmll_mcse"] = np.where(rows["entry"] == "nuts", 0.009, np.nan)
+    by_nmll = compute_standings(make_contenders(), rows, {}, {})[0]
+    assert list(by_nmll.ranks) == ENTRIES
+    rows.loc[(rows["entry"] == "nuts") & (rows["split"] == 1), "nmll_mcse"] = 0.011
+    by_nmll = compute_standings(make_contenders(), rows, {}, {})[0]
+    (nuts,) = by_nmll.unranked
+    assert nuts.reason.endswith("fits uncertified")
 
 
 def test_a_failed_fit_takes_part_as_the_worst():
