@@ -10,7 +10,8 @@ import pytest
 import torch
 from tiny import TINY, contents, raising, refusal
 
-from bdl.archive.loading import LoadedResults, list_departures
+from bdl.archive.departures import list_departures
+from bdl.archive.loading import LoadedResults
 from bdl.publishing import mlflow_export
 from bdl.spec import load_request
 

@@ -1,6 +1,5 @@
 """Results of an earlier run: how they differ from the protocol, and the overwrite guard."""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -9,7 +8,15 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from bdl.archive import FIELDS_WITHOUT_EFFECT, ResultsFolder, list_stored_cells
+from bdl.archive import ResultsFolder, list_stored_cells
+from bdl.archive.departures import (
+    describe_part,
+    describe_profile,
+    is_part_of_protocol,
+    list_added_entries,
+    list_departures,
+    list_gaps,
+)
 from bdl.archive.frames import (
     STORE,
     TRIALS,
@@ -26,12 +33,9 @@ from bdl.registry import packaged_results
 from bdl.spec import (
     Benchmark,
     Request,
-    find_differences,
     list_benchmarks,
-    load_benchmark,
     load_request,
 )
-from bdl.spec.request import MISSING_FIELD, format_ranges, to_inline_yaml
 from bdl.store import CellKey
 
 DEFAULT_RESULTS = Path("results")
@@ -42,12 +46,6 @@ _FOLDER_PATTERNS = ("", "*/", "variants/*/", "*/variants/*/")
 """Where a benchmark's folder has results: the protocol, its profiles and replicates, and the
 variants of each.
 """
-
-_MAX_VALUE_CHARACTERS = 100
-"""Characters of a value before it is cut."""
-
-_MAX_NAMED_CELLS = 4
-"""Cells that are named, rather than counted."""
 
 
 class LoadedResults(NamedTuple):
@@ -91,9 +89,9 @@ class LoadedResults(NamedTuple):
         is_protocol = not changed and (profile == "paper" or is_part)
         remarks = []
         if profile != "paper":
-            remarks.append(_describe_part(request) if is_part else _describe_profile(request))
-        gaps = _list_gaps(request.benchmark, rows) if has_spec and not rows.empty else []
-        added = [f"{name} is an entry of its own" for name in _list_added_entries(request)]
+            remarks.append(describe_part(request) if is_part else describe_profile(request))
+        gaps = list_gaps(request.benchmark, rows) if has_spec and not rows.empty else []
+        added = [f"{name} is an entry of its own" for name in list_added_entries(request)]
         remarks += [*gaps, *added, *changed]
         heading = "A part of the" if is_protocol and is_part else "Not the"
         remark = f"{heading} protocol: {'; '.join(remarks)}." if remarks else ""
@@ -106,7 +104,7 @@ class LoadedResults(NamedTuple):
     @property
     def added_entries(self) -> list[str]:
         """Entries that overrides add to those of the file."""
-        return _list_added_entries(self.recorded_request)
+        return list_added_entries(self.recorded_request)
 
     @property
     def banner(self) -> str:
@@ -315,138 +313,3 @@ def _suggest_sibling(folder: Path, source: str, results: Path) -> str:
                 request = replace(results_folder.original_request, source=source)
                 return f" (there is: {request.format_command('table', results)})"
     return ""
-
-
-def list_departures(recorded_request: Request, current_benchmark: Benchmark) -> list[str]:
-    """List the overrides, and the fields that the file has changed since.
-
-    An entry that an override adds is not among them: those of the protocol are as they were.
-    """
-    additions = {f"entries.{name}" for name in _list_added_entries(recorded_request)}
-    texts: list[str] = []
-    for path, value in recorded_request.changes.items():
-        if path not in additions and _is_of_request(path, recorded_request):
-            texts.append(f"{path}={abbreviate_value(value)}")
-    # a selection leaves out entries that a profile runs on no data set
-    benchmarks = current_benchmark.select(), recorded_request.benchmark.select()
-    changed_fields = {
-        path: old_value
-        for path, (_, old_value) in find_differences(*benchmarks).items()
-        if path not in FIELDS_WITHOUT_EFFECT
-    }
-    for path, old_value in changed_fields.items():
-        if _is_of_request(path, recorded_request):
-            texts.append(
-                f"{path} has come into the file since"
-                if old_value == MISSING_FIELD
-                else f"the file had {path}={abbreviate_value(old_value)} then"
-            )
-    return texts
-
-
-def _list_added_entries(recorded_request: Request) -> list[str]:
-    """List the entries that overrides add to those of the file: each is one changed field."""
-    paths = [path.split(".") for path in recorded_request.changes]
-    return [path[1] for path in paths if len(path) == 2 and path[0] == "entries"]
-
-
-def _is_of_request(path: str, recorded_request: Request) -> bool:
-    """Return whether a field is outside the entries and data sets that were not run."""
-    field, _, rest = path.partition(".")
-    selected_names = {
-        "entries": recorded_request.entries,
-        "by_dataset": recorded_request.datasets,
-    }.get(field, ())
-    return not selected_names or rest.partition(".")[0] in selected_names
-
-
-def is_part_of_protocol(recorded_request: Request) -> bool:
-    """Return whether a profile only narrows the protocol: data sets, methods and first splits.
-
-    The first splits of a data set are the same, and so are their random numbers, however many
-    follow.
-    """
-    protocol = load_benchmark(recorded_request.source or recorded_request.benchmark.name)
-    part = recorded_request.benchmark.select()
-    is_known = {*part.datasets} <= {*protocol.datasets} and {*part.entries} <= {*protocol.entries}
-    if not is_known or part.splits > protocol.splits:
-        return False
-    whole = protocol.select([*part.datasets], [*part.entries])
-    changed_fields = {
-        re.sub(r"^entries\.[^.]+\.datasets$", "datasets", path)
-        for path in find_differences(whole, part)
-    }
-    return changed_fields <= {"profile", "splits", "datasets", *FIELDS_WITHOUT_EFFECT}
-
-
-def _describe_part(recorded_request: Request) -> str:
-    """Describe a profile that only narrows the protocol by what it leaves."""
-    benchmark = recorded_request.benchmark
-    part = recorded_request.selected_benchmark
-    protocol = load_benchmark(recorded_request.source or benchmark.name)
-    texts = []
-    if part.datasets != protocol.datasets:
-        texts.append(", ".join(part.datasets))
-    if [*part.entries] != [*protocol.entries]:
-        texts.append(" and ".join(part.entries))
-    if benchmark.splits != protocol.splits:
-        texts.append(f"the first {benchmark.splits} of {protocol.splits} splits")
-    return f"profile {benchmark.profile} ({'; '.join(texts)})"
-
-
-def _describe_profile(recorded_request: Request) -> str:
-    """Describe a profile by its name, and the fields and values that it changes."""
-    name = recorded_request.benchmark.profile
-    file = load_benchmark(recorded_request.source or recorded_request.benchmark.name, name)
-    values = dict[str, dict[str, None]]()
-    for path, (profile_value, _) in find_differences(
-        file, load_benchmark(recorded_request.source or recorded_request.benchmark.name)
-    ).items():
-        if path not in (*FIELDS_WITHOUT_EFFECT, "profile") and _is_of_request(
-            path, recorded_request
-        ):
-            inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
-            values.setdefault(inner, {})[abbreviate_value(profile_value)] = None
-    changes = ", ".join(
-        f"{inner} {' or '.join(profile_value)}" for inner, profile_value in values.items()
-    )
-    return f"profile {name} ({changes})" if changes else f"profile {name}"
-
-
-def abbreviate_value(value: object) -> str:
-    """Write a value in short; components of a list by their labels or names."""
-    text = to_inline_yaml(value)
-    if isinstance(value, list):
-        names = [
-            item.get("label") or item.get("name", item) if isinstance(item, dict) else item
-            for item in value
-        ]
-        text = f"[{', '.join(map(to_inline_yaml, names))}]"
-    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}..."
-
-
-def _list_gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
-    """Describe which cells and splits there are, if some are missing."""
-    columns = ["dataset", "entry", *benchmark.axes]
-    splits_by_key = {
-        key: set(cell_rows.split) for key, cell_rows in rows.groupby(columns, sort=False)
-    }
-    expected_tasks = {
-        (str(task.dataset), task.entry, *task.point.texts.values()): task
-        for task in list_tasks(benchmark)
-    }
-    present_tasks = {key: task for key, task in expected_tasks.items() if key in splits_by_key}
-    labels = [task.label for task in present_tasks.values()]
-    gaps = []
-    if len(present_tasks) < len(expected_tasks):
-        names = f" ({', '.join(labels)})" if len(labels) <= _MAX_NAMED_CELLS else ""
-        gaps.append(f"{len(labels)} of {len(expected_tasks)} cells{names}")
-    if any(set(task.splits) - splits_by_key[key] for key, task in present_tasks.items()):
-        first, *further = ({*splits_by_key[key]} for key in present_tasks)
-        same_splits, n = all(cell_rows == first for cell_rows in further), benchmark.splits
-        gaps.append(
-            f"{len(first)} of {n} splits ({format_ranges(first)})"
-            if same_splits
-            else f"not all of {n} splits"
-        )
-    return gaps

@@ -12,8 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from bdl.archive import FIELDS_WITHOUT_EFFECT, ResultsFolder
+from bdl.archive.departures import abbreviate_value
 from bdl.archive.frames import list_axes
-from bdl.archive.loading import LoadedResults, abbreviate_value
+from bdl.archive.loading import LoadedResults
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
 from bdl.publishing.provenance import load_overlaps

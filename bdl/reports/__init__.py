@@ -1,7 +1,6 @@
 """Comparison of our numbers with the printed ones, each with a verdict."""
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bdl.metrics import MetricInfo, get_metric_info
-from bdl.references.certificate import CERTIFIED, FAILURES
+from bdl.reports.certificates import certificate_notes, score_certificate_notes
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.replicates import (
     SeedRows,
@@ -18,7 +17,6 @@ from bdl.reports.replicates import (
     measure_seed_noise,
     statistics_by_seed,
 )
-from bdl.reports.score_certificates import mark_certified_scores
 from bdl.reports.statistics import STATISTICS, Array, finite_scores, group_by_cell
 from bdl.reports.verdicts import (
     GIVEN_THE_SPLITS,
@@ -396,41 +394,6 @@ def _list_refusals(good: "pd.DataFrame") -> list[str]:
 
 def _refusal_notes(refusals: Sequence[str], metric: str) -> list[str]:
     return [f"not computed: {reason}" for reason in refusals if reason.startswith(f"{metric}: ")]
-
-
-def certificate_notes(rows: "pd.DataFrame") -> list[str]:
-    """Count the fits whose draws are certified, and write what is wrong with those of the others.
-
-    `rows` as for `compare_with_papers`; the draws are those of chains of networks.
-    """
-    certificates = rows[CERTIFICATE_DETAIL].dropna()
-    if certificates.empty:
-        return []
-    from bdl.references.function_certificate import FUNCTION_RULES  # imports PyTorch
-
-    broken = sorted({int(number) for text in certificates for number in re.findall(r"\d+", text)})
-    count = (certificates == CERTIFIED).sum()
-    note = f"The draws are certified on {count} of {len(certificates)} splits"
-    if broken:
-        statistics = {rule.number: rule.statistic for rule in FUNCTION_RULES}
-        failures = ", ".join(FAILURES[statistics[number]] for number in broken)
-        note += f"; elsewhere {failures} (docs/references.md)"
-    return [f"{note}."]
-
-
-def score_certificate_notes(rows: "pd.DataFrame", metric: str) -> list[str]:
-    """Count the fits by chains whose score is certified, and name the splits of the others."""
-    column = f"{metric}_mcse"
-    if CERTIFICATE_DETAIL not in rows or column not in rows:
-        return []
-    chains = rows[rows[CERTIFICATE_DETAIL].notna() & rows[column].notna()]
-    if chains.empty:
-        return []
-    uncertified = chains["split"][~mark_certified_scores(chains, metric)].tolist()
-    note = f"Score certified on {len(chains) - len(uncertified)} of {len(chains)} splits"
-    if uncertified:
-        note += f", not on {', '.join(map(str, uncertified))}"
-    return [f"{note}: its Monte-Carlo error over chains is at most a fifth of the margin."]
 
 
 def _remarks(

@@ -10,12 +10,8 @@ from rich.text import Text
 from bdl.reports.layout import metric_name
 from bdl.reports.overall_standing import Interval
 from bdl.reports.paired import PairedDifference, interval_texts, pair_scores, scores_by_split
-from bdl.reports.standing_tables import (
-    gather_scores,
-    list_unranked_reasons,
-    place_entry,
-    ranked_metrics,
-)
+from bdl.reports.standing_scores import gather_scores, list_unranked_reasons, ranked_metrics
+from bdl.reports.standing_tables import place_entry
 from bdl.reports.statistics import group_by_split
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import numpy as np
 from rich.text import Text
 
 from bdl.metrics import RELATIVE_MARGIN, get_metric_info
-from bdl.references.certificate import CERTIFIED
 from bdl.reports.intervals import MIN_SPLITS
 from bdl.reports.layout import Section, format_number, metric_heading, metric_name
 from bdl.reports.overall_standing import (
@@ -27,10 +26,14 @@ from bdl.reports.overall_standing import (
     pareto_front,
     win_rates,
 )
-from bdl.reports.score_certificates import mark_certified_scores
-from bdl.reports.standings import MIN_ENTRIES, SECONDS_PER_MINUTE
+from bdl.reports.standing_scores import (
+    gather_scores,
+    list_unranked_reasons,
+    mean_seconds,
+    ranked_metrics,
+)
+from bdl.reports.standings import MIN_ENTRIES
 from bdl.reports.statistics import Array
-from bdl.store import CERTIFICATE_DETAIL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,16 +123,6 @@ def compute_standings(
     return standings
 
 
-def ranked_metrics(benchmark: "Benchmark") -> list[str]:
-    """List the scores of predictions that have a better and a worse."""
-    names = []
-    for metric in benchmark.metrics:
-        info = get_metric_info(metric)
-        if info.kind == "predictive" and info.direction in ("lower", "higher"):
-            names.append(str(metric))
-    return names
-
-
 def _compute_standing(
     benchmark: "Benchmark",
     rows: "pd.DataFrame",
@@ -177,65 +170,6 @@ def _compute_standing(
         seconds,
         front,
     )
-
-
-def gather_scores(
-    benchmark: "Benchmark", rows: "pd.DataFrame", metric: str
-) -> tuple[SplitScores, dict[str, set[str]]]:
-    """Gather a score by split, and the data sets of which each entry has all splits.
-
-    The splits of a data set are those of which any entry has a row. Scores of which more is better
-    change their sign.
-    """
-    sign = -1.0 if get_metric_info(metric).direction == "higher" else 1.0
-    datasets, entries = list(map(str, benchmark.datasets)), list(benchmark.entries)
-    splits = {str(name): np.unique(values) for name, values in rows.groupby("dataset")["split"]}
-    scores = {name: np.full((len(splits[name]), len(entries)), np.nan) for name in datasets}
-    complete: dict[str, set[str]] = {entry: set() for entry in entries}
-    columns = ["dataset", "entry", "split", "status", metric]
-    for (dataset, entry), trials in rows[columns].groupby(["dataset", "entry"]):
-        positions = np.searchsorted(splits[str(dataset)], trials["split"])
-        values = trials[metric].to_numpy(dtype=float)
-        finished = np.isfinite(values) & (trials["status"] == "ok").to_numpy()
-        column = entries.index(str(entry))
-        scores[str(dataset)][positions, column] = np.where(finished, sign * values, np.nan)
-        if len(trials) == len(splits[str(dataset)]):
-            complete[str(entry)].add(str(dataset))
-    return SplitScores(tuple(datasets), tuple(entries), tuple(scores.values())), complete
-
-
-def list_unranked_reasons(
-    scores: SplitScores, complete: Mapping[str, set[str]], rows: "pd.DataFrame", metric: str
-) -> dict[str, str]:
-    """Return why an entry has no rank: it lacks splits, or neither draws nor score are certified."""
-    reasons: dict[str, str] = {}
-    certificates = rows.reindex(columns=[CERTIFICATE_DETAIL])[CERTIFICATE_DETAIL]
-    by_chains = certificates.notna()
-    certified = (certificates == CERTIFIED) | mark_certified_scores(rows, metric)
-    for entry in scores.entries:
-        texts = []
-        if len(complete[entry]) < len(scores.datasets):
-            texts.append(
-                f"all splits of {len(complete[entry])} of {len(scores.datasets)} data sets"
-            )
-        chains = by_chains & (rows["entry"] == entry)
-        n_uncertified = int((chains & ~certified).sum())
-        if n_uncertified:
-            texts.append(f"{n_uncertified} of {int(chains.sum())} fits uncertified")
-        if texts:
-            reasons[entry] = "; ".join(texts)
-    return reasons
-
-
-def mean_seconds(benchmark: "Benchmark", rows: "pd.DataFrame") -> dict[str, float]:
-    """Return the geometric mean over data sets of the mean duration of each entry."""
-    times = [name for name in benchmark.metrics if get_metric_info(name).kind == "time"]
-    if not times:
-        return {}
-    finished = rows[(rows["status"] == "ok") & (rows[times[0]] > 0)]
-    means = finished.groupby(["entry", "dataset"], sort=False)[times[0]].mean()
-    geometric = np.exp(np.log(SECONDS_PER_MINUTE * means).groupby("entry", sort=False).mean())
-    return {str(entry): float(value) for entry, value in geometric.items()}
 
 
 def _count_ahead(

@@ -11,7 +11,7 @@ import pytest
 from bdl.metrics.chains import score_chains
 from bdl.references.certificate import CERTIFIED
 from bdl.references.jackknife import jackknife_error
-from bdl.reports import score_certificate_notes
+from bdl.reports.certificates import score_certificate_notes
 
 
 class Chains(NamedTuple):

@@ -16,11 +16,10 @@ from bdl.metrics.classification import (
     Error,
     ErrorPercent,
     Rps,
-    TrainingErrorPercent,
-    TrainingNll,
 )
 from bdl.metrics.likelihoods import Nll
 from bdl.metrics.selective import Accuracy
+from bdl.metrics.training_rows import TrainingErrorPercent, TrainingNll
 from bdl.models.likelihoods import Bernoulli
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem

@@ -64,7 +64,16 @@ AS_THEY_ARE = (0.0, 1.0)
 POWERS = {"rmse": 1, "spread": 1, "crps": 1, "interval_width": 1, "mse_at_mean": 2}
 """Scores that are multiplied by a power of the target's unit."""
 LOGS = dict.fromkeys(
-    ["nmll", "joint_nll", "dyadic_nll", "calibrated_nll", "neg_elbo", "neg_elbo_printed"], 1
+    [
+        "nmll",
+        "training_nmll",
+        "joint_nll",
+        "dyadic_nll",
+        "calibrated_nll",
+        "neg_elbo",
+        "neg_elbo_printed",
+    ],
+    1,
 )
 LOGS |= {"neg_log_joint": 1, "log_evidence": -1}
 """Scores of densities of targets: a unit that is c times as small makes them c times as large, of

@@ -69,7 +69,7 @@ def test_without_a_gpu_it_runs_to_its_end_on_tiny_parts(tmp_path, capsys):
             == 0
         )
     report = json.loads(file.read_text())
-    assert [*report["parts"]] == parts
+    assert sorted(report["parts"]) == sorted(parts)
     assert len(report["ratios"]) == 4
     numbers = [
         number

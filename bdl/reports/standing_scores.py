@@ -1,0 +1,87 @@
+"""Scores of an overall standing: laid out by data set, method and split, and who is not ranked."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bdl.metrics import get_metric_info
+from bdl.references.certificate import CERTIFIED
+from bdl.reports.certificates import mark_certified_scores
+from bdl.reports.overall_standing import SplitScores
+from bdl.reports.standings import SECONDS_PER_MINUTE
+from bdl.store import CERTIFICATE_DETAIL
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bdl.spec import Benchmark
+
+
+def ranked_metrics(benchmark: "Benchmark") -> list[str]:
+    """List the scores of predictions that have a better and a worse."""
+    names = []
+    for metric in benchmark.metrics:
+        info = get_metric_info(metric)
+        if info.kind == "predictive" and info.direction in ("lower", "higher"):
+            names.append(metric)  # a label, which knows the name of its metric
+    return names
+
+
+def gather_scores(
+    benchmark: "Benchmark", rows: "pd.DataFrame", metric: str
+) -> tuple[SplitScores, dict[str, set[str]]]:
+    """Gather a score by split, and the data sets of which each entry has all splits.
+
+    The splits of a data set are those of which any entry has a row. Scores of which more is better
+    change their sign.
+    """
+    sign = -1.0 if get_metric_info(metric).direction == "higher" else 1.0
+    datasets, entries = list(map(str, benchmark.datasets)), list(benchmark.entries)
+    splits = {str(name): np.unique(values) for name, values in rows.groupby("dataset")["split"]}
+    scores = {name: np.full((len(splits[name]), len(entries)), np.nan) for name in datasets}
+    complete: dict[str, set[str]] = {entry: set() for entry in entries}
+    columns = ["dataset", "entry", "split", "status", metric]
+    for (dataset, entry), trials in rows[columns].groupby(["dataset", "entry"]):
+        positions = np.searchsorted(splits[str(dataset)], trials["split"])
+        values = trials[metric].to_numpy(dtype=float)
+        finished = np.isfinite(values) & (trials["status"] == "ok").to_numpy()
+        column = entries.index(str(entry))
+        scores[str(dataset)][positions, column] = np.where(finished, sign * values, np.nan)
+        if len(trials) == len(splits[str(dataset)]):
+            complete[str(entry)].add(str(dataset))
+    return SplitScores(tuple(datasets), tuple(entries), tuple(scores.values())), complete
+
+
+def list_unranked_reasons(
+    scores: SplitScores, complete: Mapping[str, set[str]], rows: "pd.DataFrame", metric: str
+) -> dict[str, str]:
+    """Return why an entry has no rank: it lacks splits, or neither draws nor score are certified."""
+    reasons: dict[str, str] = {}
+    certificates = rows.reindex(columns=[CERTIFICATE_DETAIL])[CERTIFICATE_DETAIL]
+    by_chains = certificates.notna()
+    certified = (certificates == CERTIFIED) | mark_certified_scores(rows, metric)
+    for entry in scores.entries:
+        texts = []
+        if len(complete[entry]) < len(scores.datasets):
+            texts.append(
+                f"all splits of {len(complete[entry])} of {len(scores.datasets)} data sets"
+            )
+        chains = by_chains & (rows["entry"] == entry)
+        n_uncertified = int((chains & ~certified).sum())
+        if n_uncertified:
+            texts.append(f"{n_uncertified} of {int(chains.sum())} fits uncertified")
+        if texts:
+            reasons[entry] = "; ".join(texts)
+    return reasons
+
+
+def mean_seconds(benchmark: "Benchmark", rows: "pd.DataFrame") -> dict[str, float]:
+    """Return the geometric mean over data sets of the mean duration of each entry."""
+    times = [name for name in benchmark.metrics if get_metric_info(name).kind == "time"]
+    if not times:
+        return {}
+    finished = rows[(rows["status"] == "ok") & (rows[times[0]] > 0)]
+    means = finished.groupby(["entry", "dataset"], sort=False)[times[0]].mean()
+    geometric = np.exp(np.log(SECONDS_PER_MINUTE * means).groupby("entry", sort=False).mean())
+    return {str(entry): float(value) for entry, value in geometric.items()}
