@@ -245,11 +245,11 @@ COMPARED = """<script>addEventListener("load", () => {
   for (const score of of("score")) for (const dataset of of("dataset").slice(1)) {
     show("score", score);
     show("dataset", dataset);
-    const baseline = rows().find((cells) => cells[0].textContent === "swag-nn");
+    const baseline = rows().find((cells) => cells[0].firstChild.textContent === "swag-nn");
     if (!baseline) continue;
     baseline[7].querySelector("button").click();
     for (const cells of rows())
-      found.push([score, dataset, cells[0].textContent, cells[8].title, cells[8].className.split(" ")[1]]);
+      found.push([score, dataset, cells[0].firstChild.textContent, cells[8].title, cells[8].className.split(" ")[1]]);
   }
   show("text", ""); show("score", "rmse"); show("dataset", "boston");
   const header = document.getElementById("sort-3");
