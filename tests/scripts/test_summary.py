@@ -78,7 +78,9 @@ def test_vifa_is_reproduced_as_the_page_says():
     text = " ".join(RESULTS.split())
     total, *seeds = map(
         int,
-        re.search(r"none of its (\d+) scores differs .*? means over (\d+) seeds ", text).groups(),
+        re.search(
+            r"none of its (\d+) scores differs .*? means over (\d+) to (\d+) seeds ", text
+        ).groups(),
     )
     shares = re.search(
         r"(\d+) have the printed digits, (\d+) are equivalent, (\d+) consistent, and (\d+) is "
