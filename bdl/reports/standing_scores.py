@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def ranked_metrics(benchmark: "Benchmark") -> list[str]:
     """List the scores of predictions that have a better and a worse."""
-    names = []
+    names: list[str] = []
     for metric in benchmark.metrics:
         info = get_metric_info(metric)
         if info.kind == "predictive" and info.direction in ("lower", "higher"):
