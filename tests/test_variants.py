@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny import TINY, contents, raising, refusal
 
-from bdl.archive.departures import list_departures
+from bdl.archive.departures import count_beyond_first, list_departures
 from bdl.archive.loading import LoadedResults
 from bdl.publishing import mlflow_export
 from bdl.spec import load_request
@@ -343,3 +343,10 @@ def test_a_part_of_a_replicate_is_none(published, tiny, run, invoke):
     assert run("tiny.yaml", "--set", "seed=1", "--splits", "1")[0] == 0
     assert (newest().parent.name, newest().parent.parent.name) == ("variants", "seed-1")
     assert cells_of_table(invoke)["fixed"]["replicates"] == 1
+
+
+def test_a_remark_names_the_first_changes_and_counts_the_others():
+    """One left out would not be shorter as a count."""
+    texts = [f"setting {number}" for number in range(12)]
+    assert count_beyond_first(texts[:9]) == texts[:9]
+    assert count_beyond_first(texts) == [*texts[:8], "and 4 other settings"]

@@ -1,6 +1,7 @@
 """How rows differ from the protocol of their benchmark: profile, part, overrides, changed fields."""
 
 import re
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -14,7 +15,7 @@ _MAX_VALUE_CHARACTERS = 100
 _MAX_NAMED_CELLS = 4
 """Cells that are named, rather than counted."""
 _MAX_NAMED_CHANGES = 8
-"""Most settings that a profile's description names."""
+"""Most changes that a remark names, which stands in every row of a table: the file has all."""
 
 
 def list_departures(recorded_request: Request, current_benchmark: Benchmark) -> list[str]:
@@ -42,6 +43,14 @@ def list_departures(recorded_request: Request, current_benchmark: Benchmark) -> 
                 else f"the file had {path}={abbreviate_value(old_value)} then"
             )
     return texts
+
+
+def count_beyond_first(texts: Sequence[str]) -> list[str]:
+    """Return the first changes as they are, and the number of the others, if several, as text."""
+    n_others = len(texts) - _MAX_NAMED_CHANGES
+    if n_others < 2:
+        return [*texts]
+    return [*texts[:_MAX_NAMED_CHANGES], f"and {n_others} other settings"]
 
 
 def list_added_entries(recorded_request: Request) -> list[str]:
@@ -107,10 +116,9 @@ def describe_profile(recorded_request: Request) -> str:
         ):
             inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
             values.setdefault(inner, {})[abbreviate_value(profile_value)] = None
-    texts = [f"{inner} {' or '.join(changed)}" for inner, changed in values.items()]
-    n_left_out = len(texts) - _MAX_NAMED_CHANGES
-    if n_left_out > 1:  # all of them are in the file
-        texts[_MAX_NAMED_CHANGES:] = [f"and {n_left_out} other settings"]
+    texts = count_beyond_first(
+        [f"{inner} {' or '.join(options)}" for inner, options in values.items()]
+    )
     return f"profile {name} ({', '.join(texts)})" if texts else f"profile {name}"
 
 

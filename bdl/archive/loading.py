@@ -10,6 +10,7 @@ import pandas as pd
 
 from bdl.archive import ResultsFolder, list_stored_cells
 from bdl.archive.departures import (
+    count_beyond_first,
     describe_part,
     describe_profile,
     is_part_of_protocol,
@@ -92,7 +93,7 @@ class LoadedResults(NamedTuple):
             remarks.append(describe_part(request) if is_part else describe_profile(request))
         gaps = list_gaps(request.benchmark, rows) if has_spec and not rows.empty else []
         added = [f"{name} is an entry of its own" for name in list_added_entries(request)]
-        remarks += [*gaps, *added, *changed]
+        remarks += [*gaps, *added, *count_beyond_first(changed)]
         heading = "A part of the" if is_protocol and is_part else "Not the"
         remark = f"{heading} protocol: {'; '.join(remarks)}." if remarks else ""
         caption = _shorten_remark(heading, profile, gaps, added, changed) if remarks else ""
