@@ -1,22 +1,24 @@
 """How far the entries of a benchmark have converged at their number of updates.
 
     python scripts/convergence.py uci-contenders --dataset yacht --json results/convergence.json
+    python scripts/convergence.py --figure docs/images/convergence.png --json results/convergence.json
 
-Every entry with a training is fitted to the first split of each data set with a quarter, half, once and twice its
+Every entry with a search is fitted to the first splits of each data set with a quarter, half, once and twice its
 updates, at the centre of its search space (the geometric mean of bounds on a log scale), and scored on the rows that
-it was fitted to (`training_nmll`). It counts as converged if twice the updates gain less than the margin of NMLL, 0.05
-nats. Samplers are scored by all that they keep, so that a longer chain averages more. Entries that find their own
-settings have none of this, and are left out.
+it was fitted to (`training_nmll`); entries that can predict the test rows alone are scored on those. It counts as
+converged if twice the updates gain less than the margin of NMLL, 0.05 nats, or less than two standard errors of the
+mean over splits. Samplers are scored by all that they keep, so that a longer chain averages more. Entries that find
+their own settings have none of this, and are left out.
 
-The JSON file has ``scores``, a list with `dataset`, `entry`, `factor` and `training_nmll` (null for a fit that
-failed), and ``converged``, by data set and entry.
+The JSON file has a list of scores with `dataset`, `entry`, `factor`, `rows` (training or test), `mean`, its
+`standard_error`, `failed` and `seconds`; what it has already is not made again.
 """
 
 import argparse
 import json
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +27,7 @@ from bdl.plan.planning import list_tasks
 from bdl.spec import Entry, load_request
 
 FACTORS = (0.25, 0.5, 1.0, 2.0)
+SPLITS = 5
 MARGIN = 0.05
 """Gain of NMLL, nats, below which a fit has converged."""
 LENGTHS = (
@@ -41,35 +44,53 @@ LENGTHS = (
 
 
 class Score(NamedTuple):
-    """The score of one fit on the rows that it was fitted to."""
+    """Mean score of the fits to the first splits, with one number of updates."""
 
     dataset: str
     entry: str
     factor: float
-    """Its updates, in those of the benchmark."""
-    training_nmll: float | None
-    """None for a fit that failed, or that cannot predict other rows than the test rows."""
+    """Updates, in those of the benchmark."""
+    rows: str
+    """Which rows were scored: `training`, or `test` where the fit predicts no others."""
+    mean: float | None
+    """None if every fit failed."""
+    standard_error: float | None
+    failed: int
     seconds: float
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("benchmark")
+    parser.add_argument("benchmark", nargs="?")
     parser.add_argument("--profile", default="paper")
-    parser.add_argument("--dataset", action="append", required=True)
+    parser.add_argument("--dataset", action="append", default=[])
     parser.add_argument("--method", action="append")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--figure", type=Path)
     options = parser.parse_args(arguments)
-    scores: list[Score] = []
+    scores = read_scores(options.json)
     for dataset in options.dataset:
         for entry in trained_entries(options.benchmark, options.profile, options.method):
+            if any((score.dataset, score.entry) == (dataset, entry) for score in scores):
+                continue
             for factor in FACTORS:
-                score = fit(options.benchmark, options.profile, dataset, entry, factor)
-                scores.append(score)
+                scores.append(fit(options.benchmark, options.profile, dataset, entry, factor))
             print(describe(scores[-len(FACTORS) :]), flush=True)
-            if options.json:
-                options.json.write_text(json.dumps(report(scores), indent=1) + "\n", "utf-8")
+            write_scores(options.json, scores)
+    if options.figure:
+        draw(scores, options.figure)
     return 0
+
+
+def read_scores(path: Path) -> list[Score]:
+    """Read the scores of a JSON file; none if there is no file."""
+    if not path.exists():
+        return []
+    return [Score(**fields) for fields in json.loads(path.read_text("utf-8"))]
+
+
+def write_scores(path: Path, scores: Iterable[Score]) -> None:
+    path.write_text(json.dumps([score._asdict() for score in scores], indent=1) + "\n", "utf-8")
 
 
 def trained_entries(name: str, profile: str, methods: Sequence[str] | None) -> list[str]:
@@ -83,7 +104,7 @@ def trained_entries(name: str, profile: str, methods: Sequence[str] | None) -> l
 
 
 def fit(name: str, profile: str, dataset: str, entry: str, factor: float) -> Score:
-    """Fit an entry to the first split with `factor` times its updates, and score its rows."""
+    """Fit an entry to the first splits with `factor` times its updates, and score it."""
     tasks = list_tasks(load_request(name, profile).benchmark)
     (settings,) = (task.settings for task in tasks if task.key[:2] == (dataset, entry))
     changes: dict[str, Any] = {"search": "null", **central_hyper(settings)}
@@ -92,12 +113,25 @@ def fit(name: str, profile: str, dataset: str, entry: str, factor: float) -> Sco
         changes[f"by_dataset.{dataset}.{path}"] = length
     overrides = [f"entries.{entry}.{path}={value}" for path, value in changes.items()]
     with tempfile.TemporaryDirectory() as folder:
-        run = bdl.benchmark(name, profile, ["metrics=[training_nmll, runtime]", *overrides]).run(
-            dataset, entry, 1, results=folder, progress=False
-        )
-        (row,) = run.rows.to_dict("records")
-    score = row.get("training_nmll", math.nan)
-    return Score(dataset, entry, factor, score if math.isfinite(score) else None, row["seconds"])
+        run = bdl.benchmark(
+            name, profile, ["metrics=[training_nmll, nmll, runtime]", *overrides]
+        ).run(dataset, entry, SPLITS, results=folder, progress=False)
+        fits = run.rows
+    # a guest that keeps predictions of the test rows alone has no training score on any split
+    scored_rows = (
+        "training" if "training_nmll" in fits and fits["training_nmll"].notna().any() else "test"
+    )
+    values = fits["training_nmll" if scored_rows == "training" else "nmll"].dropna()
+    return Score(
+        dataset,
+        entry,
+        factor,
+        scored_rows,
+        float(values.mean()) if len(values) else None,
+        float(values.sem()) if len(values) > 1 else None,
+        len(fits) - len(values),
+        float(fits["seconds"].sum()),
+    )
 
 
 def central_hyper(settings: Entry) -> dict[str, float]:
@@ -123,33 +157,76 @@ def scaled_lengths(settings: Entry, factor: float) -> dict[str, int]:
 
 
 def has_converged(scores: Sequence[Score]) -> bool:
-    """Return whether twice the updates gain less than the margin."""
-    by_factor = {score.factor: score.training_nmll for score in scores}
+    """Return whether twice the updates gain less than the margin, or no more than noise."""
+    by_factor = {score.factor: score for score in scores}
     once, twice = by_factor[1.0], by_factor[2.0]
-    return once is not None and twice is not None and once - twice < MARGIN
+    if once.mean is None or twice.mean is None:
+        return False
+    noise = 2 * math.hypot(once.standard_error or 0.0, twice.standard_error or 0.0)
+    return once.mean - twice.mean < max(MARGIN, noise)
 
 
 def describe(scores: Sequence[Score]) -> str:
     """Write the scores of an entry in a line."""
-    values = (
-        "failed" if score.training_nmll is None else f"{score.training_nmll:7.3f}"
-        for score in scores
-    )
+    values = (" failed" if score.mean is None else f"{score.mean:7.3f}" for score in scores)
     verdict = "converged" if has_converged(scores) else "not converged"
     seconds = scores[FACTORS.index(1.0)].seconds
     return f"{scores[0].dataset:9} {scores[0].entry:20} {' '.join(values)}  {seconds:6.1f} s  {verdict}"
 
 
-def report(scores: Sequence[Score]) -> dict[str, Any]:
-    """Arrange the scores as the JSON file has them."""
-    by_entry: dict[tuple[str, str], list[Score]] = {}
-    for score in scores:
-        by_entry.setdefault((score.dataset, score.entry), []).append(score)
-    converged = [
-        {"dataset": dataset, "entry": entry, "converged": has_converged(group)}
-        for (dataset, entry), group in by_entry.items()
-    ]
-    return {"scores": [score._asdict() for score in scores], "converged": converged}
+def draw(scores: Sequence[Score], path: Path) -> None:
+    """Draw a panel for each entry, with a line for each data set."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    entries = list(dict.fromkeys(score.entry for score in scores))
+    datasets = list(dict.fromkeys(score.dataset for score in scores))
+    columns = 4
+    figure, axes = plt.subplots(
+        -(-len(entries) // columns),
+        columns,
+        figsize=(11, 2.1 * -(-len(entries) // columns)),
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for panel, entry in zip(axes.flat, entries, strict=False):
+        for colour, dataset in zip(plt.get_cmap("Dark2").colors, datasets, strict=False):
+            of_panel = [
+                score
+                for score in scores
+                if (score.dataset, score.entry) == (dataset, entry) and score.mean is not None
+            ]
+            if not of_panel:
+                continue
+            final = of_panel[-1].mean
+            panel.errorbar(
+                [score.factor for score in of_panel],
+                [score.mean - final for score in of_panel],
+                [score.standard_error or 0.0 for score in of_panel],
+                color=colour,
+                marker="o",
+                markersize=3,
+                linewidth=1.2,
+                label=dataset,
+            )
+        rows = next((score.rows for score in scores if score.entry == entry), "training")
+        panel.axhspan(-MARGIN, MARGIN, color="#d9ead3", zorder=0)
+        panel.axvline(1, color="#9aa3ad", linewidth=0.8, zorder=0)
+        panel.set_title(entry if rows == "training" else f"{entry} (test rows)", fontsize=9)
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(FACTORS, ["¼", "½", "1", "2"])
+        panel.set_yscale("symlog", linthresh=0.1)
+        panel.tick_params(labelsize=7, labelbottom=True)
+    for panel in axes.flat[len(entries) :]:
+        panel.set_visible(False)
+    figure.supxlabel("updates, in those of the benchmark", fontsize=9)
+    figure.supylabel("NMLL less that of twice the updates, nats", fontsize=9)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(datasets), fontsize=8)
+    figure.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":
