@@ -80,12 +80,11 @@ def narrow_benchmark(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
         [name for name in benchmark.datasets if name in present["dataset"]],
         [name for name in benchmark.entries if name in present["entry"]],
     )
-    metrics = tuple(
-        name
-        for name in benchmark.metrics
-        if name in rows and (rows[name].notna().any() or refusal_notes(rows, name))
-    )
-    return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
+    metrics = []
+    for name in benchmark.metrics:
+        if name in rows and (rows[name].notna().any() or refusal_notes(rows, name)):
+            metrics.append(name)
+    return selected.model_copy(update={"metrics": tuple(metrics) or benchmark.metrics})
 
 
 class PublishedRun(NamedTuple):
