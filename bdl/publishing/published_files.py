@@ -129,6 +129,7 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
     digest = _compute_digest(origin, written, texts, tasks, store)
     if _is_unchanged(digest, run_folder):
         return PublishedRun(loaded, table_entries, _list_tables_and_figures(run_folder))
+    # before anything is written: a damaged posterior ends the command here
     posteriors = load_stored_posteriors(tasks, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
@@ -140,6 +141,7 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
                 path.unlink()
     files = _list_tables_and_figures(run_folder)
     origin["posteriors"] = write_posteriors(posteriors, run_folder)
+    # last, since its digest says that all other files are those of these rows
     write_provenance(
         origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
         run_folder,

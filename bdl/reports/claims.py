@@ -52,7 +52,8 @@ class Finding(NamedTuple):
         if interval is None:
             return UNDECIDED
         if self.margin is None:
-            # Whatever the metric means, the side that is said to have less is right by being lower.
+            # Whatever the metric means, the side that is said to have less is right by being
+            # lower.
             return _VERDICTS.get(judge_interval(interval, "lower", failures=failures), NOT_SHOWN)
         # A failure of either side may hide a difference in either direction.
         if any(failures):

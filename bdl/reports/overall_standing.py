@@ -302,6 +302,7 @@ def compare_hierarchically(
     variances = np.empty(len(means))
     for i, (values, overlap) in enumerate(zip(differences, overlaps, strict=True)):
         freedom = values.size - 1
+        # Student's t of two degrees has no variance: three differences take the factor of four
         widening = freedom / (freedom - 2) if freedom > 2 else 3.0
         variances[i] = widening * _corrected_se(values, overlap) ** 2
     scale = math.sqrt(variances.mean() + means.var())

@@ -308,7 +308,8 @@ class Entry(SpecSection):
                     "from_reference): keep one"
                 )
         if self.reference:
-            # a reference is computed under one value of each, not for every one that a search tries
+            # a reference is computed under one value of each, not for every one that a search
+            # tries
             learned = (*self.method.build().hyper, *estimates)
             searched = [name for name in space if name not in learned]
             if searched:

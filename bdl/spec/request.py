@@ -82,8 +82,10 @@ class Request:
             words.append(f"splits-{self._splits_text}")
         for path, value in self.changes.items():
             words.append(f"{path.rpartition('.')[2]}-{to_inline_yaml(value)}")
+        # letters that every file system takes, and tells apart
         slug = re.sub(r"[^a-z0-9-]+", "_", "_".join(words).lower())
         readable = slug[:_MAX_NAME_LENGTH].strip("_-")
+        # the digest tells requests apart whose readable names are cut or alike
         return f"{readable}-{sha256({'changes': dict(self.changes), **self._selection})[:8]}"
 
     @property
@@ -124,6 +126,7 @@ class Request:
         """
         try:
             content = parse_json(text)
+            # before the validation, which imports the code that a spec names
             _require_trusted_code(content["spec"], source)
             # Checked as a part: the profile may have left out data sets that notes are about.
             benchmark = Benchmark.model_validate(content["spec"], context=PART_CONTEXT)
@@ -201,6 +204,7 @@ def load_request(
     protocol = load_benchmark(name_or_path, profile)
     overrides = [*overrides, *(list_uncertified_overrides(protocol) if uncertified else ())]
     benchmark = load_benchmark(name_or_path, profile, overrides) if overrides else protocol
+    # for its refusals alone, of names that do not exist and of a selection without a cell
     benchmark.select(datasets, entries)
     numbers = () if splits is None else parse_splits(splits, benchmark.splits)
     return Request(

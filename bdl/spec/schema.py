@@ -157,6 +157,7 @@ class Benchmark(SpecSection):
         if not point:
             return self.model_copy(update={"sweep": {}}) if self.sweep else self
         if point.text not in self._at:
+            # claims speak of the axes, which a point does not have
             content = set_sweep_values(
                 self.model_dump(mode="json", exclude={"sweep", "claims"}), point
             )
