@@ -30,13 +30,8 @@ def list_departures(recorded_request: Request, current_benchmark: Benchmark) -> 
             texts.append(f"{path}={abbreviate_value(value)}")
     # a selection leaves out entries that a profile runs on no data set
     benchmarks = current_benchmark.select(), recorded_request.benchmark.select()
-    changed_fields = {
-        path: old_value
-        for path, (_, old_value) in find_differences(*benchmarks).items()
-        if path not in FIELDS_WITHOUT_EFFECT
-    }
-    for path, old_value in changed_fields.items():
-        if _is_of_request(path, recorded_request):
+    for path, (_, old_value) in find_differences(*benchmarks).items():
+        if path not in FIELDS_WITHOUT_EFFECT and _is_of_request(path, recorded_request):
             texts.append(
                 f"{path} has come into the file since"
                 if old_value == MISSING_FIELD
@@ -81,10 +76,10 @@ def is_part_of_protocol(recorded_request: Request) -> bool:
     if not is_known or part.splits > protocol.splits:
         return False
     whole = protocol.select([*part.datasets], [*part.entries])
-    changed_fields = {
-        re.sub(r"^entries\.[^.]+\.datasets$", "datasets", path)
-        for path in find_differences(whole, part)
-    }
+    changed_fields: set[str] = set()
+    for path in find_differences(whole, part):
+        # a profile with fewer data sets may have to say so in an entry as well
+        changed_fields.add(re.sub(r"^entries\.[^.]+\.datasets$", "datasets", path))
     return changed_fields <= {"profile", "splits", "datasets", *FIELDS_WITHOUT_EFFECT}
 
 
@@ -126,36 +121,39 @@ def abbreviate_value(value: object) -> str:
     """Write a value in short; components of a list by their labels or names."""
     text = to_inline_yaml(value)
     if isinstance(value, list):
-        names = [
-            item.get("label") or item.get("name", item) if isinstance(item, dict) else item
-            for item in value
-        ]
-        text = f"[{', '.join(map(to_inline_yaml, names))}]"
+        names = []
+        for item in value:
+            is_component = isinstance(item, dict)
+            name = item.get("label") or item.get("name", item) if is_component else item
+            names.append(to_inline_yaml(name))
+        text = f"[{', '.join(names)}]"
     return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}..."
 
 
 def list_gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     """Describe which cells and splits there are, if some are missing."""
     columns = ["dataset", "entry", *benchmark.axes]
-    splits_by_key = {
-        key: set(cell_rows.split) for key, cell_rows in rows.groupby(columns, sort=False)
-    }
-    expected_tasks = {
-        (str(task.dataset), task.entry, *task.point.texts.values()): task
-        for task in list_tasks(benchmark)
-    }
-    present_tasks = {key: task for key, task in expected_tasks.items() if key in splits_by_key}
-    labels = [task.label for task in present_tasks.values()]
+    splits_by_key: dict[object, set[int]] = {}
+    for key, cell_rows in rows.groupby(columns, sort=False):
+        splits_by_key[key] = set(cell_rows.split)
+    expected_tasks = list_tasks(benchmark)
+    labels: list[str] = []
+    present_splits: list[set[int]] = []
+    some_lack_splits = False
+    for task in expected_tasks:
+        splits = splits_by_key.get((str(task.dataset), task.entry, *task.point.texts.values()))
+        if splits is not None:
+            labels.append(task.label)
+            present_splits.append(splits)
+            some_lack_splits = some_lack_splits or bool(set(task.splits) - splits)
     gaps = []
-    if len(present_tasks) < len(expected_tasks):
+    if len(labels) < len(expected_tasks):
         names = f" ({', '.join(labels)})" if len(labels) <= _MAX_NAMED_CELLS else ""
         gaps.append(f"{len(labels)} of {len(expected_tasks)} cells{names}")
-    if any(set(task.splits) - splits_by_key[key] for key, task in present_tasks.items()):
-        first, *further = ({*splits_by_key[key]} for key in present_tasks)
-        same_splits, n = all(cell_rows == first for cell_rows in further), benchmark.splits
-        gaps.append(
-            f"{len(first)} of {n} splits ({format_ranges(first)})"
-            if same_splits
-            else f"not all of {n} splits"
-        )
+    if some_lack_splits:
+        first, n = present_splits[0], benchmark.splits
+        if all(splits == first for splits in present_splits):
+            gaps.append(f"{len(first)} of {n} splits ({format_ranges(first)})")
+        else:
+            gaps.append(f"not all of {n} splits")
     return gaps

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
+from itertools import product
 from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,6 +66,8 @@ def open_for_writing(results: Path, request: Request) -> Iterator[Store]:
     path = locate_folder(results, request) / STORE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # beside the store's own transactions: two runs would make the same fits twice; the
+        # system releases the lock of a process that is killed
         lock = FileLock(path.with_suffix(".lock"))
         lock.acquire(timeout=0)
     except Timeout:
@@ -162,19 +165,19 @@ def tabulate_rows(
     only rows with a reason are read.
     """
     separate_columns = _UNPUBLISHED_DETAILS.difference(details)
-    tables = (
-        {
-            **{
-                name: [text] * len(columns["split"])
-                for name, text in {**_list_key_columns(task), "stage": stage}.items()
-            },
-            **{name: values for name, values in columns.items() if name not in separate_columns},
-        }
-        for task in tasks
-        for stage in stages
-        for columns in store.iterate_columns(stage, task.key, problems=problems)
-    )
-    return _join_columns(tables, [*COLUMNS[:2], *_list_task_axes(tasks), *COLUMNS[2:]])
+
+    def iterate_tables() -> Iterator[dict[str, list[Any]]]:
+        for task, stage in product(tasks, stages):
+            keys = {**_list_key_columns(task), "stage": stage}
+            for columns in store.iterate_columns(stage, task.key, problems=problems):
+                table = {name: [text] * len(columns["split"]) for name, text in keys.items()}
+                yield table | {
+                    name: values
+                    for name, values in columns.items()
+                    if name not in separate_columns
+                }
+
+    return _join_columns(iterate_tables(), [*COLUMNS[:2], *_list_task_axes(tasks), *COLUMNS[2:]])
 
 
 def _list_key_columns(task: Task) -> dict[str, str]:
@@ -193,6 +196,7 @@ def _join_columns(
     count = 0
     for table in column_sets:
         size = len(table[COLUMNS[0]])
+        # a column that appears for the first time, such as a hyper-parameter of one method alone
         for name in table:
             if name not in lists:
                 lists[name] = [nan] * count
@@ -218,11 +222,11 @@ def tabulate_final_rows(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
 
 def tabulate_curve_points(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
     """Tabulate the scores at recorded counts, one row a score."""
-    records: list[dict[str, Any]] = [
-        {**_list_key_columns(task), "split": split, **reading._asdict()}
-        for task in tasks
-        for split, reading in store.load_curve_points(task.key)
-    ]
+    records: list[dict[str, Any]] = []
+    for task in tasks:
+        keys = _list_key_columns(task)
+        for split, point in store.load_curve_points(task.key):
+            records.append({**keys, "split": split, **point._asdict()})
     columns = [*POINT_COLUMNS[:2], *_list_task_axes(tasks), *POINT_COLUMNS[2:]]
     return pd.DataFrame(records, columns=columns)
 
@@ -303,6 +307,7 @@ def list_cell_keys(rows: pd.DataFrame) -> list[CellKey]:
     """List the key of the cell of each row."""
     axes = list_axes(rows)
 
+    # cached: a sweep has a few points, and its rows may be a million
     @cache
     def format_point(*texts: str) -> str:
         return SweepPoint(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,6 +88,7 @@ class LoadedResults(NamedTuple):
         changed = list_departures(request, current_benchmark)
         profile = request.benchmark.profile
         is_part = profile != "paper" and is_part_of_protocol(request)
+        # a profile that changes a setting, such as fewer epochs, has other numbers
         is_protocol = not changed and (profile == "paper" or is_part)
         remarks = []
         if profile != "paper":
@@ -240,12 +242,9 @@ def load_timings(request: Request, results: Path) -> list[MeasuredFit]:
     """
     requested_folder, base = locate_folder(results, request), results / request.benchmark.name
     fits: list[MeasuredFit] = []
-    folders = {
-        path.parent
-        for below in _FOLDER_PATTERNS
-        for name in (STORE, TRIALS)
-        for path in base.glob(below + name)
-    }
+    folders: set[Path] = set()  # one that has both a store and published rows counts once
+    for below, name in product(_FOLDER_PATTERNS, (STORE, TRIALS)):
+        folders.update(path.parent for path in base.glob(below + name))
     for path in sorted(folders):
         with (
             suppress(InputError),
@@ -276,7 +275,8 @@ def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> N
             if results_folder.store
             else []
         )
-        unstored_fits -= {(task.key, split) for task in stored_tasks for split in task.splits}
+        for task in stored_tasks:
+            unstored_fits.difference_update(product([task.key], task.splits))
         has_spec = results_folder.original_request is not None or name not in dict(
             list_benchmarks()
         )
@@ -290,16 +290,15 @@ def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> N
     for task in list_tasks(recorded_request.benchmark):
         planned_task = planned_tasks.get(task.key)
         if planned_task and any(key == task.key for key, _ in unstored_fits):
-            planned_spec, recorded_spec = (
-                version_task.benchmark.fit_part(version_task.dataset, version_task.entry)
-                for version_task in (planned_task, task)
-            )
-            if planned_spec != recorded_spec:
+            planned_spec = planned_task.benchmark.fit_part(planned_task.dataset, task.entry)
+            if planned_spec != task.benchmark.fit_part(task.dataset, task.entry):
                 refusal = (
                     f"{path} has published rows of {task.label} of another spec, and no store"
                 )
                 raise InputError(f"{refusal}; {elsewhere}")
-    lost_fits = unstored_fits - {(task.key, split) for task in tasks for split in task.splits}
+    lost_fits = set(unstored_fits)
+    for task in tasks:
+        lost_fits.difference_update(product([task.key], task.splits))
     if lost_fits:
         raise InputError(
             f"{path} has {len(lost_fits)} published final fits that this benchmark lacks, "

@@ -47,16 +47,16 @@ def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFile
     `DamagedPosterior` if one of them is missing or not what was written; all of these are noticed
     by the next run.
     """
-    digests = {
-        task.label: {split: name for split, _, name in store.list_artefacts(task.key) if name}
-        for task in tasks
-    }
-    sizes = {
-        name: artefacts.measure_posterior_file(store.posteriors, name)
-        for by_split in digests.values()
-        for name in by_split.values()
-    }
+    digests: dict[str, dict[int, str]] = {}
+    sizes: dict[str, int] = {}
+    for task in tasks:
+        digests[task.label] = {}
+        for split, _, name in store.list_artefacts(task.key):
+            if name:
+                digests[task.label][split] = name
+                sizes[name] = artefacts.measure_posterior_file(store.posteriors, name)
     small = [name for name, size in sizes.items() if size <= MAX_POSTERIOR_BYTES]
+    # before they are read: a store may have gigabytes of them
     if sum(sizes[name] for name in small) > _MAX_COMPRESSION * MAX_BYTES:
         return {}
     contents, errors = dict[str, bytes](), list[DamagedPosterior]()
@@ -64,15 +64,15 @@ def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFile
         try:
             contents[name] = artefacts.read_posterior_bytes(store.posteriors, name)
         except DamagedPosterior as error:
-            errors.append(error)
+            errors.append(error)  # the others are read on, so that all damaged ones are renamed
     if errors:
         raise errors[0]
     by_cell: dict[str, dict[int, bytes]] = {}
     for label, by_split in digests.items():
-        by_cell[label] = {
-            split: contents[name] for split, name in by_split.items() if name in contents
-        }
-    return {label: by_split for label, by_split in by_cell.items() if by_split}
+        for split, name in by_split.items():
+            if name in contents:
+                by_cell.setdefault(label, {})[split] = contents[name]
+    return by_cell
 
 
 def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] | None:
@@ -83,22 +83,19 @@ def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] |
     file, if no posterior travels.
     """
     path = folder / POSTERIORS
-    contents_to_write = {
-        label: {
-            split: content
-            for split, content in splits.items()
-            if len(content) <= MAX_POSTERIOR_BYTES
-            and _is_shipped_family(artefacts.read_family(content))
-        }
-        for label, splits in contents.items()
-    }
-    if (
-        any(contents_to_write.values())
-        and len(packed := _pack_archive(contents_to_write)) <= MAX_BYTES
-    ):
-        with write_atomically(path) as new_path:
-            new_path.write_bytes(packed)
-        return {"sha256": sha256(packed).hexdigest()}
+    contents_to_write: dict[str, dict[int, bytes]] = {}
+    for label, by_split in contents.items():
+        contents_to_write[label] = {}
+        for split, content in by_split.items():
+            family = artefacts.read_family(content)
+            if len(content) <= MAX_POSTERIOR_BYTES and _is_shipped_family(family):
+                contents_to_write[label][split] = content
+    if any(contents_to_write.values()):
+        packed = _pack_archive(contents_to_write)
+        if len(packed) <= MAX_BYTES:
+            with write_atomically(path) as new_path:
+                new_path.write_bytes(packed)
+            return {"sha256": sha256(packed).hexdigest()}
     # The archive of an earlier run is not of these rows.
     path.unlink(missing_ok=True)
     return None
@@ -119,11 +116,9 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> PosteriorFil
         raise InputError(f"{refusal}; restore it, or remove it and its fits are made again")
     try:
         contents = _read_archive(path)
-        families = {
-            artefacts.read_family(content)
-            for by_split in contents.values()
-            for content in by_split.values()
-        }
+        families: set[str] = set()
+        for by_split in contents.values():
+            families.update(map(artefacts.read_family, by_split.values()))
     except (BadZipFile, LookupError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is damaged ({error!r}): remove it") from None
     if foreign := sorted(family for family in families if not _is_shipped_family(family)):
@@ -171,11 +166,11 @@ def is_archive_whole(folder: Path, provenance: Mapping[str, Any]) -> bool:
 def _pack_archive(contents: PosteriorFiles) -> bytes:
     index, named = dict[str, dict[int, str]](), dict[str, bytes]()
     for label, by_split in contents.items():
-        index[label] = {
-            split: f"{sha256(content).hexdigest()}.safetensors"
-            for split, content in by_split.items()
-        }
-        named |= {index[label][split]: content for split, content in by_split.items()}
+        index[label] = {}
+        for split, content in by_split.items():
+            name = f"{sha256(content).hexdigest()}.safetensors"
+            index[label][split] = name
+            named[name] = content  # equal posteriors, as of deterministic methods, are one member
     buffer = BytesIO()
     with ZipFile(buffer, "w") as file:
         for name, content in {_INDEX: json.dumps(index, indent=1).encode(), **named}.items():

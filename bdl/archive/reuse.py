@@ -53,32 +53,26 @@ class StoredFits:
         """Return the splits of a cell with a fit of today's identity."""
         if not task.is_fit_hash(self._store.find_fit_hash(task.key)):
             return set()
-        rows, posteriors = self._store.load_rows("final", task.key), self._store.posteriors
-        return {
-            row.split
-            for row in rows
-            if row.artefact and artefacts.is_whole(posteriors, row.artefact)
-        }
+        splits: set[int] = set()
+        for row in self._store.load_rows("final", task.key):
+            if row.artefact and artefacts.is_whole(self._store.posteriors, row.artefact):
+                splits.add(row.split)
+        return splits
 
     def load_fit(self, task: Task, split: int) -> list[FitResult]:
         """Load such a fit with its search; `DamagedPosterior` if its posterior cannot be read."""
         row = next(row for row in self._store.load_rows("final", task.key) if row.split == split)
-        folds = [
-            FitResult(fold)
-            for fold in self._store.load_rows("search", task.key)
-            if fold.split == split
-        ]
-        curve_points = tuple(
-            point for at, point in self._store.load_curve_points(task.key) if at == split
-        )
-        return [
-            *folds,
-            FitResult(
-                row,
-                curve_points,
-                artefacts.read_posterior_bytes(self._store.posteriors, str(row.artefact)),
-            ),
-        ]
+        results: list[FitResult] = []
+        for fold in self._store.load_rows("search", task.key):
+            if fold.split == split:
+                results.append(FitResult(fold))
+        curve_points: list[CurvePoint] = []
+        for split_of_point, point in self._store.load_curve_points(task.key):
+            if split_of_point == split:
+                curve_points.append(point)
+        content = artefacts.read_posterior_bytes(self._store.posteriors, str(row.artefact))
+        results.append(FitResult(row, tuple(curve_points), content))
+        return results
 
 
 class PublishedFits:
@@ -146,37 +140,31 @@ class PublishedFits:
 
     def load_fit(self, task: Task, split: int) -> list[FitResult]:
         """Load such a fit with its search."""
-        cell_rows, points = (
-            _select_task_rows(task, table[table.split == split])
-            for table in (self._rows, self._points)
-        )
-        origin, current = (
-            _find_origin(self._provenance, task, split),
-            self._list_current_hashes(task),
-        )
-        rows = [
-            _restore_row(task, values, origin, current) for values in cell_rows.to_dict("records")
-        ]
+        cell_rows = _select_task_rows(task, self._rows[self._rows.split == split])
+        points = _select_task_rows(task, self._points[self._points.split == split])
+        origin = _find_origin(self._provenance, task, split)
+        current = self._list_current_hashes(task)
         curve_points = tuple(
             CurvePoint(*values)
             for values in points[list(CurvePoint._fields)].itertuples(index=False)
         )
         posterior = self._posteriors.get(task.label, {}).get(split)
-        return [
-            FitResult(row, curve_points, posterior) if row.stage == "final" else FitResult(row)
-            for row in rows
-        ]
+        results: list[FitResult] = []
+        for values in cell_rows.to_dict("records"):
+            row = _restore_row(task, values, origin, current)
+            is_final = row.stage == "final"
+            results.append(FitResult(row, curve_points, posterior) if is_final else FitResult(row))
+        return results
 
     def _find_recorded_hash(self, name: str, task: Task) -> Any:
         return self._provenance.get(name, {}).get(task.label)
 
     def _list_current_hashes(self, task: Task) -> set[str]:
         metrics = [metric for metric in fit_metrics(task) if str(metric) in self._rows.columns]
-        return (
-            {task.score_hash(metric) for metric in metrics}
-            if self._has_current_scores(task, metrics)
-            else set()
-        )
+        # the provenance has one hash of all scores: if it differs, any of them may have changed
+        if not self._has_current_scores(task, metrics):
+            return set()
+        return {task.score_hash(metric) for metric in metrics}
 
     def _has_current_scores(self, task: Task, metrics: Iterable[MetricName]) -> bool:
         scores = [task.score_hash(metric) for metric in metrics]
@@ -255,12 +243,11 @@ def _iterate_missing_splits(
 
 def _find_origin(provenance: dict[str, Any], task: Task, split: int) -> dict[str, Any]:
     """Return the machine and the software of a fit: of its first publication, if imported."""
-    earlier = (
-        run
-        for run in provenance.get("taken_from", ())
-        if split in run["cells"].get(task.label, ())
-    )
-    origin = next(earlier, provenance)
+    origin = provenance
+    for run in provenance.get("taken_from", ()):
+        if split in run["cells"].get(task.label, ()):
+            origin = run
+            break
     return {name: origin[name] for name in ORIGIN_FIELDS if name in origin}
 
 
@@ -278,14 +265,15 @@ def _restore_row(
     and none where one could not be computed: those are computed again.
     """
     present = {str(name): value for name, value in values.items() if not pd.isna(value)}
-    hyper = {
-        name.removeprefix(HYPER_PREFIX): value
-        for name, value in present.items()
-        if name.startswith(HYPER_PREFIX)
-    }
-    details: dict[str, Any] = {
-        name: kind(present[name]) for name, kind in _DETAIL_TYPES.items() if name in present
-    }
+    hyper: dict[str, float] = {}
+    for name, value in present.items():
+        if name.startswith(HYPER_PREFIX):
+            hyper[name.removeprefix(HYPER_PREFIX)] = value
+    details: dict[str, Any] = {}
+    for name, kind in _DETAIL_TYPES.items():
+        if name in present:
+            # pandas makes numbers with a gap floats, which JSON would write as 12.0
+            details[name] = kind(present[name])
     metrics: dict[str, float | None]
     if present["stage"] == "search":
         score = str(task.settings.search and task.settings.search.metric)

@@ -109,6 +109,7 @@ class Dataset:
     ordered: bool = False
 
     def __post_init__(self) -> None:
+        # the class is frozen; names first, since the conversion of x to an array loses them
         object.__setattr__(self, "columns", tuple(self.columns) or column_names(self.x))
         object.__setattr__(self, "x", as_inputs(self.x, f"dataset '{self.name}': x"))
         object.__setattr__(self, "y", as_targets(self.y, f"dataset '{self.name}': y"))

@@ -104,6 +104,8 @@ class RemoteFile:
             failures = []
             for source in sources:
                 try:
+                    # verified before it takes its name: what lies in the data directory was right
+                    # once; a corrupt copy of a mirror is passed over like a missing one
                     _copy_file(source, copy)
                     self._read_verified(copy)
                     return

@@ -38,6 +38,8 @@ def read_graded_pictures(folder: Path) -> tuple[list[Path], Array]:
             f"dataset '{_APTOS}': {folder} has another layout; "
             "it should have train.csv (id_code,diagnosis) and train_images/"
         )
+    # as text: identifiers of digits keep their zeros, and one such as "NA" is a name; a mark of
+    # the byte order, which some programs write first, is no letter of the first column
     rows = pd.read_csv(table, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     if not {"id_code", "diagnosis"} <= set(rows.columns) or not len(rows):
         raise InputError(

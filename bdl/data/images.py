@@ -34,6 +34,7 @@ def decode_pictures(name: str, files: Sequence[Path], size: int) -> Images:
     """
 
     def write(path: Path) -> None:
+        # straight to the file: thousands of pictures take most of a gigabyte
         images = np.lib.format.open_memmap(path, "w+", np.uint8, (len(files), 3, size, size))
         _decode_all(name, files, images)
         images.flush()
@@ -43,6 +44,7 @@ def decode_pictures(name: str, files: Sequence[Path], size: int) -> Images:
         status = file.stat()  # changes with the picture, and is had without reading it
         content.update(f"{file.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     path = data_directory() / "decoded" / f"{name}-{size}-{content.hexdigest()[:16]}.npy"
+    # copy on write: PyTorch warns of arrays that cannot be written to, and the file stays as it is
     mapped: Images = np.load(write_if_missing(path, write), mmap_mode="c")
     return mapped
 

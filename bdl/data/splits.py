@@ -146,6 +146,7 @@ def group_folds(groups: Rows, k: int) -> list[tuple[Rows, Rows]]:
         groups, return_index=True, return_inverse=True, return_counts=True
     )
     fold_of_group, fold_sizes = np.empty(len(sizes), dtype=np.int64), [0] * k
+    # the last key of a lexsort counts most
     for group in np.lexsort((first_positions, -sizes)):
         smallest = fold_sizes.index(min(fold_sizes))
         fold_of_group[group] = smallest

@@ -129,7 +129,11 @@ def open_local_pool(
         return
     from pebble import ProcessPool
 
+    # spawned, not forked: a fork copies the locks of PyTorch's and OpenMP's threads without the
+    # threads that would release them, and a CUDA context does not survive it
     context = multiprocessing.get_context("spawn")
+    # two workers may start at once and take the same slot: `pids` has a lock; a count has one
+    # writer, so that `counts` needs none
     pids, counts = context.Array("l", jobs), context.RawArray("q", jobs)
     pool = ProcessPool(
         jobs, context=context, initializer=_start_worker, initargs=(pids, counts, tuple(devices))
@@ -137,6 +141,7 @@ def open_local_pool(
     try:
         yield ProcessWorkers(pool, counts)
     except BaseException:
+        # not `close` alone, which would wait for fits that nobody will store
         pool.stop()
         raise
     finally:
@@ -154,12 +159,15 @@ def _start_worker(pids: Any, counts: Any, devices: Sequence[str]) -> None:
     Ctrl-C is left to the parent, which ends its workers.
     """
     global _worker_slot
+    # the terminal sends Ctrl-C to every process of its group; a worker that died of it would look
+    # like a lost one, whose group is begun again
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     slot = _claim_slot(pids)
     _worker_slot = counts, slot
     all_cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     share = len(all_cores) // len(counts)  # 0 where there are more workers than cores
     cores = all_cores[slot * share : (slot + 1) * share]
+    # before PyTorch is imported: its libraries read these once, when they are loaded
     os.environ.update(dict.fromkeys(_THREADS, str(len(cores) or 1)))
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
@@ -189,6 +197,7 @@ def _claim_slot(pids: Any) -> int:
 
 def _is_alive(pid: int) -> bool:
     with suppress(ProcessLookupError):
+        # signal 0 is not delivered; it only checks that the process exists
         os.kill(pid, 0)
         return True
     return False
@@ -203,6 +212,8 @@ def _run_in_worker(function: WorkerFunction, argument: Any) -> Any:
     def report(work: int) -> None:
         nonlocal uncounted, counted_at
         uncounted += work
+        # a small network reports thousands of updates a second; the shared count lies on a cache
+        # line that the parent reads
         if time.monotonic() - counted_at > _REPORT_EVERY:
             counts[slot] += uncounted
             uncounted, counted_at = 0, time.monotonic()
@@ -210,4 +221,5 @@ def _run_in_worker(function: WorkerFunction, argument: Any) -> Any:
     try:
         return function(argument, report)
     finally:
+        # also after an error: the work was done, and the bar would never reach its end
         counts[slot] += uncounted

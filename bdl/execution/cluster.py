@@ -101,6 +101,7 @@ class DaskWorkers(WorkerPool):
                     "the Dask scheduler has had no worker for "
                     f"{_NO_WORKER_SECONDS:.0f} seconds; {_RESUME_HINT}"
                 )
+        # at least one group is submitted while no worker is there, so that the run waits for one
         return 2 * max(1, self._threads)
 
     def submit(
@@ -113,11 +114,16 @@ class DaskWorkers(WorkerPool):
         """Start a call on a worker; its work is reported when it has ended."""
         hashes = list_fit_hashes(argument)
         with _scheduler_errors():
+            # not pure: Dask would take an equal call that is submitted again for the first one,
+            # and return its result
             dask_future = self._client.submit(
                 _run_verified, function, argument, hashes, pure=False
             )
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
+
+        # runs on a thread of the client: the work goes through a queue, and only `collect`, in
+        # the caller's thread, reports it
 
         def hand_over(finished: Any) -> None:
             if finished.status == "finished":
@@ -159,6 +165,8 @@ def _scheduler_errors() -> Iterator[None]:
     except ConnectionError:
         raise _SCHEDULER_GONE from None
     except OSError as error:
+        # `distributed` raises errors of its own that derive from OSError; others, such as that of
+        # a full disk, are not about the connection
         if type(error).__module__.startswith("distributed."):
             raise _SCHEDULER_GONE from None
         raise
@@ -247,11 +255,10 @@ def _check_versions(client: "Client", address: str) -> None:
             f"the scheduler at {address} has no workers: start some with dask worker {address}"
         )
     for worker, versions in worker_versions.items():
-        differences = [
-            f"{name} {versions.get(name)} (here {expected})"
-            for name, expected in local_versions.items()
-            if versions.get(name) != expected
-        ]
+        differences = []
+        for name, expected in local_versions.items():
+            if versions.get(name) != expected:
+                differences.append(f"{name} {versions.get(name)} (here {expected})")
         if differences:
             raise InputError(
                 f"the worker {worker} has {', '.join(differences)}: give it the same versions"

@@ -118,7 +118,7 @@ def count_remaining(
     Fits that the store has are left out, and `copied_splits`, which the run copies from elsewhere.
     """
     finished = {row.split for row in store.load_rows("final", task.key)} | set(copied_splits)
-    unfinished = {split for split in task.splits if split not in finished}
+    unfinished = set(task.splits) - finished
     searched = Counter(row.split for row in store.load_rows("search", task.key))
     per_split = count_fits(task, "search")
     search = sum(per_split - searched[split] for split in unfinished)
@@ -159,6 +159,7 @@ def estimate_remaining(
             task_seconds += seconds / work.slot_batches(stage)
         longest_task = max(longest_task, task_seconds)
     total += COMPILATION_SECONDS * len(compiled_programs)
+    # more processes than cores do not make a run faster
     parallel = 1 if jobs == 1 else min(jobs, runtime.available_cores())
     splits_by_task = [(work.task, work.splits) for work in remaining if work.splits]
     disk = sum(
@@ -167,6 +168,7 @@ def estimate_remaining(
     )
     return RunEstimate(
         remaining=tuple(remaining),
+        # the rounds of a task's search follow one another, whatever the number of processes
         seconds=max(total / parallel, longest_task),
         memory=estimate_memory(splits_by_task, jobs),
         disk=disk,
@@ -208,6 +210,7 @@ def _stage_seconds(
         count_fits_per_batch(task, stage),
         is_stage_compiled(task, stage),
     )
+    # in the order of the type, the best basis first
     for basis in get_args(Basis):
         factor = factors.get((basis, task.key, "final" if basis == "timed updates" else stage))
         if factor is not None:

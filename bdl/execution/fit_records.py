@@ -64,6 +64,8 @@ class CurveLog:
 
         They replace those at the same counts, from before an interruption.
         """
+        # by the count, not appended: after an interruption fits go on from a checkpoint, and
+        # evaluate once more what came after it
         self._scores.setdefault(member, {}).update(
             {reading[:3]: reading.value for reading in readings}
         )

@@ -120,9 +120,12 @@ class SearchGroup:
             )
             seconds = stopwatch.now() - start
         details = describe_fits(task, count_fits_per_batch(task, "search"), compile)
+        # by the slots that were computed: a batch that is not full takes as long as a full one,
+        # and the estimate of a run multiplies the seconds of a fit by the slots
         share = seconds / max(len(fold_scores), details["width"])
-        rows = (
-            Row(
+        results: list[FitResult] = []
+        for fold in fold_scores:
+            row = Row(
                 *(*task.key, "search", fold.split, fold.trial, fold.fold),
                 status="failed" if fold.reason else "ok",
                 reason=fold.reason,
@@ -131,9 +134,8 @@ class SearchGroup:
                 seconds=share,
                 details=details | {"updates": fold.updates},
             )
-            for fold in fold_scores
-        )
-        return [*map(FitResult, rows)]
+            results.append(FitResult(row))
+        return results
 
     def _propose_settings(self) -> dict[int, dict[int, Setting]]:
         """Return the settings of the round, by split and number of the trial."""
@@ -142,11 +144,11 @@ class SearchGroup:
         settings: dict[int, dict[int, Setting]] = {}
         for split, fold_scores in self.scores.items():
             trials = summarise_trials(fold_scores, search.penalty)
+            # a seed of its own for each split: otherwise all would try the same random settings
             proposals = propose(search, task.benchmark.seed + split, trials)
-            settings[split] = {
-                trial: {**task.settings.hyper, **proposal}
-                for trial, proposal in enumerate(proposals, start=len(trials))
-            }
+            settings[split] = {}
+            for trial, proposal in enumerate(proposals, start=len(trials)):
+                settings[split][trial] = {**task.settings.hyper, **proposal}
         return settings
 
 
@@ -203,11 +205,8 @@ class FinalGroup:
                     buffers = {name: value[slot] for name, value in snapshot.buffers.items()}
                     scores = self._score(position, posterior, buffers)
                     if schedule is not None and count is not None:
-                        points = [
-                            CurvePoint(schedule.unit, count, *score)
-                            for score in scores.values.items()
-                        ]
-                        log.add(position, points)
+                        for score in scores.values.items():
+                            log.add(position, [CurvePoint(schedule.unit, count, *score)])
                     if snapshot.last:
                         evaluated[position] = _EvaluatedFit(
                             posterior,
@@ -252,6 +251,7 @@ class FinalGroup:
             score_hashes=score_hashes(fit.task, scores.stored),
             refusals={} if reason else dict(scores.refused),
         )
+        # a failed fit leaves no posterior: its score would be that of numbers that are not finite
         content = None
         if not reason:
             content = artefacts.encode_posterior(evaluated.posterior, evaluated.buffers)
@@ -318,6 +318,7 @@ def run_group(group: Group, report: Report) -> list[FitResult]:
     except (Exception, SystemExit) as error:
         if is_full_disk(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+        # one line, as it becomes a cell of tables; the traceback is kept whole in the details
         summary = (str(error).strip().splitlines() or [""])[0]
         reason = f"{type(error).__name__}: {summary}"
         return make_failed_results(group, reason, {"traceback": traceback.format_exc()})

@@ -39,6 +39,8 @@ def _memory_limit(gigabytes: float | None) -> Iterator[None]:
         return
     import resource
 
+    # RLIMIT_DATA, not RLIMIT_AS: address space that libraries reserve and never touch, as CUDA
+    # does, does not count; the hard limit stays, to set the soft one back
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 2**30), hard))
     try:

@@ -60,7 +60,7 @@ def rehearse(tasks: Iterable[Task], unfinished_tasks: Collection[Task]) -> None:
         )
         if entry.limited:
             if task in unfinished_tasks and outside_file(entry.method.build()):
-                guests.setdefault(components, task)
+                guests.setdefault(components, task)  # equal components: the first task alone
             continue
         metrics = fit_metrics(task)
         if entry.search:

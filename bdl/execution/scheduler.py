@@ -79,7 +79,7 @@ def run_tasks(
         for batch in batches
     ]
     run_chains(chains, worker_pool, listener.advance)
-    # A process that was killed between storing a group and removing its checkpoint has left it;
+    # A process that was killed between storing a group and removing its checkpoint left it behind;
     # now that every fit has its row, none goes on from one.
     for path in store.checkpoints.glob("*"):
         path.unlink(missing_ok=True)
@@ -123,6 +123,7 @@ def run_chains(
     lost = set[Group]()
     while True:
         while len(running) < worker_pool.size:
+            # from the first chain each time: the order of the chains is that of their urgency
             chain = next((chain for chain in chains if chain.advance()), None)
             if chain is None:
                 break
@@ -152,6 +153,7 @@ def run_chains(
                 limit = _time_limit(group)
                 reason = f"over the limit of {limit and limit[1]}, and hung"
                 results = make_failed_results(group, reason, {})
+            # in this order: a checkpoint without its rows would be lost with a kill in between
             chain.store_results(results)
             if checkpoint := group.checkpoint():
                 checkpoint.remove()
@@ -185,10 +187,13 @@ def prepare_store(tasks: Sequence[Task], store: Store) -> list[str]:
             store.claim(task.key, digest)
     n_before = sum(len(store.load_rows("final", task.key)) for task in tasks)
     for task in tasks:
-        rows = (row for row in store.load_rows("final", task.key) if row.artefact)
-        store.remove(
-            [row for row in rows if not artefacts.is_whole(store.posteriors, str(row.artefact))]
-        )
+        damaged: list[Row] = []
+        for row in store.load_rows("final", task.key):
+            # by the size alone: a digest would read every posterior of the store
+            if row.artefact and not artefacts.is_whole(store.posteriors, row.artefact):
+                damaged.append(row)
+        # before the scores, which would read these posteriors
+        store.remove(damaged)
         rescore(task, store)
     lost = n_before - sum(len(store.load_rows("final", task.key)) for task in tasks)
     notes = []
@@ -231,11 +236,10 @@ def forget_failed(tasks: Sequence[Task], store: Store) -> int:
     """
     count = 0
     for task in tasks:
-        failed = {
-            row.split: row
-            for row in store.load_rows("final", task.key)
-            if row.status == "failed" and row.split in task.splits
-        }
+        failed: dict[int, Row] = {}
+        for row in store.load_rows("final", task.key):
+            if row.status == "failed" and row.split in task.splits:
+                failed[row.split] = row
         hopeless: list[Row] = []
         for split, rows in _search_rows(task, store).items():
             if split in failed and all(row.status == "failed" for row in rows):
@@ -338,6 +342,7 @@ def _iterate_stages(
     final_fits: list[FinalFit] = []
     for task in batch:
         final_fits += _choose_final_fits(task, store, listener)
+    # all tasks of the batch in one call: those that learn from one stream train side by side
     yield group_final_fits(final_fits, store.checkpoints)
 
 

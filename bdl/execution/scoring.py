@@ -55,6 +55,7 @@ def make_evaluation(
         test=partial(_split_examples, task, split, "test"),
         training=partial(_split_examples, task, split, "train"),
         samples=task.benchmark.evaluation_of(task.entry).samples,
+        # the coordinates of the fit: a score that is computed later draws the same numbers
         key=trial_keys([(*task.identity, split, "final")], "predict")[0],
         buffers=buffers,
         truth=partial(compute_truth, task, split),
@@ -92,9 +93,11 @@ class FitScores(NamedTuple):
     @property
     def stored(self) -> dict[str, float | None]:
         """Values as rows have them: None where one is not finite, or could not be computed."""
-        return {
-            name: value if isfinite(value) else None for name, value in self.values.items()
-        } | dict.fromkeys((*self.refused, *self.without))
+        stored: dict[str, float | None] = dict(self.values)
+        for name, value in self.values.items():
+            if not isfinite(value):
+                stored[name] = None
+        return stored | dict.fromkeys((*self.refused, *self.without))
 
 
 def compute_scores(evaluation: Evaluation, metrics: Iterable[MetricName]) -> FitScores:
@@ -149,6 +152,7 @@ def score_hashes(task: Task, names: Iterable[str]) -> dict[str, str]:
     hashes = {str(metric): task.score_hash(metric) for metric in fit_metrics(task)}
     hash_by_name: dict[str, str] = {}
     for name in names:
+        # the longest that fits: one metric's name may be the beginning of another's
         metrics = [metric for metric in hashes if name == metric or name.startswith(f"{metric}_")]
         if metrics:
             hash_by_name[name] = hashes[max(metrics, key=len)]
@@ -225,10 +229,12 @@ def _stale_rows(task: Task, store: Store) -> Iterator[tuple[Row, list[MetricName
     """Yield final rows with the metrics that they lack, or that other code has computed."""
     hashes = {metric: task.score_hash(metric) for metric in fit_metrics(task)}
     for row in store.load_rows("final", task.key):
-        stale = [
-            metric
-            for metric, current in hashes.items()
-            if row.score_hashes.get(str(metric)) != current or str(metric) in row.refusals
-        ]
-        if stale and row.status == "ok":
+        if row.status != "ok":
+            continue
+        stale: list[MetricName] = []
+        for metric, current in hashes.items():
+            # a refused score is tried again: its cause may lie outside the code that is hashed
+            if row.score_hashes.get(str(metric)) != current or str(metric) in row.refusals:
+                stale.append(metric)
+        if stale:
             yield row, stale

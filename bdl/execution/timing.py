@@ -36,10 +36,10 @@ def time_updates(
     works_by_kind: dict[object, list[RemainingWork]] = {}
     for work in remaining:
         task = work.task
-        lacks_measurement = any(
-            work.fits(stage) and (task.key, stage, task.device) not in measured_stages
-            for stage in STAGES
-        )
+        lacks_measurement = False
+        for stage in STAGES:
+            if work.fits(stage) and (task.key, stage, task.device) not in measured_stages:
+                lacks_measurement = True
         if lacks_measurement and (task.settings.streams or task.settings.training):
             works_by_kind.setdefault(_timing_key(task), []).append(work)
     timed: list[MeasuredFit] = []
@@ -48,6 +48,7 @@ def time_updates(
         # an error is reported by the run itself; a generator of many normals would be compiled for
         # ten seconds
         with suppress(Exception), running_eagerly():
+            # the least: the first update prepares the others, and other programs disturb some
             update_seconds = min(_time_first_updates(works[0].task))
             if update_seconds * _count_batch_updates(works) > _TRACE_FROM_SECONDS:
                 with trace_immediately():

@@ -46,6 +46,7 @@ class Mclmc(JaxGuest):
         with jax.enable_x64(True):
             target = build_density(train, hyper, seed)
             run = _chain(self.steps, self.draws, target.network)
+            # a copy: arrays of JAX cannot be written to, of which PyTorch warns
             return Empirical(torch.from_numpy(np.array(run(target.data, jax.random.key(seed)))))
 
 
@@ -77,6 +78,8 @@ def _chain(steps: int, draws: int, network: Network) -> Callable[..., Any]:
             new_state, _ = chain.step(key, state)
             return new_state, None
 
+        # only the end of a stretch is kept: the positions of all steps would take many times as
+        # much
         def stretch(state, key):  # type: ignore[no-untyped-def]
             new_state, _ = jax.lax.scan(step, state, jax.random.split(key, steps // draws))
             return new_state, new_state.position

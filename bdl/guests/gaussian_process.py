@@ -37,6 +37,8 @@ class GaussianProcess(Guest):
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
+        # standardised rows are at a squared distance of about 2 d, so that their correlation at
+        # the start is about exp(-1), whatever the number of inputs
         lengths = np.full(train.x.shape[1], np.sqrt(train.x.shape[1]))
         smooth = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(lengths, (1e-2, 1e4))
         kernel = smooth + WhiteKernel(0.1, (1e-6, 1e1))

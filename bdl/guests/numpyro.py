@@ -44,6 +44,7 @@ class AutoLowRank(JaxGuest):
             target = build_density(train, hyper, seed)
             run = _low_rank(self.rank, self.steps, self.initial_std, target.network)
             fields = run(target.data, hyper["learning_rate"], jax.random.key(seed))
+            # copies: arrays of JAX cannot be written to, of which PyTorch warns
             arrays = [np.array(field) for field in fields]
         return FactorAnalysis(*map(torch.from_numpy, arrays))
 

@@ -50,6 +50,7 @@ class Vbll(Guest):
         *hidden, last = train.module(seed).children()
         features = nn.Sequential(*hidden)
         assert isinstance(last, nn.Linear)
+        # the loss is a mean over rows, so that the divergence weighs 1 / rows
         shape = (last.in_features, train.classes or 1, 1 / len(x))
         head = vbll.DiscClassification(*shape) if train.classes else vbll.Regression(*shape)
         y = (

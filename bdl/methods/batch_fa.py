@@ -75,6 +75,8 @@ class BatchFa(FactorEstimator):
         deviations, between = observations - mean.unsqueeze(-2), mean - state.mean
         n_observations = state.n_observations + count
         share = count / n_observations.to(mean.dtype)
+        # the scatter of both means about their common one: sums of squares of raw observations,
+        # less the square of the mean, would cancel
         shared = state.n_observations * share * between.unsqueeze(-1) * between.unsqueeze(-2)
         scatter = state.scatter + deviations.mT @ deviations + shared
         return BatchState(n_observations, state.mean + share * between, scatter, state.seed)
@@ -141,6 +143,7 @@ def exact_fa(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
         gradient = ((values - 1) * vectors.square()).sum(1) + 1 - variance / psi
         return 0.5 * float(f), 0.5 * gradient.numpy()
 
+    # the covariance is singular where observations are fewer than parameters
     unexplained = torch.linalg.pinv(covariance, hermitian=True).diagonal().reciprocal()
     start = torch.minimum((1 - latent_dim / (2 * len(variance))) * unexplained, variance).clamp(
         min=_LEAST * variance

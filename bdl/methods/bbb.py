@@ -78,9 +78,12 @@ class BayesByBackprop(SampledDescent):
 
     def init(self, problem: Problem, noise: Noise) -> BbbState:
         theta, prior = noise["theta"], problem.prior
+        # logarithms of scales start at 0, the scales at 1
         mu = torch.cat(
             [self.start(problem, theta), theta.new_zeros(problem.latent_dim - problem.dim)]
         )
+        # numbers like the rest of the state, whose type is changed as one; `posterior` makes them
+        # indices
         source = (
             prior.source(problem.layout).to(theta)
             if isinstance(prior, HorseshoePrior)
@@ -146,4 +149,5 @@ def mean_field_elbo_gradients(
     mu, sigma, alpha = params["mu"], softplus(params["rho"]), problem.prior_precision(hyper)
     G = sample_gradients(mu + sigma * z, batch, hyper, problem)
     by_sigma = alpha * sigma - 1 / sigma + (G * z).mean(0)
+    # the slope of softplus is the sigmoid
     return {"mu": alpha * mu + G.mean(0), "rho": by_sigma * torch.sigmoid(params["rho"])}

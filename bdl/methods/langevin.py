@@ -99,6 +99,8 @@ class Sgld(StartedMethod):
         self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> ChainState:
         """Take the iterate among the draws, in place of the oldest."""
+        # by a scatter: trials that are mapped together differ in this number, and no state is
+        # written to
         row = (state.n_draws % self.draws).long().expand(1, len(state.theta))
         return state._replace(
             draws=state.draws.scatter(0, row, state.theta.unsqueeze(0)), n_draws=state.n_draws + 1
@@ -106,6 +108,7 @@ class Sgld(StartedMethod):
 
     def posterior(self, state: ChainState) -> Empirical:
         """Return the draws; while fewer than S are kept, they are repeated in turn."""
+        # at least 1, as there is no remainder by 0
         filled = state.n_draws.clamp(1, self.draws)
         rows = torch.arange(self.draws, device=state.theta.device) % filled
         draws = state.draws.gather(0, rows.long().unsqueeze(1).expand(state.draws.shape))

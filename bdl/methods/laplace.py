@@ -136,6 +136,8 @@ def _slopes(
 ) -> DensityDerivatives:
     """Differentiate log p(D, theta) by the parameters, through each row's output."""
     design, gamma = cast(LinearModel, problem.model).design(x), prior_precision(problem, hyper)
+    # two derivatives of n scalars and products with the design, in place of D passes through
+    # automatic differentiation
     value, first, second = derivatives(
         lambda f: problem_log_prob(problem, f, y, hyper), design @ theta
     )

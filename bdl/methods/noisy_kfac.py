@@ -90,6 +90,8 @@ def change_axes(block: Tensor, old: Axes, new: Axes) -> Tensor:
 
 def to_triangular(root: Tensor) -> Tensor:
     """Return the lower triangular L with a positive diagonal and L L^T = root root^T."""
+    # root^T = Q R gives root root^T = R^T R, without forming the product, which would lose half of
+    # the digits; QR leaves the signs of the diagonal open
     L: Tensor = torch.linalg.qr(root.mT, mode="r").R.mT
     return L * L.diagonal().sign()
 
@@ -221,6 +223,7 @@ class NoisyKfac(WeightedDivergence):
         gin = share * problem.prior_precision(hyper)
         damping = hyper["damping"] if self.damping is None else self.damping
         axes = tuple(find_axes(A, S, gin, gin + damping, share) for A, S in state.factors)
+        # drawn along the old eigenvectors; what follows works along the new ones
         W, means = (
             [
                 change_axes(M, old, new)

@@ -97,6 +97,7 @@ def initial_estimate(noise: Noise) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     loadings = torch.linalg.qr(noise["F"]).Q.mT.contiguous()
     zero = torch.zeros_like(loadings[..., 0, :])
     return (
+        # an integer: float32 counts to 2^24 only
         torch.zeros((), dtype=torch.int64, device=zero.device),
         zero,
         loadings,

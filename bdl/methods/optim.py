@@ -90,6 +90,7 @@ class AdamUpdate(Optimizer):
         scale1, scale2 = 1 / (1 - self.beta1**updates), 1 / (1 - self.beta2**updates)
         first, second, steps = {}, {}, {}
         for name, grad in grads.items():
+            # lerp(new, old, b) is (1 - b) new + b old
             first[name] = torch.lerp(grad, state.first[name], self.beta1)
             second[name] = torch.lerp(grad.square(), state.second[name], self.beta2)
             denominator = (second[name] * scale2).sqrt() + self.eps

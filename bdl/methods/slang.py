@@ -96,6 +96,8 @@ class Slang(NaturalGradientMethod):
         alpha, beta = self.steps(hyper)
         prior = problem.prior_precision(hyper)
         if self.initial_precision is None:
+            # `init` sees no hyper-parameters: the precision that is searched enters with the first
+            # update
             state = state._replace(
                 d=torch.where(state.updates == 0, hyper["initial_precision"], state.d)
             )
@@ -121,6 +123,7 @@ class Slang(NaturalGradientMethod):
         """
         keep, gain = 1 - beta, beta * scale
         diagonal = keep * U.square().sum(1) + gain * G.squares()
+        # the smaller of two matrices with the same eigenvectors: D x D, or L + n squared
         if len(U) <= self.rank + G.rows:
             A = keep * U @ U.T + gain * G.outer()
             Q = top_eigenvectors(A, self.rank)
@@ -131,6 +134,7 @@ class Slang(NaturalGradientMethod):
             above = torch.cat([keep * U.T @ U, cross.T], dim=1)
             Q = top_eigenvectors(torch.cat([above, below]), self.rank)
             new_U = keep.sqrt() * U @ Q[: self.rank] + gain.sqrt() * G.combine(Q[self.rank :])
+        # rounding may leave a difference below 0, and d has to stay positive
         return new_U, keep * d + (diagonal - new_U.square().sum(1)).clamp(min=0)
 
     def posterior(self, state: SlangState) -> LowRankPrecision:

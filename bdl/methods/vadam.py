@@ -108,6 +108,7 @@ class Vadam(MomentsMethod):
         b1, b2 = self.betas
         prior = problem.prior_precision(hyper)
         c = torch.ones_like(batch.n) if self.curvature == "total" else batch.n
+        # here, since `init` sees no prior precision
         s = torch.where(
             state.updates == 0, (self.initial_precision - prior).clamp(min=0) / c, state.s
         )

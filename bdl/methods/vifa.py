@@ -91,7 +91,9 @@ class Vifa(Descent):
         c = zero if self.initial_scale == 0 else self.start(problem, noise["c"])
         params = {
             "c": c,
+            # orthonormal, so that no two factors start in the same direction
             "F": torch.linalg.qr(noise["F"]).Q,
+            # gamma is the logarithm of a variance
             "gamma": zero + 2 * math.log(self.initial_std),
         }
         return DescentState(params, self._optimizer.init(params))
@@ -138,6 +140,8 @@ def with_divergence(params: Params, fit: Params, alpha: Tensor) -> Params:
     C = FactorAnalysis(c, F, psi).gain()
     return {
         "c": alpha * c + fit["c"],
+        # transposed, since alpha may be one precision for each row of F
         "F": (alpha * F.T).T - C + fit["F"],
+        # the diagonal of S^-1 F F^T, without a matrix of D x D
         "gamma": 0.5 * (alpha * psi + (C * F).sum(-1) - 1 + fit["gamma"]),
     }

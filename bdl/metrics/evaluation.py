@@ -125,6 +125,7 @@ class Evaluation:
 
     @cached_property
     def _at_mean(self) -> "Evaluation":
+        # predictions at hand are those of samples
         return replace(
             self, posterior=Point(as_type(self.posterior, torch.float32).mean()), predicted=None
         )
@@ -165,6 +166,8 @@ class Evaluation:
             exact: Posterior = Empirical(chains)
             groups, draws = len(truth.chains), Draws(len(chains), self.key)
         elif len(truth.covariance) == len(truth.mean):
+            # a step of their own: with the draws of the posterior both samples would move
+            # together, and look nearer to each other than they are
             groups, draws = _GROUPS, Draws(_GROUPS * self.samples, self.key, step=1)
             exact = FullGaussian.from_covariance(truth.mean, truth.covariance)
         else:

@@ -84,6 +84,7 @@ def sliced_w2(f: Tensor, truth: Tensor, slices: int) -> Tensor:
     It sees correlations (Bonneel, Rabin, Peyre & Pfister 2015, J. of Mathematical Imaging and
     Vision 51).
     """
+    # a fixed seed: all fits of a split are compared along the same combinations
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(f.shape[1], slices, generator=generator, dtype=torch.float64)
     return scaled_marginal_w2(f @ weights, truth @ weights)
@@ -96,6 +97,7 @@ def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) ->
     Functions are (S, n) and (T, n), and `noise` is the variance of the targets about them, (n,). A
     set has `inputs` rows, or all of them where there are fewer.
     """
+    # a fixed seed: all fits of a split are compared at the same sets of rows
     generator = torch.Generator().manual_seed(0)
     mean, covariance = f.mean(0), torch.cov(f.T, correction=0) + noise.diag()
     true_mean = truth.mean(0)
@@ -300,6 +302,7 @@ def _order_outputs(evaluation: Evaluation) -> Tensor:
 
 
 def _sd_ratios(f: Tensor, truth: Tensor) -> Tensor:
+    # without a correction a single function has the deviation 0, rather than NaN
     return f.std(0, correction=0) / truth.std(0, correction=0)
 
 
@@ -324,6 +327,7 @@ def _measure_distance(evaluation: Evaluation, measure: FunctionMeasure) -> dict[
         if evaluation.has_sampling_error:
             size = len(ours) // BLOCKS
             blocks = ours[: BLOCKS * size].reshape(BLOCKS, size, -1)
+            # the samples of both sides are independent, so that variances add
             squared = squared + jackknife(
                 lambda rest: measure(rest.flatten(0, 1), pooled_truth), blocks
             )

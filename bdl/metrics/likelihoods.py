@@ -127,6 +127,7 @@ class DyadicNll:
         """
         generator = torch.Generator().manual_seed(0)
         row_a = torch.randint(n, (self.batches,), generator=generator)
+        # from 1 to n - 1, so that the second row is never the first
         step = torch.randint(max(1, n - 1), (self.batches,), generator=generator) + 1
         count = torch.randint(2, (self.batches, self.rows), generator=generator).sum(1)
         return row_a, (row_a + step) % n, count

@@ -167,6 +167,7 @@ def evaluate_outputs(
         )
         for start in range(0, len(x), size):
             rows = slice(start, start + size)
+            # running statistics are the same for all samples; recomputed ones are of one each
             if batch_statistics is None:
                 yield rows, evaluate_rows(theta, rows, running_statistics, None)
             else:
@@ -179,6 +180,7 @@ def draw_samples(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
     """Draw samples in pieces, (s, D) each, so that few parameters and noise exist at a time."""
     leaf = tree_leaves(posterior)[0]
     device, width = leaf.device, posterior.noise_dim
+    # of the whole stream, whatever the piece: so each sample has the same normals in any piece
     pairs = (draws.samples * width + 1) // 2
     keys = draws.key.to(device).unsqueeze(0)
     step = torch.tensor(draws.step, dtype=torch.int32, device=device)

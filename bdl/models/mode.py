@@ -182,6 +182,7 @@ def gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Te
 
     def rows(x: Tensor, root: Tensor) -> Tensor:
         """Compute R_i^T J_i, (C, D), of one row."""
+        # C products from the left, for C outputs, in place of the D columns of J
         pull = torch.func.vjp(
             lambda at: problem.predict(at, x.unsqueeze(0), {}).squeeze(0), theta
         )[1]
@@ -215,6 +216,7 @@ def kronecker_gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hy
         )
     roots = _fisher_roots(problem, theta, x, hyper)
     passes = [
+        # a default, since a lambda looks its names up when it is called
         backpropagate(theta, x, problem.d_out, lambda f, column=column: column)
         for column in roots.unbind(-1)
     ]

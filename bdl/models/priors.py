@@ -138,6 +138,8 @@ class StudentTPrior(_ParameterPrior):
         """Map standard-normal noise to draws of parameters, by quantiles: (..., D) -> (..., D)."""
         from scipy.special import ndtr, stdtrit
 
+        # in the lower tail, and mirrored: probabilities near 1 have no digits left for the upper
+        # one
         tail = torch.from_numpy(stdtrit(self.degrees, ndtr(-noise.abs().double().cpu().numpy())))
         return hyper["prior_scale"] * -noise.sign() * tail.to(noise)
 
@@ -158,6 +160,7 @@ class SpikeSlabPrior(_ParameterPrior):
         share = hyper["slab_share"]
         slab = share.log() + _normal_log_prob(phi, hyper["slab_scale"])
         spike = torch.log1p(-share) + _normal_log_prob(phi, hyper["spike_scale"])
+        # far from 0 the density of the spike underflows, and its logarithm does not
         return torch.logaddexp(slab, spike).sum(-1)
 
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
@@ -212,6 +215,7 @@ class HorseshoePrior:
     def push(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         w, ell = phi[: layout.dim], phi[layout.dim :]
         source = self.source(layout).to(phi.device)
+        # the 0 after the last logarithm is that of no scale, which biases have
         return w * torch.cat([ell, torch.zeros_like(ell[:1])])[source].sum(0).exp()
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
@@ -224,6 +228,7 @@ class HorseshoePrior:
         sign, kappa = self._signs_and_scales(mu, hyper, layout)
         w, m = mu[..., : layout.dim], mu[..., layout.dim :]
         v, s2 = var[..., : layout.dim], var[..., layout.dim :]
+        # the mean of a square is the squared mean plus the variance
         normal = -0.5 * (w.square() + v + math.log(2 * math.pi))
         roots = math.log(2) - 0.5 * math.log(math.pi) - kappa.log() + sign * m
         return normal.sum(-1) + (roots - (2 * sign * m + 2 * s2).exp() / kappa.square()).sum(-1)

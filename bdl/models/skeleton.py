@@ -76,6 +76,8 @@ def make_network(
             f"the data have {d_in}; mend shape"
         )
     make = import_factory(factory)
+    # values that the function draws are the same in every process, and the caller's random numbers
+    # go on as if nothing had been drawn
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         try:

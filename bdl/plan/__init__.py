@@ -94,6 +94,7 @@ class Task:
 
     def rows(self, split: int) -> Split:
         """Return the rows of a split for its final fit; validation rows may train as well."""
+        # the search itself takes its rows from `data`, where validation rows stay apart
         split_rows, search = self.data.split(split), self.settings.search
         if search is None or not search.refits:
             return split_rows
@@ -158,10 +159,8 @@ class Task:
             "method": version_of(entry.method.build()),
         }
         if entry.model and entry.likelihood:
-            versions |= {
-                name: version_of(getattr(entry, name).build())
-                for name in ("model", "likelihood", "prior")
-            }
+            for name in ("model", "likelihood", "prior"):
+                versions[name] = version_of(getattr(entry, name).build())
         if entry.training:
             rates = entry.training.build().rates
             versions["rates"] = {name: version_of(rate) for name, rate in rates.items()}
@@ -188,15 +187,15 @@ class Task:
     def score_versions(self, metric: MetricName) -> dict[str, Any]:
         """Return the versions that a score rests on besides the fit, by kind of component."""
         reference = self.settings.reference
+        family_versions: dict[str, int] = {}
+        for family in _list_posterior_families(self.settings.method.build()):
+            family_versions[family.__name__] = version_of(family)
         return {
             "scoring": SCORING_VERSION,
             "preparation": PREPARATION_VERSION,
             "score": version_of(METRICS.get(metric.name)),
             "reference": version_of(reference.build()) if reference else None,
-            "posterior": {
-                family.__name__: version_of(family)
-                for family in _list_posterior_families(self.settings.method.build())
-            },
+            "posterior": family_versions,
         }
 
     @property

@@ -81,12 +81,11 @@ def estimate_batch_work(task: Task, stage: Stage) -> int:
 def estimate_work(task: Task, search_fits: int, final_fits: int) -> int:
     """Estimate the work of so many fits of each stage, in units of progress."""
     counts: dict[Stage, int] = {"search": search_fits, "final": final_fits}
-    work = (
-        count * count_stage_updates(task, stage) * estimate_batch_work(task, stage)
-        for stage, count in counts.items()
-        if count
-    )
-    return sum(work) * count_batches_per_step(task)
+    work = 0
+    for stage, count in counts.items():
+        if count:
+            work += count * count_stage_updates(task, stage) * estimate_batch_work(task, stage)
+    return work * count_batches_per_step(task)
 
 
 def estimate_scoring_seconds(task: Task, stage: Stage) -> float:
@@ -123,6 +122,7 @@ def check_sizes(task_counts: Sequence[TaskSplitCount], jobs: int) -> None:
                 f"{runtime.format_bytes(available)} are available; "
                 "make the model, the settings or the splits smaller"
             )
+    # after each task by itself, whose message can name it
     needed = estimate_memory(task_counts, jobs)
     if needed > available and jobs > 1:
         raise InputError(
@@ -149,6 +149,7 @@ def estimate_memory(task_counts: Iterable[TaskSplitCount], jobs: int) -> int:
     Each of so many processes holds the largest group; with several, one more waits for them.
     """
     largest = max((estimate_group_memory(task, count) for task, count in task_counts), default=0)
+    # the calling process trains nothing where there are several: it has no group
     return jobs * (_PROCESS_BYTES + largest) + (_PROCESS_BYTES if jobs > 1 else 0)
 
 
@@ -249,9 +250,11 @@ def _bound_state_numbers(method: Any, target: Problem | int) -> int:
     It has as many vectors as parameters, or as the counts among the settings multiplied.
     """
     dim = target if isinstance(target, int) else target.dim
-    return dim * max(
-        dim, prod(value for value in vars(method).values() if isinstance(value, int) and value > 1)
-    )
+    counts = 1
+    for value in vars(method).values():
+        if isinstance(value, int) and value > 1:
+            counts *= value
+    return dim * max(dim, counts)
 
 
 def _count_dimensions(task: Task) -> int:

@@ -46,7 +46,10 @@ def check_initial_likelihood(tasks: Iterable[Task]) -> None:
         if task.settings.training is not None and not task.settings.from_reference:
             tasks_by_start.setdefault(_start_key(task), []).append(task)
     for similar_tasks in tasks_by_start.values():
-        starts = [(task, hyper) for task in similar_tasks for hyper in list_extreme_settings(task)]
+        starts: list[Start] = []
+        for task in similar_tasks:
+            for hyper in list_extreme_settings(task):
+                starts.append((task, hyper))
         for first in range(0, len(starts), _STARTS_AT_ONCE):
             _check_starts(starts[first : first + _STARTS_AT_ONCE])
 
@@ -104,6 +107,7 @@ def _evaluate_starts(starts: Sequence[Start]) -> list[bool]:
 
     def likelihood(state: Any, view: View, values: Hyper) -> Tensor:
         posterior = setup.method.posterior(state)
+        # running statistics are those of one network; networks of several modes have others
         if setup.problem.buffers() and is_multimodal(posterior):
             raise InputError(f"entries.{first_task.entry}: {SHARED_STATISTICS}")
         batch = view.batch(x, y)
@@ -150,6 +154,7 @@ def _check_range(starts: Sequence[Start], trials: Trials, dtype: torch.dtype) ->
     numbers = {**trials.hyper, "the squared unit of the target": trials.view.y_unit.square()}
     for name, values in numbers.items():
         for value, (task, _) in zip(values.flatten().tolist(), starts, strict=True):
+            # 0 itself is exact; below `tiny` numbers are subnormal and lose digits
             if value and not limits.tiny <= abs(value) <= limits.max:
                 raise InputError(
                     f"entries.{task.entry}: on {task.dataset} {name} is {value:g}, beyond what "

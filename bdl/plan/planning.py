@@ -86,16 +86,12 @@ def _check_stream(task: Task) -> None:
             f"--device {task.device}: methods that learn from a stream run on the CPU; "
             "use --device cpu"
         )
-    scores = [
-        metric
-        for metric in task.benchmark.metrics
-        if metric.info.kind in ("predictive", "posterior")
-    ]
-    if scores:
-        raise InputError(
-            f"metrics: a stream has a distribution, but no targets for '{scores[0]}'; "
-            "use distances"
-        )
+    for metric in task.benchmark.metrics:
+        if metric.info.kind in ("predictive", "posterior"):
+            raise InputError(
+                f"metrics: a stream has a distribution, but no targets for '{metric}'; "
+                "use distances"
+            )
     for split in task.splits:
         task.stream.check(split)
     cast(StreamMethod, task.settings.method.build()).check_dim(task.stream.dim)
@@ -112,9 +108,10 @@ def _check_target(task: Task) -> None:
     data, likelihood, search = task.data, task.settings.likelihood, task.settings.search
     if likelihood and not likelihood.build().fits(data.classes):
         targets = f"has {data.classes} classes" if data.classes else "is a regression"
-        fitting = [
-            name for name in LIKELIHOODS.builtin if LIKELIHOODS.get(name)().fits(data.classes)
-        ]
+        fitting = []
+        for name in LIKELIHOODS.builtin:
+            if LIKELIHOODS.get(name)().fits(data.classes):
+                fitting.append(name)
         raise InputError(
             f"entries.{task.entry}.likelihood: '{likelihood.name}' does not fit dataset "
             f"'{task.dataset}', which {targets}; use {' or '.join(fitting)}"
@@ -147,6 +144,7 @@ def _check_hyper(task: Task) -> None:
     search, problem = task.settings.search, task.problem
     components = (task.settings.method.build(), problem.prior, problem.likelihood)
     # By field of the entry: the hyper-parameter, and the smallest or largest value it may have.
+    # a limit is one-sided: all of a range keeps it if its end does
     lowest = {f"hyper.{name}": (name, value) for name, value in task.settings.hyper.items()}
     highest = dict(lowest)
     if search:
@@ -205,6 +203,7 @@ def plan_tasks(
     for the machine.
     """
     check_device(device)
+    # before tasks are made with their splits: a size that nobody means would exhaust memory here
     check_sizes(list_first_splits(benchmark, splits, device), jobs)
     if benchmark.splits > _MAX_SPLITS:  # even if few of them are run: others would list them all
         raise InputError(

@@ -148,6 +148,7 @@ def build_references(
         if file_state == "corrupt" and not overwrite:
             load_draws(reference.recipe)  # raises, and says how to mend it
         if overwrite or file_state == "missing":
+            # before and after: sampling takes minutes, and the caller says what is under way
             yield reference, None
             yield reference, sample_and_store(reference.recipe)
 
@@ -172,11 +173,10 @@ def describe_reference(reference: SampledReference) -> list[str]:
     Lines have the problem, every rule with its worst value, errors, versions and files.
     """
     certificate, problem = load_draws(reference.recipe).certificate, reference.recipe.describe()
-    lines = [
-        f"{name.replace('_', ' ')}: {_format_value(value)}"
-        for name, value in problem.items()
-        if name != "settings" and value is not None
-    ]
+    lines = []
+    for name, value in problem.items():
+        if name != "settings" and value is not None:
+            lines.append(f"{name.replace('_', ' ')}: {_format_value(value)}")
     lines.append(
         f"sampled: {certificate.summary()}; warm-up {certificate.origin.tune}, "
         f"seed {certificate.origin.seed}"
@@ -217,6 +217,7 @@ def read_certificates(folder: Path) -> list[tuple[str, int, DrawQuality]]:
             raise InputError(
                 f"{path} tells of no reference ({type(error).__name__}): publish the run again"
             ) from None
+        # only certificates of functions have an agreement between samplers
         kind = FunctionCertificate if "agreement" in content else Certificate
         certificates.append((dataset, int(split or 0), kind.read(content)))
     return sorted(certificates, key=lambda entry: entry[:2])

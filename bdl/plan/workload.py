@@ -58,6 +58,7 @@ def count_splits_per_batch(task: Task, stage: Stage) -> int:
     It is one where many settings of a search train together, which fill the cache of a CPU.
     """
     splits, training, search = count_splits(task), task.settings.training, task.settings.search
+    # a fit with a limit of time is alone in its group, whose process can be ended
     if training is None:
         return 1 if search or task.settings.limited else splits
     concurrent_fits = count_concurrent_fits(task, stage)

@@ -135,6 +135,7 @@ def check_posterior(posterior: Any, dim: int) -> None:
     if posterior.dim != dim:
         raise InputError(f"it is over {posterior.dim} parameters, and the model has {dim}")
     if isinstance(location, Tensor):
+        # no random numbers: a check must not change those of the fit
         noise = location.new_zeros(posterior.noise_dim)
         check_shape("its sample", posterior.sample(noise), dim)
 

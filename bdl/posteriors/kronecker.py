@@ -100,6 +100,7 @@ class KroneckerGaussian(
         )
 
     def precision_diagonal(self) -> Tensor:
+        # with R^-1 the inverse of a root, the diagonal of R^-T R^-1 has the sums over its columns
         inverses = [(inverse_tril(A), inverse_tril(S)) for A, S in self.roots()]
         return self._outer_products(
             [(A.square().sum(-2), S.square().sum(-2)) for A, S in inverses]
@@ -112,6 +113,7 @@ class KroneckerGaussian(
         """
         if isinstance(p, DiagonalGaussian):
             return self.variance() @ p.precision_diagonal()
+        # unit vectors of noise give the columns of a square root of S
         return p.whiten(self.sample(self._eye()) - self.loc).square().sum()
 
     def roots(self) -> list[tuple[Tensor, Tensor]]:

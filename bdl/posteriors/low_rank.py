@@ -78,6 +78,7 @@ class FactorAnalysis(_LowRank):
 
         E[h | theta] = gain^T (theta - loc).
         """
+        # Woodbury: S^-1 F = psi^-1 F (I + F^T psi^-1 F)^-1, an inverse of K x K in place of D x D
         return self.factors / self.diag.unsqueeze(-1) @ torch.cholesky_inverse(self._cholesky())
 
     def log_det(self) -> Tensor:
@@ -103,6 +104,8 @@ class FactorAnalysis(_LowRank):
         return (1 - (self.factors * self.gain()).sum(-1)) / self.diag
 
     def trace_solve(self, p: GaussianPosterior) -> Tensor:
+        # tr(S_p^-1 F F^T) is the sum of the squared lengths of the columns of F, as p measures
+        # them
         return p.whiten(self.factors.mT).square().sum() + self.diag @ p.precision_diagonal()
 
     def _cholesky(self) -> Tensor:

@@ -159,13 +159,16 @@ def _describe_cell(
     swept = {"bdl.point": task.point.text} if task.point else {}
     rows = store.load_rows("final", task.key)
     reasons = Counter(row.reason for row in rows if row.status == "failed")
-    tags_of_cell = {
-        "bdl.failures": "; ".join(
-            f"{count} x {reason}" for reason, count in reasons.most_common()
-        )[:_MAX_CHARACTERS]
-    }
+    failures = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
     measurements = list_measurements(rows, benchmark.metrics, store.load_curve_points(task.key))
     description = describe_run(task, measurements, len(rows), tags.get("bdl.protocol", ""))
+    splits: list[_SplitRecord] = []
+    for row in rows:
+        params: dict[str, str] = {}
+        for name, value in row.hyper.items():
+            params[to_mlflow_name(f"hyper.{name}")] = f"{value:.6g}"
+        split_measurements = list_split_measurements(row, benchmark.metrics)
+        splits.append(_SplitRecord(row.split, row.status == "failed", params, split_measurements))
     return _RunRecord(
         identity={
             "bdl.dataset": str(task.dataset),
@@ -178,23 +181,12 @@ def _describe_cell(
         measurements=measurements,
         tags={
             **tags,
-            **(tags_of_cell if reasons else {}),
+            **({"bdl.failures": failures[:_MAX_CHARACTERS]} if reasons else {}),
             "mlflow.note.content": description[:_MAX_CHARACTERS],
         },
         artifacts=artifacts,
         dataset=task.dataset,
-        splits=[
-            _SplitRecord(
-                row.split,
-                row.status == "failed",
-                {
-                    to_mlflow_name(f"hyper.{name}"): f"{value:.6g}"
-                    for name, value in row.hyper.items()
-                },
-                list_split_measurements(row, benchmark.metrics),
-            )
-            for row in rows
-        ],
+        splits=splits,
     )
 
 
@@ -212,11 +204,11 @@ def list_parameters(task: Task) -> dict[str, str]:
         "preparation": benchmark.preparation.dump_on(dataset),
         "evaluation": benchmark.evaluation_of(task.entry).model_dump(mode="json"),
     }
-    texts = {
-        name: value if isinstance(value, str) else json.dumps(value)
-        for name, value in iterate_leaves(settings)
-    }
-    return {to_mlflow_name(name): text[:_MAX_CHARACTERS] for name, text in texts.items()}
+    params: dict[str, str] = {}
+    for name, value in iterate_leaves(settings):
+        text = value if isinstance(value, str) else json.dumps(value)
+        params[to_mlflow_name(name)] = text[:_MAX_CHARACTERS]
+    return params
 
 
 def _get_or_create_experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
@@ -269,6 +261,7 @@ def _replace_run(client: "MlflowClient", experiment: str, content: _RunRecord) -
             ).info.run_id
             _log_record(client, below, split, {})
             client.set_terminated(below, "FAILED" if split.failed else "FINISHED")
+        # last: a run that was interrupted has no digest, and is replaced by the next export
         client.set_tag(run_id, _CONTENT_TAG, digest)
         client.set_terminated(run_id, content.status)
     except BaseException:

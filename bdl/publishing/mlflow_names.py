@@ -43,11 +43,9 @@ def to_mlflow_name(name: str) -> str:
     stays.
     """
     segments = [re.sub(r"[^\w. -]", "_", segment) for segment in name.split("/")]
-    plain = "/".join(
-        "_" * len(segment) if segment in (".", "..") else segment
-        for segment in segments
-        if segment
-    )
+    # MLflow makes folders of the segments of a name: these two are no folders of their own
+    segments = ["_" * len(segment) if segment in (".", "..") else segment for segment in segments]
+    plain = "/".join(filter(None, segments))
     if plain == name and len(name) <= _MAX_CHARACTERS:
         return name
     return f"{plain[: _MAX_CHARACTERS - _DIGEST_DIGITS - 1]}-{sha256(name)[:_DIGEST_DIGITS]}"
@@ -55,7 +53,9 @@ def to_mlflow_name(name: str) -> str:
 
 def check_mlflow_names(metrics: Sequence[str]) -> None:
     """Refuse metrics whose name in MLflow is that of a count, or of a statistic of another one."""
-    statistics = [to_mlflow_name(name) + end for name in metrics for end in ("", "_median", "_se")]
+    statistics: list[str] = []
+    for name in map(to_mlflow_name, metrics):
+        statistics += [name, f"{name}_median", f"{name}_se"]
     numbers = Counter(["trials", "trials_failed", *statistics])
     for name in metrics:
         if numbers[to_mlflow_name(name)] > 1:
@@ -91,10 +91,8 @@ def list_measurements(
             ]
         if len(values) > 1:
             numbers.append((f"{name}_se", float(np.std(values, ddof=1)) / sqrt(len(values)), 0))
-    n_failed = sum(
-        row.status == "failed" or len(finite_scores) < len(metrics)
-        for row, finite_scores in zip(rows, scores, strict=True)
-    )
+    # a failed row has no finite score
+    n_failed = sum(len(finite_scores) < len(metrics) for finite_scores in scores)
     numbers += [("trials", float(len(rows)), 0), ("trials_failed", float(n_failed), 0)]
     series: dict[tuple[str, int], list[float]] = {}
     for _, point in curve_points:

@@ -56,22 +56,19 @@ def gather_pictures(tasks: Sequence[Task], store: Store) -> dict[str, Any]:
 
 def list_complete_cells(tasks: Sequence[Task], store: Store) -> list[Task]:
     """List the cells of data sets whose posteriors are all stored, not imported without them."""
-    incomplete = {
-        task.dataset
-        for task in tasks
-        if any(
-            status == "ok" and not artefact
-            for _, status, artefact in store.list_artefacts(task.key)
-        )
-    }
+    incomplete: set[str] = set()
+    for task in tasks:
+        for _, status, artefact in store.list_artefacts(task.key):
+            if status == "ok" and not artefact:
+                incomplete.add(task.dataset)
     return [task for task in tasks if task.dataset not in incomplete]
 
 
 def _find_first_artefact(task: Task, store: Store) -> tuple[int, str] | None:
-    return next(
-        ((split, artefact) for split, _, artefact in store.list_artefacts(task.key) if artefact),
-        None,
-    )
+    for split, _, artefact in store.list_artefacts(task.key):
+        if artefact:
+            return split, artefact
+    return None
 
 
 def _iterate_evaluations(task: Task, store: Store) -> Iterator[tuple[int, Evaluation]]:
@@ -127,18 +124,12 @@ def gather_layer_weights(tasks: Sequence[Task], store: Store) -> list[LayerWeigh
     """
     weights = []
     for task in tasks:
-        counted = next(
-            (
-                metric.build()
-                for metric in task.benchmark.metrics
-                if metric.name == "weights_below"
-            ),
-            None,
-        )
+        scores = [name for name in task.benchmark.metrics if name.name == "weights_below"]
         stored_fit = _find_first_artefact(task, store)
-        if counted and stored_fit:
+        if scores and stored_fit:
             posterior, _ = artefacts.read_posterior(store.posteriors, stored_fit[1])
-            values = posterior.mean()[task.problem.layout.layers == counted.layer]
+            layer = scores[0].build().layer
+            values = posterior.mean()[task.problem.layout.layers == layer]
             weights.append(LayerWeights(str(task.dataset), task.entry, values.double().numpy()))
     return weights
 

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +47,9 @@ def describe_provenance(
     others.
     """
     benchmark = request.benchmark
-    rows = [
-        row for task in tasks for row in store.load_rows("final", task.key) if not row.imported
-    ]
+    rows: list[Row] = []
+    for task in tasks:
+        rows += [row for row in store.load_rows("final", task.key) if not row.imported]
     return {
         "benchmark": benchmark.name,
         "profile": benchmark.profile,
@@ -91,29 +90,29 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
 
 def _list_origins(tasks: Sequence[Task], store: Store) -> list[dict[str, Any]]:
     """List the origins of imported fits, each with its fits and the minutes that they took."""
-    rows_by_origin: dict[str, dict[str, list[Row]]] = {}
+    rows_by_origin: dict[str, list[Row]] = {}
+    cells_by_origin: dict[str, dict[str, list[int]]] = {}
     for task in tasks:
         for row in store.load_rows("final", task.key):
             if row.imported:
-                rows_by_origin.setdefault(json.dumps(row.details["origin"]), {}).setdefault(
-                    task.label, []
-                ).append(row)
-    return [
-        {
-            **json.loads(origin),
-            "work_minutes": _sum_minutes(chain(*rows_by_cell.values())),
-            "cells": {label: [row.split for row in rows] for label, rows in rows_by_cell.items()},
-        }
-        for origin, rows_by_cell in rows_by_origin.items()
-    ]
+                origin = json.dumps(row.details["origin"])
+                rows_by_origin.setdefault(origin, []).append(row)
+                cells = cells_by_origin.setdefault(origin, {})
+                cells.setdefault(task.label, []).append(row.split)
+    origins: list[dict[str, Any]] = []
+    for origin, rows in rows_by_origin.items():
+        minutes = _sum_minutes(rows)
+        cells = cells_by_origin[origin]
+        origins.append({**json.loads(origin), "work_minutes": minutes, "cells": cells})
+    return origins
 
 
 def _list_compiled_stages(task: Task, store: Store) -> list[Stage]:
-    return [
-        stage
-        for stage in STAGES
-        if any(row.details.get("compiled") for row in store.load_rows(stage, task.key))
-    ]
+    stages: list[Stage] = []
+    for stage in STAGES:
+        if any(row.details.get("compiled") for row in store.load_rows(stage, task.key)):
+            stages.append(stage)
+    return stages
 
 
 def _sum_minutes(rows: Iterable[Row]) -> float:
@@ -125,11 +124,11 @@ def _compute_score_hash(task: Task, store: Store) -> str | None:
 
     None if there are none, or if their hashes differ.
     """
-    rows = [row for row in store.load_rows("final", task.key) if row.status == "ok"]
-    distinct = {
-        tuple(row.score_hashes.get(str(metric), "") for metric in fit_metrics(task))
-        for row in rows
-    }
+    metrics = fit_metrics(task)
+    distinct: set[tuple[str, ...]] = set()
+    for row in store.load_rows("final", task.key):
+        if row.status == "ok":
+            distinct.add(tuple(row.score_hashes.get(str(metric), "") for metric in metrics))
     codes = distinct.pop() if len(distinct) == 1 else ()
     return joint_hash(codes) if codes and all(codes) else None
 
@@ -182,10 +181,10 @@ def _name_processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next(
-        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )
+    for line in lines:
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.machine()
 
 
 def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
@@ -199,7 +198,8 @@ def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
     shares: dict[str, float] = {}
     for task in list_tasks(benchmark):
         if len(task.splits) > 1 and not task.settings.streams:
-            first, second = (task.data.split(split) for split in task.splits[:2])
+            first, second = map(task.data.split, task.splits[:2])
+            # splits that share no training rows are independent, and need no correction
             if np.isin(first.train, second.train).any():
                 ratio = len(first.test) / len(first.train)
                 shares[str(task.dataset)] = max(shares.get(str(task.dataset), 0.0), ratio)

@@ -80,12 +80,11 @@ def narrow_benchmark(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
         [name for name in benchmark.datasets if name in present["dataset"]],
         [name for name in benchmark.entries if name in present["entry"]],
     )
-    metrics = tuple(
-        name
-        for name in benchmark.metrics
-        if name in rows and (rows[name].notna().any() or refusal_notes(rows, name))
-    )
-    return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
+    metrics = []
+    for name in benchmark.metrics:
+        if name in rows and (rows[name].notna().any() or refusal_notes(rows, name)):
+            metrics.append(name)
+    return selected.model_copy(update={"metrics": tuple(metrics) or benchmark.metrics})
 
 
 class PublishedRun(NamedTuple):
@@ -130,6 +129,7 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
     digest = _compute_digest(origin, written, texts, tasks, store)
     if _is_unchanged(digest, run_folder):
         return PublishedRun(loaded, table_entries, _list_tables_and_figures(run_folder))
+    # before anything is written: a damaged posterior ends the command here
     posteriors = load_stored_posteriors(tasks, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
@@ -141,6 +141,7 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
                 path.unlink()
     files = _list_tables_and_figures(run_folder)
     origin["posteriors"] = write_posteriors(posteriors, run_folder)
+    # last, since its digest says that all other files are those of these rows
     write_provenance(
         origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
         run_folder,

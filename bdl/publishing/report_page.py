@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -108,23 +109,37 @@ def _gather_page_values(
         )
     compared = figure_data.benchmark, figure_data.differences
     verdicts = judge_run_claims(loaded)
-    embedded = {
-        kind: [(path.stem, *_embed_picture(path)) for path in paths]
-        for kind, paths in pictures.items()
-    }
+    stems = [path.stem for path in chain.from_iterable(pictures.values())]
+    headline_stem = select_headline(stems, benchmark)
+    headline: tuple[str, int, str] | None = None
+    embedded: dict[str, list[tuple[str, int, str]]] = {}
+    for kind, paths in pictures.items():
+        embedded[kind] = []
+        for path in paths:
+            picture = (path.stem, *_embed_picture(path))
+            if path.stem == headline_stem:
+                headline = picture
+            else:
+                embedded[kind].append(picture)
     pairs = any(difference.n for difference in figure_data.differences)
-    drawn = {picture[0]: picture for group in embedded.values() for picture in group}
-    headline = drawn.get(select_headline([*drawn], benchmark) or "")
+    counts: Counter[str] = Counter()
+    for entry in table_entries:
+        # durations are no reproduction of a printed number
+        if get_metric_info(entry.metric).direction != "ratio":
+            counts[entry.verdict] += 1
+    findings: list[str] = []
+    for verdict in verdicts[:MAX_FINDINGS]:
+        findings.append(f"{verdict.claim.text} ({verdict.claim.source}): {verdict.verdict}.")
+    provenance: dict[str, str] = {}
+    for name, value in origin.items():
+        if name not in HIDDEN_FIELDS and value not in (None, {}, []):
+            provenance[name] = _format_value(value)
     return {
         "benchmark": benchmark,
         "part": _describe_part(figure_data.benchmark, loaded.rows),
         "remark": loaded.banner,
         "command": f"bdl-bench run {loaded.recorded_request.command_arguments}",
-        "counts": Counter(
-            entry.verdict
-            for entry in table_entries
-            if get_metric_info(entry.metric).direction != "ratio"
-        ),
+        "counts": counts,
         "tables": metric_sections(table_entries),
         "notes": lines_below_tables(table_entries),
         "claims": claim_sections(benchmark, verdicts),
@@ -133,23 +148,13 @@ def _gather_page_values(
         "standings": standing_sections(benchmark.name, figure_data.standings),
         "standing_pairs": [pair_section(standing) for standing in figure_data.standings],
         "paired": [tally_section(*compared), *paired_sections(*compared)] if pairs else [],
-        "pictures": {
-            kind: [picture for picture in group if picture is not headline]
-            for kind, group in embedded.items()
-        },
+        "pictures": embedded,
         "headline": headline,
         "verdict_line": _describe_verdicts(table_entries),
-        "findings": [
-            f"{verdict.claim.text} ({verdict.claim.source}): {verdict.verdict}."
-            for verdict in verdicts[:MAX_FINDINGS]
-        ],
+        "findings": findings,
         "failures": failed_fits,
         "hypers": _build_hyperparameter_section(loaded.rows, benchmark.axes),
-        "provenance": {
-            name: _format_value(value)
-            for name, value in origin.items()
-            if name not in HIDDEN_FIELDS and value not in (None, {}, [])
-        },
+        "provenance": provenance,
         "errata": select_errata(paper.paper for paper in benchmark.papers),
         "spec": yaml.safe_dump(
             benchmark.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110
@@ -246,27 +251,20 @@ def _group_pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[P
     Of those with one name, take that of the first folder.
     """
     groups: dict[str, list[Path]] = {}
-    paths = {
-        path.name: path
-        for folder in reversed(folders)
-        for path in (folder / "figures").glob(f"{benchmark}-*.png")
-    }
+    paths: dict[str, Path] = {}
+    for folder in reversed(folders):  # the first folder last: its figures replace the others
+        for path in (folder / "figures").glob(f"{benchmark}-*.png"):
+            paths[path.name] = path
     for _, path in sorted(paths.items()):
         groups.setdefault(heading_of(path.stem.removeprefix(benchmark)), []).append(path)
     return {kind.heading: groups[kind.heading] for kind in FIGURE_KINDS if kind.heading in groups}
 
 
 def _build_failure_section(failures: Sequence[FailedFits]) -> Section | None:
-    lines = [
-        (
-            failure.cell,
-            failure.stage,
-            format_ranges({*failure.splits}),
-            f"{failure.fits}",
-            failure.reason,
-        )
-        for failure in failures
-    ]
+    lines: list[tuple[str, ...]] = []
+    for failure in failures:
+        splits = format_ranges({*failure.splits})
+        lines.append((failure.cell, failure.stage, splits, f"{failure.fits}", failure.reason))
     title = "Fits that failed, or of which a score could not be computed"
     return (
         Section.of(title, ["Cell", "Fit", "Splits", "Count", "Reason"], lines) if lines else None
@@ -274,16 +272,13 @@ def _build_failure_section(failures: Sequence[FailedFits]) -> Section | None:
 
 
 def _build_hyperparameter_section(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
-    lines = [
-        (
-            *map(str, key),
-            str(column).removeprefix(HYPER_PREFIX),
-            *(f"{value:.3g}" for value in values.agg(["median", "min", "max"])),
-        )
-        for key, cell_rows in rows.groupby(["dataset", "entry", *axes], sort=False)
-        for column, values in cell_rows.filter(regex=f"^{HYPER_PREFIX}").items()
-        if values.notna().any()
-    ]
+    lines: list[tuple[str, ...]] = []
+    for key, cell_rows in rows.groupby(["dataset", "entry", *axes], sort=False):
+        for column, values in cell_rows.filter(regex=f"^{HYPER_PREFIX}").items():
+            if values.notna().any():  # all methods share the columns, and each has some of them
+                name = str(column).removeprefix(HYPER_PREFIX)
+                numbers = (f"{value:.3g}" for value in values.agg(["median", "min", "max"]))
+                lines.append((*map(str, key), name, *numbers))
     columns = ["Dataset", "Method", *axes, "Hyper-parameter", "Median", "Least", "Greatest"]
     return Section.of("Hyper-parameters of the final fits", columns, lines) if lines else None
 
@@ -302,10 +297,11 @@ def select_errata(papers: Iterable[str]) -> str:
     # an installed package has the page among its own files, and a checkout among its documentation
     installed = files("bdl") / "errata.md"
     page = installed if installed.is_file() else Path(__file__).parents[2] / "docs" / "errata.md"
-    names, (_, *sections) = (
-        set(papers),
-        re.split(r"(?m)^(?=## )", page.read_text(encoding="utf-8")),
-    )
-    matches = ((section, _PAPERS_COMMENT.search(section)) for section in sections)
-    chosen = (section for section, match in matches if match and names & set(match[1].split()))
-    return "".join(_PAPERS_COMMENT.sub("", section) for section in chosen)
+    names = set(papers)
+    _, *sections = re.split(r"(?m)^(?=## )", page.read_text(encoding="utf-8"))
+    chosen = ""
+    for section in sections:
+        match = _PAPERS_COMMENT.search(section)
+        if match and names & set(match[1].split()):
+            chosen += _PAPERS_COMMENT.sub("", section)
+    return chosen

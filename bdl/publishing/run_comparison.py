@@ -126,9 +126,8 @@ def compare_runs(
         names = select_names(
             kind, selected, dict.fromkeys((*first.rows[column], *second.rows[column]))
         )
-        first, second = (
-            run._replace(rows=run.rows[run.rows[column].isin(names)]) for run in (first, second)
-        )
+        first = first._replace(rows=first.rows[first.rows[column].isin(names)])
+        second = second._replace(rows=second.rows[second.rows[column].isin(names)])
     metrics = [name for name in first.metrics if name in second.metrics]
     axes = list_axes(first.rows)
     if not metrics or axes != list_axes(second.rows):
@@ -201,13 +200,12 @@ def compare_entries(
         )
     lines = [loaded.remark, *lines] if loaded.remark else lines
     table_entries, ranked = compare_with_print(loaded), list[Ranks]()
-    ranked_metrics = [
-        name
-        for name in dict.fromkeys(entry.metric for entry in table_entries)
-        if get_metric_info(name).direction in RANKED_DIRECTIONS
-    ]
     try:
-        ranked = [ranks for name in ranked_metrics if (ranks := rank_entries(table_entries, name))]
+        for name in dict.fromkeys(entry.metric for entry in table_entries):
+            if get_metric_info(name).direction in RANKED_DIRECTIONS:
+                ranks = rank_entries(table_entries, name)
+                if ranks:
+                    ranked.append(ranks)
     except InputError as error:  # without the library, which says what to install
         lines.append(str(error))
     sections = [

@@ -285,6 +285,7 @@ def compute_statistics(f: FloatArray, draws: ChainDraws, digits: int) -> dict[st
         import_optional("arviz_stats.base").array_stats,
         {"chain_axis": 0, "draw_axis": 1},
     )
+    # the statistics are arviz's, so that its version belongs to what the certificate rests on
     versions = draws.origin.versions | {"arviz-stats": version("arviz-stats")}
     return {
         "r_hat": round_digits(stats.rhat(f, method="rank", **axes), digits),

@@ -55,6 +55,7 @@ def build_log_posterior(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) ->
             else 0.0
         )
         prior = problem.prior_precision(hyper).expand(problem.dim).numpy().copy()
+        # transposed, as the loops go over the rows of one unit after the other
         data = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, _uses_tanh(problem)
         compiled = _compile_log_posterior()
         return lambda theta: compiled(theta, *data)
@@ -89,11 +90,14 @@ def build_log_posterior_with_precisions(
         theta, logs = np.ascontiguousarray(phi[:dim]), phi[dim:]
         if np.abs(logs).max() > _LARGEST_LOG_PRECISION:
             return -math.inf, np.zeros_like(phi)
+        # the sampler moves on unbounded coordinates, and precisions are positive
         alpha, beta = map(math.exp, logs)
         value, slopes = compiled(theta, columns, targets, alpha * equal_precisions, beta, tanh)
         prior_energy = alpha * float(theta @ theta) / 2
         noise_energy = -value - prior_energy  # beta times half the sum of squared errors
         deviations = (logs - centres) / widths
+        # by log alpha, D/2 log alpha - alpha |theta|^2 / 2 has the slope D/2 - prior energy, and
+        # likewise by log beta; the normal laws of both add their own
         gradient = np.concatenate(
             [
                 slopes,
@@ -128,6 +132,8 @@ def _compile_log_posterior() -> Any:
     a unit's rows.
     """
 
+    # no flag that takes numbers for finite: trajectories that diverge overflow, and must be seen
+    # to
     compile_loops = import_optional("numba").njit(fastmath={"contract", "reassoc"})
 
     @compile_loops  # type: ignore[untyped-decorator]

@@ -156,6 +156,7 @@ def integrate_moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor
         if bool(open_sides.any()):
             reach = torch.where(open_sides, 2 * reach, reach)
             continue
+        # a grid of twice the step, among the same points: the comparison costs no further density
         every_other = (slice(None, None, 2),) * dim
         mean, covariance = _compute_weighted_moments(points, values.exp())
         coarse_mean, coarse_covariance = _compute_weighted_moments(
@@ -261,6 +262,7 @@ def certify_optimum(
     divergence = kl_divergence(
         q_with_gradient, DiagonalGaussian(torch.zeros_like(precision), precision.reciprocal())
     )
+    # not by the rule of the fit, whose own error would not show in its gradient
     bound = expected_log_likelihood(problem, q_with_gradient, x, y, hyper, finer=2) - divergence
     by_mean, by_factor = torch.autograd.grad(bound, list(q_with_gradient))
     coarse, fine = elbo(problem, q, x, y, hyper), elbo(problem, q, x, y, hyper, finer=2)
@@ -268,6 +270,7 @@ def certify_optimum(
     size = fine.value.abs()
     return OptimumCertificate(
         neg_elbo=-float(fine.value),
+        # the entries above the diagonal are no parameters
         gradient=float(torch.cat([by_mean, by_factor.tril().flatten()]).norm() / size),
         mean_identity=float((q.scale_tril.mT @ fine.slope).abs().max()),
         covariance_identity=float(
@@ -308,6 +311,7 @@ _OPTIMA: dict[tuple[Any, ...], tuple[FullGaussian, OptimumCertificate]] = {}
 def _find_optimum(
     problem: Problem, x: Tensor, y: Tensor, hyper: Hyper
 ) -> tuple[FullGaussian, OptimumCertificate]:
+    # by content: each entry of a benchmark has tensors of its own
     data = sha256(
         x.double().contiguous().numpy().tobytes() + y.double().numpy().tobytes()
     ).digest()

@@ -156,6 +156,7 @@ def build_model(regression: Regression) -> Any:
         data,
         family=_build_logistic_family() if regression.noise_precision is None else "gaussian",
         priors=priors,
+        # the priors as they are: bambi would scale them by the data, and move the inputs
         auto_scale=False,
         center_predictors=False,
         extra_namespace={"features": lambda row: regression.x[np.asarray(row)]},

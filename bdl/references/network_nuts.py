@@ -77,6 +77,7 @@ class SampledNetworks(NamedTuple):
         def evaluate(parameters: Tensor) -> Tensor:
             return model(parameters, x, 1)
 
+        # some networks at a time: the hidden units of all at many rows would fill the memory
         f = torch.func.vmap(evaluate, chunk_size=64)(self.theta.double()).squeeze(-1)
         return MeanVariance(f, (1 / self.noise_precision.double()).unsqueeze(1).expand(f.shape))
 

@@ -34,6 +34,7 @@ written raises it.
 def _hash_inputs(head: str, arrays: Iterable[NDArray[np.float64]], settings: object) -> str:
     content = hashlib.sha256(head.encode())
     for values in arrays:
+        # one order of bytes on every machine, since caches are shared
         content.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
     content.update(json.dumps(settings, sort_keys=True).encode())
     return content.hexdigest()
@@ -52,6 +53,7 @@ class LinearRecipe:
     def key(self) -> str:
         """SHA-256 (hex) over data, likelihood, prior and sampler settings."""
         x, y, alpha = self.regression.x, self.regression.y, self.regression.prior_precision
+        # the shape as well, which arrays with the same bytes may differ in
         return _hash_inputs(
             f"{_FORMAT}{x.shape}{self.regression.noise_precision!r}",
             (x, y, alpha),
@@ -203,6 +205,7 @@ class NetworkMcmc(Reference, ChainSettings):
         The rows at which functions are judged are by default those that train.
         """
         judged = (x, y) if test_x is None or test_y is None else (test_x, test_y)
+        # without `uncertified`, the last field: what is sampled does not depend on it
         return NetworkRecipe(problem, x, y, *judged, hyper, ChainSettings(*astuple(self)[:-1]))
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, *judged: Tensor) -> Truth:
@@ -215,6 +218,7 @@ class NetworkMcmc(Reference, ChainSettings):
         if not self.uncertified:
             judged_draws.certificate.admit()
         chains = torch.from_numpy(judged_draws.theta)
+        # units may be permuted without changing the function: moments of parameters mean nothing
         nothing = torch.zeros(0, dtype=torch.float64)
         return Truth(
             *(nothing, nothing.reshape(0, 0), {}, chains),

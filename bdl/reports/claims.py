@@ -52,7 +52,8 @@ class Finding(NamedTuple):
         if interval is None:
             return UNDECIDED
         if self.margin is None:
-            # Whatever the metric means, the side that is said to have less is right by being lower.
+            # Whatever the metric means, the side that is said to have less is right by being
+            # lower.
             return _VERDICTS.get(judge_interval(interval, "lower", failures=failures), NOT_SHOWN)
         # A failure of either side may hide a difference in either direction.
         if any(failures):
@@ -116,11 +117,12 @@ def judge_claims(
     `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
     """
     scores = _Scores(benchmark, rows, points)
-    verdicts = (
-        ClaimVerdict(claim, tuple(_findings(claim, benchmark, scores, overlap)))
-        for claim in benchmark.claims
-    )
-    return [verdict for verdict in verdicts if verdict.findings]
+    verdicts: list[ClaimVerdict] = []
+    for claim in benchmark.claims:
+        findings = tuple(_findings(claim, benchmark, scores, overlap))
+        if findings:
+            verdicts.append(ClaimVerdict(claim, findings))
+    return verdicts
 
 
 class _Scores:
@@ -165,9 +167,9 @@ def _findings(
     """Yield a finding for each data set and open point where a split has both sides of a claim."""
     sides = claim.sides()
     open_axes = [axis for axis in benchmark.axes if axis not in {*sides[0].at, *sides[1].at}]
-    open_points = dict.fromkeys(
-        tuple(point.texts[axis] for axis in open_axes) for point in benchmark.points
-    )
+    open_points: dict[tuple[str, ...], None] = {}  # an ordered set
+    for point in benchmark.points:
+        open_points[tuple(point.texts[axis] for axis in open_axes)] = None
     metric = str(sides[1].metric)
     datasets = [sides[0].dataset] if sides[0].dataset else claim.datasets or benchmark.datasets
     for dataset, texts in product(map(str, datasets), open_points):
@@ -175,9 +177,11 @@ def _findings(
         less, than = (scores.of_side(side, dataset, open_point) for side in sides)
         if less is None or than is None:
             continue
+        # both means are over the same splits as the difference, or they would not add up to it
         both = less.dropna().index.intersection(than.dropna().index)
         if both.size:
             unpaired = PairedDifference(dataset, claim.less.entry, metric, 0, point=open_point)
+            # "less than half" is a difference from half of it, which splits give an interval
             multiple = claim.times * than
             difference = pair_scores(unpaired, less, multiple, overlap.get(dataset, 0.0))
             margin = get_metric_info(metric).margin_of(float(multiple[both].mean()))

@@ -7,6 +7,7 @@ from bdl.metrics import get_metric_info
 from bdl.reports import TableEntry
 from bdl.reports.layout import Section, estimate_text, metric_heading
 from bdl.reports.papers import load_paper
+from bdl.reports.statistics import group_by
 
 if TYPE_CHECKING:
     from bdl.spec import Benchmark
@@ -23,31 +24,28 @@ def elsewhere_sections(benchmark: "Benchmark", cells: Sequence[TableEntry]) -> l
 
     There is a table a metric.
     """
-    papers = [row for paper in benchmark.elsewhere for row in load_paper(paper)]
+    papers: list[dict[str, str]] = []
+    for paper in benchmark.elsewhere:
+        papers += load_paper(paper)
     our_columns = SPREAD["se"], SPLITS["same-index"], "here"
     columns = ["Dataset", "Method", "Mean", "±", "Splits", "Source"]
     arranged = []
     for metric in benchmark.metrics:
         printed = [row for row in papers if row["metric"] == metric]
-        means = [
-            cell
-            for cell in cells
-            if (cell.metric, cell.statistic) == (metric, "mean") and cell.n_trials
-        ]
+        means: list[TableEntry] = []
+        for cell in cells:
+            if (cell.metric, cell.statistic) == (metric, "mean") and cell.n_trials:
+                means.append(cell)
         lines: list[tuple[str, ...]] = []
-        for dataset in dict.fromkeys(cell.dataset for cell in means):
+        for dataset, dataset_means in group_by(means, lambda cell: cell.dataset).items():
             printed_rows = [row for row in printed if row["dataset"] == dataset]
             if not printed_rows:
                 continue
-            lines += [
-                (dataset, cell.method, estimate_text(cell), *our_columns)
-                for cell in means
-                if cell.dataset == dataset
-            ]
-            lines += [
-                (dataset, row["method"], *as_printed(row), f"{row['paper']} {row['table']}")
-                for row in printed_rows
-            ]
+            for cell in dataset_means:
+                lines.append((dataset, cell.method, estimate_text(cell), *our_columns))
+            for row in printed_rows:
+                source = f"{row['paper']} {row['table']}"
+                lines.append((dataset, row["method"], *as_printed(row), source))
         if lines and get_metric_info(metric).direction != "ratio":
             title = f"{benchmark.name}: {metric_heading(metric)}"
             title += ", ours and printed elsewhere, without verdicts"

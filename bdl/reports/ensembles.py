@@ -41,11 +41,12 @@ def ensemble_sections(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Sect
     metrics = [
         name for name in benchmark.metrics if getattr(name, "name", name) == "calibrated_nll"
     ]
-    ensembles = [
-        name for name, entry in benchmark.entries.items() if entry.method.name == "deep-ensemble"
-    ]
+    ensembles: list[str] = []
+    for name, entry in benchmark.entries.items():
+        if entry.method.name == "deep-ensemble":
+            ensembles.append(name)
     if not (metrics and ensembles):
-        return []
+        return []  # before the rows are grouped, which takes long
     groups = group_by_split(rows, benchmark.axes)
     columns = ["Dataset", *benchmark.axes, "Method", "Mean", "Members", "n"]
     arranged = []
@@ -68,9 +69,11 @@ def _equivalent_lines(
         if entry == ensemble or reference is None or metric not in entry_rows:
             continue
         # Scores of the first member, of the first two, and so on; the metric is that of all.
-        prefixes = [
-            name for name in map(str, reference) if name.startswith(f"{metric}_{FIRST_MEMBERS}_")
-        ]
+        prefixes: list[str] = []
+        for name in map(str, reference):
+            if name.startswith(f"{metric}_{FIRST_MEMBERS}_"):
+                prefixes.append(name)
+        # by number: as texts, 10 comes before 2
         prefixes.sort(key=lambda name: int(name.rpartition("_")[2]))
         scores = reference[[*prefixes, metric]].assign(_entry=entry_rows[metric]).dropna()
         if prefixes and len(scores):

@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
-from bdl.reports.layout import metric_name
+from bdl.reports.layout import align_columns, metric_name
 from bdl.reports.overall_standing import Interval
 from bdl.reports.paired import PairedDifference, interval_texts, pair_scores, scores_by_split
-from bdl.reports.standing_scores import gather_scores, list_unranked_reasons, ranked_metrics
+from bdl.reports.standing_scores import RankedScores, gather_ranked_scores
 from bdl.reports.standing_tables import place_entry
-from bdl.reports.statistics import group_by_split
+from bdl.reports.statistics import group_by, group_by_split
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,30 +47,28 @@ def place_entries(
     Rows and overlap are as for `compute_standings`. There is no place without a data set of which
     the entry and another method have all splits, or for a benchmark with a sweep.
     """
-    if benchmark.axes:
+    if benchmark.axes or not added_entries:
         return []
     places = []
-    for entry in added_entries:
-        for metric in ranked_metrics(benchmark):
-            place = _place(benchmark, rows, metric, overlap, entry, added_entries)
-            if place is not None:
-                places.append(place)
+    for entry, ranked_scores in product(added_entries, gather_ranked_scores(benchmark, rows)):
+        place = _place(rows, ranked_scores, overlap, entry, added_entries)
+        if place is not None:
+            places.append(place)
     return places
 
 
 def _place(
-    benchmark: "Benchmark",
     rows: "pd.DataFrame",
-    metric: str,
+    ranked_scores: RankedScores,
     overlap: Mapping[str, float],
     entry: str,
     added_entries: Sequence[str],
 ) -> EntryPlace | None:
-    scores, complete = gather_scores(benchmark, rows, metric)
+    metric, scores, complete, reasons = ranked_scores
     datasets = complete.get(entry, set())
-    reasons = list_unranked_reasons(scores, complete, rows, metric)
     ranked = []
     for other in scores.entries:
+        # an entry that only lacks splits of other data sets is ranked on those of the new one
         lacks_certificate = other in reasons and complete[other] >= set(scores.datasets)
         if other not in added_entries and complete[other] >= datasets and not lacks_certificate:
             ranked.append(other)
@@ -101,14 +100,13 @@ def place_lines(places: Sequence[EntryPlace], width: int) -> Iterator[Text]:
 
     On one data set these are intervals, and on several the numbers of data sets with each verdict.
     """
-    for entry in dict.fromkeys(place.entry for place in places):
-        of_entry = [place for place in places if place.entry == entry]
-        first = of_entry[0]
-        ranks = [
-            f"{place.rank.value:.1f} ({place.rank.low:.2g}-{place.rank.high:.2g}) "
-            f"of {place.n_ranked} by {metric_name(place.metric)}"
-            for place in of_entry
-        ]
+    for entry, entry_places in group_by(places, lambda place: place.entry).items():
+        first = entry_places[0]
+        ranks = []
+        for place in entry_places:
+            rank = place.rank
+            interval = f"{rank.value:.1f} ({rank.low:.2g}-{rank.high:.2g})"
+            ranks.append(f"{interval} of {place.n_ranked} by {metric_name(place.metric)}")
         where = ", ".join(first.datasets)
         text = f"{entry} would have rank {', '.join(ranks)}, on {where}."
         yield from (Text(line, style="bold") for line in wrap(text, width))
@@ -121,20 +119,17 @@ def _difference_lines(place: EntryPlace) -> Iterator[Text]:
     table: list[tuple[str, ...]]
     if len(place.datasets) == 1:
         table = [(f"{name}, {place.entry} minus", "Difference", "95 % interval", "It is")]
-        paired = [each for each in place.differences if each.mean is not None]
-        for each in sorted(paired, key=lambda each: each.mean or 0.0):
-            table.append((_mark(each.entry, place), *interval_texts(each), each.verdict))
+        for each in sorted(place.differences, key=lambda each: each.mean or 0.0):
+            if each.mean is not None:
+                table.append((_mark(each.entry, place), *interval_texts(each), each.verdict))
     else:
         table = [(f"{name}, {place.entry} is on data sets", "better", "undecided", "worse")]
-        for other in dict.fromkeys(each.entry for each in place.differences):
-            counts = Counter(each.verdict for each in place.differences if each.entry == other)
+        for other, differences in group_by(place.differences, lambda each: each.entry).items():
+            counts = Counter(each.verdict for each in differences)
             numbers = (f"{counts[word]}" for word in ("better", "undecided", "worse"))
             table.append((f"than {_mark(other, place)}", *numbers))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for number, (method, *texts) in enumerate(table):
-        cells = [text.rjust(size) for text, size in zip(texts, widths[1:], strict=True)]
-        line = "  ".join([method.ljust(widths[0]), *cells])
-        yield Text(line.rstrip(), style="" if number else "dim")
+    for number, line in enumerate(align_columns(table)):
+        yield Text(line, style="" if number else "dim")
 
 
 def _mark(entry: str, place: EntryPlace) -> str:

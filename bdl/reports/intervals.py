@@ -65,7 +65,8 @@ def judge_interval(
         return OPEN
     if direction == "none":
         return DIFFERS
-    # A side that failed where the other did not lacks its hardest splits, so that it gains nothing.
+    # A side that failed where the other did not lacks its hardest splits, so that it gains
+    # nothing.
     if (high < 0) == (direction == "lower"):
         return UNDECIDED if failures.first else BETTER
     return UNDECIDED if failures.second else WORSE

@@ -146,10 +146,9 @@ def footnotes(cells: Sequence[TableEntry]) -> list[str]:
 
 def lines_below_tables(cells: Sequence[TableEntry]) -> list[str]:
     """List the lines below the tables: the notes with their numbers, and `chance_note`."""
-    lines = [
-        f"{str(number).translate(SUPERSCRIPT)} {note}"
-        for number, note in enumerate(footnotes(cells), start=1)
-    ]
+    lines = []
+    for number, note in enumerate(footnotes(cells), start=1):
+        lines.append(f"{str(number).translate(SUPERSCRIPT)} {note}")
     tests = chance_note(cells)
     if tests:
         lines.append(tests)
@@ -276,12 +275,22 @@ def _row(
         verdict(largest),
     ]
     # A Monte-Carlo error is shown where the truth is sampled, which has a floor.
-    texts += [
-        None if mean.floor is None or error is None else f"{error:.2g}"
-        for error in (mean.mc_se, mean.floor)
-    ]
+    for error in (mean.mc_se, mean.floor):
+        texts.append(None if mean.floor is None or error is None else f"{error:.2g}")
     failed = f" ({mean.n_failed})" if mean.n_failed else ""
     return [*texts, f"{mean.n_trials}{failed}"]
+
+
+def align_columns(table: Sequence[Sequence[str]]) -> list[str]:
+    """Write a table for a terminal, a line a row; the first column is aligned to the left."""
+    columns: list[list[str]] = []
+    for texts in zip(*table, strict=True):
+        width = max(map(len, texts))
+        if columns:
+            columns.append([text.rjust(width) for text in texts])
+        else:
+            columns.append([text.ljust(width) for text in texts])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def verdict_text(verdict: str) -> str:
@@ -313,6 +322,7 @@ def estimate_text(cell: TableEntry) -> str:
     decimals = max(len(text.partition(".")[2]), error_decimals)
     if cell.ours_se > abs(cell.ours):
         printed_decimals = 1 - cell.paper.exponent if isinstance(cell.paper, Printed) else 0
+        # all digits of a number that is smaller than its error are noise
         decimals = min(decimals, max(0, error_decimals + 1, printed_decimals))
     return f"{cell.ours:.{decimals}f} ± {cell.ours_se:.{decimals}f}"
 
@@ -341,9 +351,8 @@ def printed_text(cell: TableEntry) -> str:
 
 def with_note_marks(text: str, notes: set[str], numbers: Mapping[str, int]) -> str:
     """Write a text with the numbers of its notes."""
-    return text + " ".join(
-        str(number).translate(SUPERSCRIPT) for number in sorted(numbers[note] for note in notes)
-    )
+    note_numbers = sorted(numbers[note] for note in notes)
+    return text + " ".join(map(str, note_numbers)).translate(SUPERSCRIPT)
 
 
 def notes_of(cell: TableEntry) -> list[str]:

@@ -125,6 +125,7 @@ def resample_means(scores: SplitScores, draws: int, generator: np.random.Generat
         for dataset, values in enumerate(scores.scores):
             drawn = chosen == dataset
             n = len(values)
+            # how often each split is drawn, rather than the splits themselves
             weights = generator.multinomial(n, np.full(n, 1 / n), size=int(drawn.sum())) / n
             # not a product of matrices, whose rounding differs between equal columns
             means[drawn, slot] = (weights[:, :, None] * values).sum(1)
@@ -142,6 +143,7 @@ def expanded_tail(units: int) -> float:
     """Return the share of bootstrap samples below an interval, 0 where one unit is resampled."""
     if units < 2:
         return 0.0
+    # Hesterberg's correction: Student's quantile, and n / (n - 1) as resampling divides by n
     quantile = stdtrit(units - 1, LEVEL / 2)
     return float(ndtr(math.sqrt(units / (units - 1)) * quantile))
 
@@ -177,6 +179,7 @@ def critical_difference(entries: int, datasets: int) -> float:
 
 def _normal_range_cdf(width: float, count: int) -> float:
     """Return the probability that `count` standard normal values span at most a width."""
+    # normal values beyond 8 have a probability of 1e-15, the resolution of float64
     z = np.linspace(-8, 8 + width, _NODES)  # of the largest value
     density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     between = (ndtr(z) - ndtr(z - width)) ** (count - 1)
@@ -299,6 +302,7 @@ def compare_hierarchically(
     variances = np.empty(len(means))
     for i, (values, overlap) in enumerate(zip(differences, overlaps, strict=True)):
         freedom = values.size - 1
+        # Student's t of two degrees has no variance: three differences take the factor of four
         widening = freedom / (freedom - 2) if freedom > 2 else 3.0
         variances[i] = widening * _corrected_se(values, overlap) ** 2
     scale = math.sqrt(variances.mean() + means.var())

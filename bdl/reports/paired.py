@@ -108,24 +108,25 @@ def paired_differences(
     would be too small a variance of their mean, and r s^2 is what Nadeau and Bengio add
     ("Inference for the generalization error", Machine Learning 52, 2003).
     """
-    metrics = [
-        name
-        for name in benchmark.metrics
-        if get_metric_info(name).kind == "predictive" and get_metric_info(name).direction != "none"
-    ]
+    metrics: list[str] = []
+    for name in benchmark.metrics:
+        info = get_metric_info(name)
+        if info.kind == "predictive" and info.direction != "none":
+            metrics.append(name)
     datasets = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
-    cells = [
-        cell for cell in benchmark.cells if cell[0] in datasets and cell[1] != benchmark.baseline
-    ]
+    cells = []
+    for dataset, entry, point in benchmark.cells:
+        if dataset in datasets and entry != benchmark.baseline:
+            cells.append((dataset, entry, point))
     rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
     groups = group_by_split(rows, benchmark.axes)
     differences, no_rows = [], rows[:0].set_index("split")
     for metric, (dataset, entry, point) in product(metrics, cells):
         texts = point.texts.values()
-        scores, baseline_scores = (
-            scores_by_split(groups.get((dataset, str(name), *texts), no_rows), metric)
-            for name in (entry, benchmark.baseline)
-        )
+        entry_rows = groups.get((dataset, entry, *texts), no_rows)
+        baseline_rows = groups.get((dataset, str(benchmark.baseline), *texts), no_rows)
+        scores = scores_by_split(entry_rows, metric)
+        baseline_scores = scores_by_split(baseline_rows, metric)
         unpaired = PairedDifference(dataset, entry, metric, 0, point=dict(point.texts))
         differences.append(
             pair_scores(unpaired, scores, baseline_scores, overlap.get(dataset, 0.0))
@@ -288,9 +289,9 @@ class ScoreChange(NamedTuple):
     def record(self) -> dict[str, Any]:
         """All fields as JSON values."""
         names = {"failed": "failed_in_second_alone", "baseline_failed": "failed_in_first_alone"}
-        values = {
-            names.get(name, name): value for name, value in self.difference._asdict().items()
-        }
+        values: dict[str, Any] = {}
+        for name, value in self.difference._asdict().items():
+            values[names.get(name, name)] = value
         return values | {"point": dict(self.difference.point), "verdict": self.verdict}
 
 
@@ -376,14 +377,13 @@ def hyperparameter_section(changed: Sequence[ChangedHyperparameter]) -> Section:
     columns = ["Dataset", "Method", "Hyper-parameter", "First", "Second", "Splits"]
     rows = []
     for hyperparameter in changed:
-        point = " ".join(
-            f"{path.rpartition('.')[2]}={json.loads(value)}"
-            for path, value in hyperparameter.point.items()
-        )
+        words = [hyperparameter.entry]
+        for path, value in hyperparameter.point.items():
+            words.append(f"{path.rpartition('.')[2]}={json.loads(value)}")
         rows.append(
             (
                 hyperparameter.dataset,
-                f"{hyperparameter.entry} {point}".rstrip(),
+                " ".join(words),
                 hyperparameter.name,
                 f"{hyperparameter.first:.3g}",
                 f"{hyperparameter.second:.3g}",
@@ -418,7 +418,7 @@ def _hyperparameter_medians(
     Both are over the splits that both runs have.
     """
     shared = first.index.intersection(second.index)
-    a, b = (
-        rows.reindex(columns=[name]).loc[shared, name].astype(float) for rows in (first, second)
-    )
+    # one of the runs may not have the hyper-parameter at all
+    a = first.reindex(columns=[name]).loc[shared, name].astype(float)
+    b = second.reindex(columns=[name]).loc[shared, name].astype(float)
     return float(a.median()), float(b.median()), int((~_nearly_equal(a, b)).sum())

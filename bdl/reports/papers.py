@@ -110,12 +110,12 @@ def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
             )
         _require("data set", listed, listed.datasets.values(), _row_names(rows, "dataset"))
         if listed.datasets:  # under our names
-            rows = [
-                row | {"dataset": dataset}
-                for dataset, printed_name in listed.datasets.items()
-                for row in rows
-                if printed_name in _row_names([row], "dataset")
-            ]
+            renamed_rows: list[dict[str, str]] = []
+            for dataset, printed_name in listed.datasets.items():
+                for row in rows:
+                    if printed_name in _row_names([row], "dataset"):
+                        renamed_rows.append(row | {"dataset": dataset})
+            rows = renamed_rows
         _require("method", listed, listed.methods.values(), _row_names(rows, "method"))
         _require("table", listed, listed.tables, {row["table"] for row in rows})
         metrics = {row["metric"] for row in rows if row["table"] in listed.tables}
@@ -123,6 +123,7 @@ def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
             "metric", listed, (name.removeprefix("-") for name in listed.metrics.values()), metrics
         )
         for table in listed.tables:
+            # in this order: of a number that several tables print, the first table's stays
             values = _read_table(listed, [row for row in rows if row["table"] == table]) | values
     return values
 

@@ -107,6 +107,7 @@ def measure_seed_noise(statistic: str, scores: Array) -> SeedNoise | None:
         terms = variances / n**2
         return SeedNoise(float(terms.sum()), _degrees_of_freedom(terms, count), count)
     generator = np.random.default_rng(0)
+    # one seed for each split by itself: given the splits, the seeds of two are independent
     choices = generator.integers(count, size=(_RESAMPLES, n))
     resamples = scores[choices, np.arange(n)]
     middle = np.argsort(resamples, axis=1)[:, [(n - 1) // 2, n // 2]]

@@ -1,7 +1,7 @@
 """Scores of an overall standing: laid out by data set, method and split, and who is not ranked."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,7 @@ def gather_scores(
     complete: dict[str, set[str]] = {entry: set() for entry in entries}
     columns = ["dataset", "entry", "split", "status", metric]
     for (dataset, entry), trials in rows[columns].groupby(["dataset", "entry"]):
+        # by position, not by number: data sets may have rows of some splits only
         positions = np.searchsorted(splits[str(dataset)], trials["split"])
         values = trials[metric].to_numpy(dtype=float)
         finished = np.isfinite(values) & (trials["status"] == "ok").to_numpy()
@@ -76,6 +77,25 @@ def list_unranked_reasons(
     return reasons
 
 
+class RankedScores(NamedTuple):
+    """Scores by one metric, with what decides which entries are ranked by it."""
+
+    metric: str
+    scores: SplitScores
+    complete: Mapping[str, set[str]]
+    """Entry to the data sets of which it has all splits."""
+    unranked_reasons: Mapping[str, str]
+    """Entry to the reason why it has no rank."""
+
+
+def gather_ranked_scores(benchmark: "Benchmark", rows: "pd.DataFrame") -> Iterator[RankedScores]:
+    """Gather the scores by each metric that has a better and a worse."""
+    for metric in ranked_metrics(benchmark):
+        scores, complete = gather_scores(benchmark, rows, metric)
+        reasons = list_unranked_reasons(scores, complete, rows, metric)
+        yield RankedScores(metric, scores, complete, reasons)
+
+
 def mean_seconds(benchmark: "Benchmark", rows: "pd.DataFrame") -> dict[str, float]:
     """Return the geometric mean over data sets of the mean duration of each entry."""
     times = [name for name in benchmark.metrics if get_metric_info(name).kind == "time"]
@@ -83,5 +103,6 @@ def mean_seconds(benchmark: "Benchmark", rows: "pd.DataFrame") -> dict[str, floa
         return {}
     finished = rows[(rows["status"] == "ok") & (rows[times[0]] > 0)]
     means = finished.groupby(["entry", "dataset"], sort=False)[times[0]].mean()
+    # a geometric mean, or the largest data sets alone would decide
     geometric = np.exp(np.log(SECONDS_PER_MINUTE * means).groupby("entry", sort=False).mean())
     return {str(entry): float(value) for entry, value in geometric.items()}

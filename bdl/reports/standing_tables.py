@@ -1,6 +1,7 @@
 """Overall standing of the methods of a benchmark by each score, as tables and as lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from math import log
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +11,13 @@ from rich.text import Text
 
 from bdl.metrics import RELATIVE_MARGIN, get_metric_info
 from bdl.reports.intervals import MIN_SPLITS
-from bdl.reports.layout import Section, format_number, metric_heading, metric_name
+from bdl.reports.layout import (
+    Section,
+    align_columns,
+    format_number,
+    metric_heading,
+    metric_name,
+)
 from bdl.reports.overall_standing import (
     DECISION,
     POWER,
@@ -26,12 +33,7 @@ from bdl.reports.overall_standing import (
     pareto_front,
     win_rates,
 )
-from bdl.reports.standing_scores import (
-    gather_scores,
-    list_unranked_reasons,
-    mean_seconds,
-    ranked_metrics,
-)
+from bdl.reports.standing_scores import RankedScores, gather_ranked_scores, mean_seconds
 from bdl.reports.standings import MIN_ENTRIES
 from bdl.reports.statistics import Array
 
@@ -116,8 +118,8 @@ def compute_standings(
     if len(benchmark.datasets) < MIN_DATASETS or len(benchmark.entries) < MIN_ENTRIES:
         return []
     standings = []
-    for metric in ranked_metrics(benchmark):
-        standing = _compute_standing(benchmark, rows, metric, overlap, other_settings)
+    for ranked_scores in gather_ranked_scores(benchmark, rows):
+        standing = _compute_standing(benchmark, rows, ranked_scores, overlap, other_settings)
         if standing is not None:
             standings.append(standing)
     return standings
@@ -126,15 +128,16 @@ def compute_standings(
 def _compute_standing(
     benchmark: "Benchmark",
     rows: "pd.DataFrame",
-    metric: str,
+    ranked_scores: RankedScores,
     overlap: Mapping[str, float],
     other_settings: Mapping[str, str],
 ) -> Standing | None:
-    scores, complete = gather_scores(benchmark, rows, metric)
-    reasons = list_unranked_reasons(scores, complete, rows, metric) | dict(other_settings)
+    metric, scores, complete, unranked_reasons = ranked_scores
+    reasons = {**unranked_reasons, **other_settings}
     ranked = [entry for entry in scores.entries if entry not in reasons]
     if len(ranked) < MIN_ENTRIES:
         return None
+    # selected first: the worst score is that of a ranked method
     filled = scores.select(ranked).with_failures_as_worst()
     bootstrap = bootstrap_ranks(filled)
     best_first = [ranked[i] for i in np.argsort(bootstrap.ranks, kind="stable")]
@@ -146,9 +149,15 @@ def _compute_standing(
     if timed:
         costs = np.array([seconds[entry] for entry in timed])
         on_front = pareto_front(costs, bootstrap.ranks[[index[entry] for entry in timed]])
-        front = frozenset(entry for entry, on in zip(timed, on_front, strict=True) if on)
+        front = frozenset(compress(timed, on_front))
     overlaps = [overlap.get(dataset, 0.0) for dataset in scores.datasets]
     sorted_scores = scores.select(best_first)
+    groups: list[tuple[str, ...]] = []
+    for group in critical_groups(bootstrap.ranks, difference):
+        groups.append(tuple(ranked[i] for i in group))
+    unranked: list[Unranked] = []
+    for entry, reason in reasons.items():
+        unranked.append(_place_unranked(scores, complete, ranked, entry, reason))
     return Standing(
         metric,
         scores.datasets,
@@ -157,16 +166,10 @@ def _compute_standing(
         {entry: bootstrap.normalised_interval(index[entry]) for entry in best_first},
         _count_ahead(bootstrap, index, sorted_scores, overlaps, metric, difference),
         difference,
-        [
-            tuple(ranked[i] for i in group)
-            for group in critical_groups(bootstrap.ranks, difference)
-        ],
+        groups,
         win_rates(filled.select(best_first)),
         compare_pairs(sorted_scores, overlaps),
-        [
-            _place_unranked(scores, complete, ranked, entry, reason)
-            for entry, reason in reasons.items()
-        ],
+        unranked,
         seconds,
         front,
     )
@@ -206,6 +209,7 @@ def _is_probably_better(
         if len(pairs) < MIN_SPLITS or (margin is None and (pairs == 0).any()):
             continue
         if margin is None:
+            # a relative margin of a score is an absolute one of its logarithm
             pairs = np.sign(pairs) * np.log(np.abs(pairs))
         differences.append(pairs[:, 0] - pairs[:, 1])
         shares.append(overlap)
@@ -305,6 +309,7 @@ def pair_section(standing: Standing) -> Section:
     """Lay out every pair of ranked methods on every data set."""
     columns = ["Dataset", "Method", "Compared with", "Difference", "95 % interval"]
     columns += ["Smallest difference shown", "Shown", "n"]
+    # scores were gathered so that less is better; readers want the metric's own sign
     sign = -1.0 if get_metric_info(standing.metric).direction == "higher" else 1.0
     rows = []
     for pair in standing.pairs:
@@ -357,14 +362,11 @@ def standing_lines(standings: Sequence[Standing], width: int) -> Iterator[Text]:
             table[-1].append(_rank_text(ranks.get(entry)))
         seconds = first.seconds.get(entry)
         table[-1].append(_seconds_text(seconds) + " ")
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for number, (method, *texts) in enumerate(table):
-        cells = [text.rjust(size) for text, size in zip(texts, widths[1:], strict=True)]
-        line = "  ".join([method.ljust(widths[0]), *cells])
-        is_quiet = number == 0 or method in reasons
-        if method in reasons and table[number - 1][0] not in reasons:
+    for number, line in enumerate(align_columns(table)):
+        is_unranked = table[number][0] in reasons
+        if is_unranked and table[number - 1][0] not in reasons:
             yield Text("not ranked, with the rank that they would have:", style="dim")
-        yield Text(line.rstrip(), style="dim" if is_quiet else "")
+        yield Text(line, style="dim" if number == 0 or is_unranked else "")
     for line in _describe_standing(first, reasons):
         yield from (Text(text, style="dim") for text in wrap(line, width))
     yield Text()

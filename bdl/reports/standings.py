@@ -117,14 +117,12 @@ def _means_table(cells: Sequence[TableEntry], metric: str) -> "pd.DataFrame":
     complete = {
         entry: by_point for entry, by_point in means.items() if len(by_point) == max_points
     }
-    shared_points = [
-        point
-        for point in next(iter(complete.values()), {})
-        if all(point in by_point for by_point in complete.values())
-    ]
-    columns = {
-        entry: [by_point[point] for point in shared_points] for entry, by_point in complete.items()
-    }
+    shared_points = list(next(iter(complete.values()), {}))
+    for by_point in complete.values():
+        shared_points = [point for point in shared_points if point in by_point]
+    columns: dict[str, list[float]] = {}
+    for entry, by_point in complete.items():
+        columns[entry] = [by_point[point] for point in shared_points]
     datasets = [dataset for dataset, *_ in shared_points]
     return pd.DataFrame(columns).groupby(datasets, sort=False).mean()
 

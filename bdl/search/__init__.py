@@ -63,6 +63,7 @@ def _ask_sampler(
     search: "Search", sampler: BaseSampler, scored: ScoredSettings, n: int
 ) -> list[Setting]:
     """Ask a sampler for n settings in a study that has the scored ones."""
+    # its lines on each trial would run through the progress of the run
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space: dict[str, BaseDistribution] = {
         name: FloatDistribution(bounds.low, bounds.high, log=bounds.scale == "log")
@@ -70,6 +71,7 @@ def _ask_sampler(
     }
     study = optuna.create_study(direction="minimize", sampler=sampler)
     for setting, score in scored:
+        # fixed hyper-parameters, which a setting has as well, are no parameters of the study
         params = {name: setting[name] for name in space}
         state, value = (TrialState.FAIL, None) if isnan(score) else (TrialState.COMPLETE, score)
         study.add_trial(create_trial(params=params, distributions=space, state=state, value=value))

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from math import isfinite, nan
+from itertools import product
+from math import inf, isfinite, nan
 from statistics import fmean
 from typing import NamedTuple
 
@@ -68,12 +69,10 @@ def cross_validate(
     `bdl.training.engine.MinibatchFitting`.
     """
     fold_rows = {number: _split_folds(setup.dataset, rows, k) for number, rows in splits.items()}
-    coordinates = [
-        (split, trial, fold)
-        for split, split_settings in settings.items()
-        for trial in split_settings
-        for fold in range(k)
-    ]
+    coordinates: list[tuple[int, int, int]] = []
+    for split, split_settings in settings.items():
+        for trial, fold in product(split_settings, range(k)):
+            coordinates.append((split, trial, fold))
     trials = setup.trials(
         [(*identity, *trial_coordinates) for trial_coordinates in coordinates],
         [fold_rows[split][fold][0] for split, _, fold in coordinates],
@@ -90,16 +89,17 @@ def cross_validate(
             hyper = settings[split][trial]
             fold_scores.append(FoldScore(split, trial, fold, hyper, number, reason, updates))
         return fold_scores
-    fold_sizes = {
-        number: [len(training) for training, _ in _split_folds(setup.dataset, rows, k)]
-        for number, rows in slot_batch.items()
-    }
+    fold_sizes: dict[int, list[int]] = {}
+    for number, rows in slot_batch.items():
+        folds = _split_folds(setup.dataset, rows, k)
+        fold_sizes[number] = [len(training) for training, _ in folds]
     batch = _make_slot_batch(coordinates, settings, fold_sizes, k)
     fitting = setup.fitting(trials, compile=compile, slot_batch=batch)
     end = run_to_end(fitting, progress, checkpoint)
     numbers = dict[int, float]()
     for split, folds_of_split in fold_rows.items():
         for fold, (_, validation) in enumerate(folds_of_split):
+            # trials of a fold share their validation rows, which are predicted at once
             index = [i for i, (s, _, f) in enumerate(coordinates) if (s, f) == (split, fold)]
             evaluations = _iterate_evaluations(setup, trials, end, index, validation, score)
             for i, evaluation in zip(index, evaluations, strict=True):
@@ -238,17 +238,17 @@ def choose_best_setting(scores: Sequence[FoldScore]) -> Setting | None:
 
     None if none finished all its folds.
     """
-    finished_trials = [
-        fold_scores
-        for fold_scores in _group_by_trial(scores).values()
-        if not any(score.reason for score in fold_scores)
-    ]
-    if not finished_trials:
-        return None
-    best = min(
-        finished_trials, key=lambda fold_scores: fmean(score.score for score in fold_scores)
-    )
-    return best[0].hyper
+    best: Setting | None = None
+    lowest = inf
+    for fold_scores in _group_by_trial(scores).values():
+        # a trial that lost folds has its mean over others than the rest: they do not compare
+        if any(score.reason for score in fold_scores):
+            continue
+        mean = fmean(score.score for score in fold_scores)
+        # of equal means the earlier trial wins
+        if best is None or mean < lowest:
+            best, lowest = fold_scores[0].hyper, mean
+    return best
 
 
 def summarise_trials(
@@ -260,6 +260,7 @@ def summarise_trials(
     if there is none.
     """
     if penalty is None:
+        # a Gaussian process is fitted to finite scores only
         penalty = max((score.score for score in scores if not score.reason), default=nan)
     scored = []
     for fold_scores in _group_by_trial(scores).values():

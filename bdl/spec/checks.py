@@ -19,6 +19,7 @@ from bdl.spec.values import Tree, iterate_leaves, nest, overlay, remove_nested, 
 
 if TYPE_CHECKING:
     from bdl.spec.schema import Benchmark
+    from bdl.spec.sections import Record
 
 
 _PLACEMENT_FIELDS = ("by_dataset", "datasets")
@@ -41,10 +42,11 @@ def set_sweep_values(content: Tree, values: Mapping[str, Any]) -> dict[str, Any]
         if scope in ("preparation", "evaluation"):
             changed[scope] = _set_existing(changed[scope], rest, value)
         if scope != "preparation":
-            changed["entries"] = {
-                name: _set_entry_value(entry, keys, value)
-                for name, entry in changed["entries"].items()
-            }
+            entries = {}
+            for name, entry in changed["entries"].items():
+                entries[name] = _set_entry_value(entry, keys, value)
+            changed["entries"] = entries
+            # or a data set would keep its own value at every point of the axis
             changed["by_dataset"] = _remove_overrides(changed["by_dataset"], keys)
     return changed
 
@@ -130,42 +132,35 @@ def iterate_labels(
 
     The kind is the class of a data set or metric, None for an entry.
     """
-    yield from (
-        (("preparation", "splits", label), DatasetName, label)
-        for label in benchmark.preparation.splits
-    )
+    for label in benchmark.preparation.splits:
+        yield ("preparation", "splits", label), DatasetName, label
     rows = benchmark.preparation.rows
-    if not isinstance(rows, int):
-        yield from ((("preparation", "rows", label), DatasetName, label) for label in rows)
-    yield from ((("by_dataset", label), DatasetName, label) for label in benchmark.by_dataset)
+    for label in () if isinstance(rows, int) else rows:
+        yield ("preparation", "rows", label), DatasetName, label
+    for label in benchmark.by_dataset:
+        yield ("by_dataset", label), DatasetName, label
     for name, entry in benchmark.entries.items():
-        path = ("entries", name)
-        yield from (
-            ((*path, "datasets", i), DatasetName, label) for i, label in enumerate(entry.datasets)
-        )
-        yield from (
-            ((*path, "by_dataset", label), DatasetName, label) for label in entry.by_dataset
-        )
+        for i, label in enumerate(entry.datasets):
+            yield ("entries", name, "datasets", i), DatasetName, label
+        for label in entry.by_dataset:
+            yield ("entries", name, "by_dataset", label), DatasetName, label
     if benchmark.baseline:
         yield ("baseline",), None, benchmark.baseline
     for i, paper in enumerate(benchmark.papers):
-        yield from ((("papers", i, "methods"), None, name) for name in paper.methods)
-        yield from (
-            (("papers", i, "datasets", label), DatasetName, label) for label in paper.datasets
-        )
-        yield from (
-            (("papers", i, "metrics", label), MetricName, label) for label in paper.metrics
-        )
+        for name in paper.methods:
+            yield ("papers", i, "methods"), None, name
+        for label in paper.datasets:
+            yield ("papers", i, "datasets", label), DatasetName, label
+        for label in paper.metrics:
+            yield ("papers", i, "metrics", label), MetricName, label
     for i, note in enumerate(benchmark.notes):
         for field, kind in (("entry", None), ("dataset", DatasetName), ("metric", MetricName)):
             label = getattr(note, field)
             if label:
                 yield ("notes", i, field), kind, label
     for i, claim in enumerate(benchmark.claims):
-        yield from (
-            (("claims", i, "datasets", j), DatasetName, label)
-            for j, label in enumerate(claim.datasets)
-        )
+        for j, label in enumerate(claim.datasets):
+            yield ("claims", i, "datasets", j), DatasetName, label
         for side in claim.sides():
             yield ("claims", i), None, side.entry
             yield ("claims", i), MetricName, str(side.metric)
@@ -204,11 +199,10 @@ def check_claims(benchmark: "Benchmark") -> None:
         claimed_axes: set[str] = set()
         for side in claim.sides():
             claimed_axes.update(side.at)
-            records = {
-                benchmark.record_of(str(dataset), entry)
-                for dataset, entry in benchmark.pairs
-                if entry == side.entry
-            }
+            records: set[Record | None] = set()
+            for dataset, entry in benchmark.pairs:
+                if entry == side.entry:
+                    records.add(benchmark.record_of(str(dataset), entry))
             if side.after and records == {None}:
                 problem = f"after: {side.entry} records no scores during its fits: add a record"
                 raise error_at(("claims", i), ValueError(problem))

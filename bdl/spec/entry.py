@@ -308,6 +308,8 @@ class Entry(SpecSection):
                     "from_reference): keep one"
                 )
         if self.reference:
+            # a reference is computed under one value of each, not for every one that a search
+            # tries
             learned = (*self.method.build().hyper, *estimates)
             searched = [name for name in space if name not in learned]
             if searched:
@@ -315,9 +317,8 @@ class Entry(SpecSection):
                     f"reference '{self.reference.name}' is the posterior under given values of "
                     f"{', '.join(searched)}, which the search chooses: move them to hyper"
                 )
-        missing = [
-            name for name in names if name not in {*self.hyper, *space, *self.from_reference}
-        ]
+        with_values = {*self.hyper, *space, *self.from_reference}
+        missing = [name for name in names if name not in with_values]
         if missing:
             raise ValueError(f"no value for {', '.join(missing)}: add to hyper or to search.space")
         return self

@@ -115,6 +115,8 @@ def _iterate_problems(error: ValidationError, start: FieldPath) -> Iterator[str]
             continue
         text = str(cause) if cause else _MESSAGES.get(detail["type"], detail["msg"])
         value = detail["input"]
+        # errors of this package quote the value themselves; that of a missing field is the
+        # mapping around it
         shows_value = (
             not cause
             and isinstance(value, str | int | float | None)

@@ -38,16 +38,15 @@ def list_uncertified_overrides(benchmark: Benchmark) -> list[str]:
 
     `InputError` if no entry has such a reference.
     """
-    entries = [
-        name
-        for name, entry in benchmark.entries.items()
-        if entry.reference and "uncertified" in entry.reference.settings
-    ]
-    if not entries:
+    overrides = []
+    for name, entry in benchmark.entries.items():
+        if entry.reference and "uncertified" in entry.reference.settings:
+            overrides.append(f"entries.{name}.reference.uncertified=true")
+    if not overrides:
         raise InputError(
             f"--uncertified: {benchmark.name} has no reference that may break a rule: leave it out"
         )
-    return [f"entries.{name}.reference.uncertified=true" for name in entries]
+    return overrides
 
 
 class _ProfilesSection(SpecSection):
@@ -80,6 +79,7 @@ def load_benchmark(
     """
     path = _find_file(name_or_path)
     is_shipped = path in shipped_benchmarks().values()
+    # a file of the user's may change between two calls, as may the code that it names
     load_profiles = _load_shipped_profiles if is_shipped else _load_profiles
     benchmarks = load_profiles(path, _read_text(path))
     if profile not in benchmarks:

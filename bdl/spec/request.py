@@ -82,8 +82,10 @@ class Request:
             words.append(f"splits-{self._splits_text}")
         for path, value in self.changes.items():
             words.append(f"{path.rpartition('.')[2]}-{to_inline_yaml(value)}")
+        # letters that every file system takes, and tells apart
         slug = re.sub(r"[^a-z0-9-]+", "_", "_".join(words).lower())
         readable = slug[:_MAX_NAME_LENGTH].strip("_-")
+        # the digest tells requests apart whose readable names are cut or alike
         return f"{readable}-{sha256({'changes': dict(self.changes), **self._selection})[:8]}"
 
     @property
@@ -124,14 +126,18 @@ class Request:
         """
         try:
             content = parse_json(text)
+            # before the validation, which imports the code that a spec names
             _require_trusted_code(content["spec"], source)
             # Checked as a part: the profile may have left out data sets that notes are about.
             benchmark = Benchmark.model_validate(content["spec"], context=PART_CONTEXT)
             selection = content["narrowed_to"] or {}
-            datasets, entries, splits = (
-                tuple(selection.get(name, ())) for name in ("datasets", "entries", "splits")
+            return cls(
+                benchmark,
+                content["overrides"],
+                datasets=tuple(selection.get("datasets", ())),
+                entries=tuple(selection.get("entries", ())),
+                splits=tuple(selection.get("splits", ())),
             )
-            return cls(benchmark, content["overrides"], datasets, entries, splits)
         except InputError:
             raise
         except ValidationError as error:
@@ -146,11 +152,9 @@ class Request:
         first, last = self.splits[0], self.splits[-1]
         if first == 0 and last == len(self.splits) - 1:
             return f"{len(self.splits)}"
-        return (
-            f"{first}-{last}"
-            if last - first == len(self.splits) - 1
-            else ",".join(map(str, self.splits))
-        )
+        if last - first == len(self.splits) - 1:
+            return f"{first}-{last}"
+        return ",".join(map(str, self.splits))
 
     @property
     def _selection(self) -> dict[str, list[Any]]:
@@ -200,6 +204,7 @@ def load_request(
     protocol = load_benchmark(name_or_path, profile)
     overrides = [*overrides, *(list_uncertified_overrides(protocol) if uncertified else ())]
     benchmark = load_benchmark(name_or_path, profile, overrides) if overrides else protocol
+    # for its refusals alone, of names that do not exist and of a selection without a cell
     benchmark.select(datasets, entries)
     numbers = () if splits is None else parse_splits(splits, benchmark.splits)
     return Request(
@@ -226,19 +231,21 @@ def parse_splits(text: str, n: int) -> tuple[int, ...]:
     empty, or names a split that does not exist.
     """
     quoted = abbreviate(text)
-    ranges = [[bound.strip() for bound in words.split("-")] for words in text.split(",")]
-    for words in ranges:
-        if len(words) > 2 or not all(
-            bound.isdecimal() and len(bound) <= _MAX_DIGITS for bound in words
-        ):
+    bounds: list[tuple[int, int]] = []
+    for range_text in text.split(","):
+        words = [bound.strip() for bound in range_text.split("-")]
+        # Python takes seconds to convert numbers of many thousands of digits, or refuses to
+        is_range = len(words) <= 2
+        for bound in words:
+            is_range = is_range and bound.isdecimal() and len(bound) <= _MAX_DIGITS
+        if not is_range:
             raise InputError(
                 f"splits '{quoted}': give a count such as 3, or numbers and ranges such as 0,3,5-7"
             )
-    is_count = len(ranges) == len(ranges[0]) == 1
+        bounds.append((int(words[0]), int(words[-1])))
+    is_count = "," not in text and "-" not in text
     if is_count:
         bounds = [(0, int(text) - 1)]
-    else:
-        bounds = [(int(words[0]), int(words[-1])) for words in ranges]
     for low, high in bounds:
         if low > high:
             raise InputError(
@@ -268,10 +275,11 @@ def format_ranges(splits: Iterable[int]) -> str:
             ranges[-1].append(number)
         else:
             ranges.append([number])
-    return ", ".join(
-        f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
-        for numbers in ranges
-    )
+    texts = []
+    for numbers in ranges:
+        first, last = numbers[0], numbers[-1]
+        texts.append(f"{first}" if first == last else f"{first}-{last}")
+    return ", ".join(texts)
 
 
 def find_differences(before: Benchmark, after: Benchmark) -> dict[str, tuple[Any, Any]]:

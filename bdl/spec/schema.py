@@ -1,6 +1,6 @@
 """Schema of a benchmark file. Every field is described in ``docs/spec.md``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby, product
 from typing import Any, Literal, Self
 
@@ -36,6 +36,11 @@ from bdl.spec.sections import STREAM_RECORD, Claim, Limits, Note, PaperTables, P
 PART_CONTEXT = {"part": True}
 """Context of the validation of a part, or of a point, of a benchmark that was checked as a whole.
 """
+
+
+def _select_keys(mapping: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """Select some keys of a mapping, in the order of the mapping."""
+    return {key: value for key, value in mapping.items() if key in keys}
 
 
 class Benchmark(SpecSection):
@@ -87,18 +92,15 @@ class Benchmark(SpecSection):
         context = info.context or {}
         is_complete = "part" not in context
         check_labels(self, context.get("labels", frozenset()) if is_complete else None)
-        idle = [
-            name
-            for name in self.datasets
-            if not any(entry.runs_on(name) for entry in self.entries.values())
-        ]
-        if idle:
-            raise ValueError(
-                f"datasets: no entry runs on '{idle[0]}': remove it, "
-                "or name it in an entry's datasets"
-            )
+        for dataset in self.datasets:
+            if not any(entry.runs_on(dataset) for entry in self.entries.values()):
+                raise ValueError(
+                    f"datasets: no entry runs on '{dataset}': remove it, "
+                    "or name it in an entry's datasets"
+                )
         if is_complete:
             check_changes(self)
+        # here, and not when they are first used: a wrong change is reported with its path
         for name, entry in self.entries.items():
             for dataset in dict.fromkeys((*self.by_dataset, *entry.by_dataset)):
                 try:
@@ -115,12 +117,12 @@ class Benchmark(SpecSection):
     @property
     def pairs(self) -> tuple[tuple[DatasetName, str], ...]:
         """(Data set, entry): each entry on the data sets that it runs on, in table order."""
-        return tuple(
-            (dataset, name)
-            for dataset in self.datasets
-            for name, entry in self.entries.items()
-            if entry.runs_on(dataset)
-        )
+        pairs = []
+        for dataset in self.datasets:
+            for name, entry in self.entries.items():
+                if entry.runs_on(dataset):
+                    pairs.append((dataset, name))
+        return tuple(pairs)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -141,12 +143,11 @@ class Benchmark(SpecSection):
     @property
     def cells(self) -> tuple[tuple[DatasetName, str, SweepPoint], ...]:
         """(Data set, entry, point) in table order: by data set, then by point, then by entry."""
-        by_dataset = groupby(self.pairs, key=lambda pair: pair[0])
-        return tuple(
-            (*pair, point)
-            for _, pairs in by_dataset
-            for point, pair in product(self.points, pairs)
-        )
+        cells = []
+        for _, pairs in groupby(self.pairs, key=lambda pair: pair[0]):
+            for point, pair in product(self.points, pairs):
+                cells.append((*pair, point))
+        return tuple(cells)
 
     def at(self, point: SweepPoint) -> "Benchmark":
         """Return the benchmark at a point of its sweep, without a sweep and with the same labels.
@@ -156,6 +157,7 @@ class Benchmark(SpecSection):
         if not point:
             return self.model_copy(update={"sweep": {}}) if self.sweep else self
         if point.text not in self._at:
+            # claims speak of the axes, which a point does not have
             content = set_sweep_values(
                 self.model_dump(mode="json", exclude={"sweep", "claims"}), point
             )
@@ -165,6 +167,7 @@ class Benchmark(SpecSection):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy, with changes that are not checked."""
         copy = super().model_copy(update=update, deep=deep)
+        # pydantic copies private attributes: the points of the original have other settings
         copy._at = {}
         return copy
 
@@ -200,25 +203,22 @@ class Benchmark(SpecSection):
         """
         dataset_names = select_names("dataset", datasets, self.datasets)
         entry_names = select_names("method", entries, self.entries)
-        pairs = [
-            (dataset, entry)
-            for dataset, entry in self.pairs
-            if dataset in dataset_names and entry in entry_names
-        ]
-        if not pairs:
+        run_datasets: set[str] = set()
+        run_entries: set[str] = set()
+        for dataset, entry in self.pairs:
+            if dataset in dataset_names and entry in entry_names:
+                run_datasets.add(dataset)
+                run_entries.add(entry)
+        if not run_datasets:
             raise InputError(
                 f"{', '.join(entries)} does not run on {', '.join(datasets)}; "
                 "choose another data set"
             )
-        run_datasets = {dataset for dataset, _ in pairs}
-        run_entries = {entry for _, entry in pairs}
         if len(run_entries) == len(self.entries) and len(run_datasets) == len(self.datasets):
             return self  # a copy would lose its points, which took time
         papers = []
         for paper in self.papers:
-            methods = {
-                entry: method for entry, method in paper.methods.items() if entry in run_entries
-            }
+            methods = _select_keys(paper.methods, run_entries)
             papers.append(paper.model_copy(update={"methods": methods}))
         claims = [
             claim
@@ -228,9 +228,7 @@ class Benchmark(SpecSection):
         ]
         changes = {
             "datasets": tuple(name for name in self.datasets if name in run_datasets),
-            "entries": {
-                name: entry for name, entry in self.entries.items() if name in run_entries
-            },
+            "entries": _select_keys(self.entries, run_entries),
             "baseline": self.baseline if self.baseline in run_entries else None,
             "papers": tuple(papers),
             "notes": tuple(
@@ -317,6 +315,7 @@ class Benchmark(SpecSection):
                 fit_part = benchmark.fit_part(dataset, entry)
                 score_part = benchmark.score_part(dataset, entry)
                 cells.append(sha256([point.text, fit_part, score_part]))
+        # no key without them: hashes from before the setting stay those of the same content
         fewer = {"fewer": dict(self.preparation.splits)} if self.preparation.splits else {}
         return sha256({"splits": self.splits, "cells": sorted(cells)} | fewer)
 

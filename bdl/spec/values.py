@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import chain
 from math import isfinite
 from typing import Any
 
@@ -83,6 +84,7 @@ def _count_values(node: yaml.Node, counts: dict[yaml.Node, int], depth: int) -> 
     Values that a benchmark cannot have are refused. `counts` has the nodes that were counted, 0
     for those that are being counted.
     """
+    # before anything is built: a few nested anchors may stand for more values than memory holds
     if depth > _MAX_DEPTH:
         raise _error_at_node("too many levels, one within another; a benchmark has a dozen", node)
     if node.tag not in _Loader.yaml_constructors and node.tag != f"{_TAG}merge":
@@ -99,7 +101,7 @@ def _count_values(node: yaml.Node, counts: dict[yaml.Node, int], depth: int) -> 
     children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
         _check_keys(node)
-        children = [child for pair in node.value for child in pair]
+        children = list(chain.from_iterable(node.value))
     counts[node] = 1 + sum(_count_values(child, counts, depth + 1) for child in children)
     if counts[node] > _MAX_VALUES:
         raise _error_at_node(
@@ -120,17 +122,15 @@ def _check_keys(node: yaml.MappingNode) -> None:
         keys.add(key.value)
 
 
+# assigned, not added to: PyYAML's own also make dates, sets and bytes, which JSON lacks
 _Loader.yaml_constructors = {
-    f"{_TAG}{name}": construct
-    for name, construct in (
-        ("null", _Loader.construct_yaml_null),
-        ("bool", _Loader.construct_yaml_bool),
-        ("int", _Loader.construct_integer),
-        ("float", _Loader.construct_finite),
-        ("str", _Loader.construct_text),
-        ("seq", _Loader.construct_yaml_seq),
-        ("map", _Loader.construct_yaml_map),
-    )
+    f"{_TAG}null": _Loader.construct_yaml_null,
+    f"{_TAG}bool": _Loader.construct_yaml_bool,
+    f"{_TAG}int": _Loader.construct_integer,
+    f"{_TAG}float": _Loader.construct_finite,
+    f"{_TAG}str": _Loader.construct_text,
+    f"{_TAG}seq": _Loader.construct_yaml_seq,
+    f"{_TAG}map": _Loader.construct_yaml_map,
 }
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
@@ -229,12 +229,13 @@ def remove_nested(settings: Tree, keys: Sequence[str]) -> dict[str, Any]:
     first, *rest = keys
     if first not in settings or (rest and not isinstance(settings[first], Mapping)):
         return dict(settings)
+    remaining = dict(settings)
     inner = remove_nested(settings[first], rest) if rest else {}
-    return {
-        key: inner if key == first else value
-        for key, value in settings.items()
-        if key != first or inner
-    }
+    if inner:
+        remaining[first] = inner
+    else:
+        del remaining[first]
+    return remaining
 
 
 def iterate_leaves(settings: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -87,6 +87,7 @@ def write_posterior(folder: Path, content: bytes) -> str:
     sha = sha256(content).hexdigest()
     path = _locate_file(folder, sha)
     try:
+        # compared by content, not by name alone: a damaged file is written anew
         if not (path.is_file() and path.read_bytes() == content):
             with write_atomically(path) as new_path:
                 new_path.write_bytes(content)
@@ -165,6 +166,7 @@ def is_whole(folder: Path, sha: str) -> bool:
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            # the length of a damaged file may be any number: no more is read than there is
             header = parse_json(file.read(min(length, path.stat().st_size)))
         ends = [
             tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"
@@ -185,8 +187,8 @@ def _locate_file(folder: Path, sha: str) -> Path:
 
 
 def _select_by_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
+    selected: dict[str, Tensor] = {}
+    for name, value in tensors.items():
+        if name.startswith(prefix):
+            selected[name.removeprefix(prefix)] = value
+    return selected

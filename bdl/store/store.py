@@ -131,6 +131,7 @@ class Store:
     def claim(self, cell: CellKey, fit_hash: str) -> None:
         """Record the hash of a cell before its first row."""
         with self._with_one_line_errors():
+            # a plain INSERT: the hash of a cell that has one must not change under its rows
             self._insert("cells", [(*cell, fit_hash)])
 
     def forget(self, cells: Iterable[CellKey]) -> None:
@@ -186,6 +187,7 @@ class Store:
         """
         with self._transaction():
             for row in rows:
+                # a score that was refused before may succeed now; its old reason must not stay
                 for metric in row.metrics:
                     condition = _format_condition((*_ROW_COLUMNS, "metric"))
                     self._db.execute(
@@ -200,10 +202,9 @@ class Store:
             f"WHERE stage = ? AND {_format_condition(_CELL_COLUMNS)}",
             (stage, *cell),
         )
-        metrics, score_hashes = (
-            self._group_by_fit(f"{column} FROM scores {where}", arguments)
-            for column in ("value", "code")
-        )
+        # one query a table, rather than one a row: a cell may have thousands of rows
+        metrics = self._group_by_fit(f"value FROM scores {where}", arguments)
+        score_hashes = self._group_by_fit(f"code FROM scores {where}", arguments)
         refusals = self._group_by_fit(f"reason FROM refusals {where}", arguments)
         query = (
             f"SELECT split, trial, fold, status, body, artefact FROM fits {where} "
@@ -238,10 +239,9 @@ class Store:
         )
         query = f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)"
         metrics = [metric for (metric,) in self._select(query, arguments)]
-        values = "".join(
-            f", (SELECT value FROM scores WHERE {_format_join('scores')} AND metric = ?)"
-            for _ in metrics
-        )
+        # a subquery for each metric, answered by the primary key, and read with the row itself
+        value_query = f", (SELECT value FROM scores WHERE {_format_join('scores')} AND metric = ?)"
+        values = value_query * len(metrics)
         condition = (
             "AND (status != 'ok' OR EXISTS "
             f"(SELECT 1 FROM refusals WHERE {_format_join('refusals')}))"
@@ -257,6 +257,7 @@ class Store:
             scores_of_fits = self._db.execute(query, (*metrics, *arguments))
             while rows := scores_of_fits.fetchmany(ROWS_PER_FETCH):
                 split, trial, fold, status, texts, *scores = map(list, zip(*rows, strict=True))
+                # one call for some hundreds of texts is several times as fast as one for each
                 bodies = json.loads(f"[{','.join(texts)}]")
                 reasons = (
                     join_refusals(refusals.get(key, {}))
