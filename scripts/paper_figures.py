@@ -31,6 +31,7 @@ from bdl.models.priors import GaussianPrior, HorseshoePrior, Prior, SpikeSlabPri
 from bdl.reports import drawing
 from bdl.reports.figures import draw_figure, reduce_colours
 from bdl.reports.layout import metric_with_unit
+from bdl.reports.method_styles import entry_styles
 
 Array = NDArray[np.float64]
 
@@ -217,9 +218,9 @@ def last_updates() -> Figure:
     end = int(points["at"].max())
     figure, panels = drawing.lay_out_panels(2, (4.2, 3.0), sharey=True)
     shown = []
-    for (entry, own), color in zip(
-        points.groupby("entry", sort=False), drawing.COLORS, strict=False
-    ):
+    styles = entry_styles(points["entry"].unique())
+    for entry, own in points.groupby("entry", sort=False):
+        color = styles[str(entry)]["color"]
         shown.append(own["value"][own["at"] > end - LAST])
         best = own.iloc[int(own["value"].argmin())]
         for panel in panels:

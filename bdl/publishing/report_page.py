@@ -29,6 +29,7 @@ from bdl.reports.layout import (
     Section,
     lines_below_tables,
     metric_sections,
+    order_printed_first,
     verdict_text,
 )
 from bdl.reports.overview import SIGNS, find_sign
@@ -101,6 +102,7 @@ def _gather_page_values(
     loaded: LoadedResults, figure_data: FigureData, folders: Sequence[Path]
 ) -> dict[str, Any]:
     table_entries, benchmark = figure_data.cells, loaded.benchmark
+    ordered_entries = order_printed_first(table_entries)
     pictures = _group_pictures(folders, benchmark.name)
     with ResultsFolder(loaded.folder, loaded.recorded_request) as results_folder:
         failed_fits, origin = (
@@ -140,8 +142,8 @@ def _gather_page_values(
         "remark": loaded.banner,
         "command": f"bdl-bench run {loaded.recorded_request.command_arguments}",
         "counts": counts,
-        "tables": metric_sections(table_entries),
-        "notes": lines_below_tables(table_entries),
+        "tables": metric_sections(ordered_entries),
+        "notes": lines_below_tables(ordered_entries),
         "claims": claim_sections(benchmark, verdicts),
         "ensembles": ensemble_sections(benchmark, loaded.rows),
         "elsewhere": elsewhere_sections(benchmark, table_entries),

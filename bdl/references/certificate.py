@@ -25,7 +25,7 @@ CONVERGENCE_RULES = (1, 2)
 """Numbers of the rules for R-hat and bulk effective sample size, of every kind of certificate."""
 ERROR_STATISTICS = ("mean_error", "sd_error", "density_error")
 """Monte-Carlo errors among the statistics that rules bound."""
-NO_ERRORS = "no Monte-Carlo error is known where rule 1 or 2 is broken"
+NO_ERRORS = "no Monte-Carlo error is known of chains that disagree or are too short"
 
 
 FAILURES = {

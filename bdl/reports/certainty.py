@@ -105,7 +105,7 @@ def coverage_figure(
         panel.plot([0, 1], [0, 1], **_DIAGONAL)
         for entry in benchmark.entries:
             draw_line(panel, entry, styles[entry], levels, dataset_cells)
-        panel.set(xlabel="level of the central interval", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        panel.set(xlabel="level of the central interval", xlim=(0, 1), ylim=(0, 1))
     lines = benchmark.title, "Coverage of predictive intervals, mean ± SE over splits"
     order = ["calibrated", *styles]
     return drawing.finish_figure(

@@ -128,12 +128,13 @@ def lay_out_panels(
 ) -> "tuple[Figure, list[Axes]]":
     """Lay out panels of one size (width and height in inches).
 
-    There is space for a title above and a legend below. There are at most four in a line unless
-    `columns` says otherwise; `shared` is `sharex` and `sharey` of matplotlib.
+    There is space for a title above and a legend below. There are at most four in a line, and as
+    many in each as can be, unless `columns` says otherwise; `shared` is `sharex` and `sharey` of
+    matplotlib.
     """
     from matplotlib.figure import Figure
 
-    columns = columns or min(count, MAX_COLUMNS)
+    columns = columns or math.ceil(count / math.ceil(count / MAX_COLUMNS))
     lines = math.ceil(count / columns)
     inches = max(size[0] * columns + 0.4, MIN_WIDTH), size[1] * lines + 1.1
     figure = Figure(figsize=inches, layout="constrained", facecolor="white")
@@ -173,15 +174,21 @@ def draw_legend(
 ) -> None:
     """Describe marks below the panels: `handles`, or else those that the panels have labelled.
 
-    Each label is there once, those of `order` first.
+    Each label is there once, those of `order` first. There are fewer columns where `columns` of
+    them are wider than the figure.
     """
     handle_of = {str(handle.get_label()): handle for handle in handles}
     for panel in () if handles else figure.axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handle_of.setdefault(label, handle)
     labels = [label for label in dict.fromkeys((*order, *handle_of)) if label in handle_of]
-    defaults = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-    figure.legend([handle_of[label] for label in labels], labels, **defaults | legend_options)
+    options = {"loc": "outside lower center", "frameon": False} | legend_options
+    described = [handle_of[label] for label in labels]
+    legend = figure.legend(described, labels, ncols=columns, **options)
+    while columns > 1 and legend.get_window_extent().width > figure.bbox.width:
+        legend.remove()
+        columns -= 1
+        legend = figure.legend(described, labels, ncols=columns, **options)
 
 
 def label_directly(figure: "Figure", panels: "Sequence[Axes]") -> None:
@@ -307,15 +314,23 @@ def ordinary_range(values: Sequence[float], factor: float) -> tuple[float, float
 def central_range(values: Sequence[float]) -> tuple[float, float]:
     """Return the least and the greatest value without those at either end that flatten the rest.
 
-    A value does if the gap to the next one is more than `GAP_FACTOR` times the range of all
-    others, which are four or more.
+    Values do that are beyond a gap of more than `GAP_FACTOR` times the range of the others, which
+    are four or more and over half of all.
     """
     ordered = sorted(values)
-    while len(ordered) > 4 and GAP_FACTOR * (ordered[-2] - ordered[0]) < ordered[-1] - ordered[-2]:
-        ordered.pop()
-    while len(ordered) > 4 and GAP_FACTOR * (ordered[-1] - ordered[1]) < ordered[1] - ordered[0]:
-        ordered.pop(0)
+    ordered = ordered[: _count_before_gap(ordered)]
+    mirrored = [-value for value in reversed(ordered)]
+    ordered = ordered[len(ordered) - _count_before_gap(mirrored) :]
     return (ordered[0], ordered[-1]) if ordered else (0.0, 0.0)
+
+
+def _count_before_gap(ordered: Sequence[float]) -> int:
+    """Return how many values, four or more and over half, are before the first wide gap."""
+    for index, (before, after) in enumerate(pairwise(ordered), 1):
+        inliers = index >= 4 and index > len(ordered) / 2
+        if inliers and after - before > GAP_FACTOR * (before - ordered[0]):
+            return index
+    return len(ordered)
 
 
 def fit_axis(
@@ -355,7 +370,10 @@ def fit_axis(
         low, high = central_range([v for v in largest.values() if low <= v <= high])
     outliers = {name: value for name, value in largest.items() if not low <= value <= high}
     if outliers and write_outliers:
-        text = ", ".join(f"{name} ({format_number(value)})" for name, value in outliers.items())
+        texts = []
+        for name, value in outliers.items():
+            texts.append(f"{name} ({format_number(value if abs(value) > zero else 0.0)})")
+        text = ", ".join(texts)
         corner: dict[str, Any] = {"transform": panel.transAxes, "ha": "left", "va": "top"}
         panel.text(
             0.02, 0.98, fill(f"beyond the axis: {text}", 36), **corner, fontsize=7, color=QUIET

@@ -190,19 +190,19 @@ FIGURE_KINDS = (
     FigureKind("cells", coverage_drawings, "Calibration", "calibration"),
     FigureKind(
         "posteriors",
-        lambda _, pairs: posterior_drawings(pairs),
+        posterior_drawings,
         "Posteriors and the truth",
         "posterior-<dataset>-<entry>",
     ),
     FigureKind(
         "posteriors",
-        lambda _, pairs: joint_drawings(pairs),
+        joint_drawings,
         "Posteriors and the truth",
         "posteriors-<dataset>",
     ),
     FigureKind(
         "posteriors",
-        lambda _, pairs: iterate_drawings(pairs),
+        iterate_drawings,
         "Iterates over the truth",
         "iterates-<dataset>",
     ),

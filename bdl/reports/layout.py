@@ -171,6 +171,19 @@ def chance_note(cells: Sequence[TableEntry]) -> str | None:
     )
 
 
+def order_printed_first(cells: Sequence[TableEntry]) -> list[TableEntry]:
+    """Order cells so that rows with a printed value come before the others.
+
+    Among either the order stays, which is that of data sets and of methods.
+    """
+    printed = {_row_key(cell) for cell in cells if cell.paper is not None}
+    return sorted(cells, key=lambda cell: _row_key(cell) not in printed)
+
+
+def _row_key(cell: TableEntry) -> tuple[str, ...]:
+    return cell.benchmark, cell.metric, cell.dataset, *cell.point.values(), cell.method
+
+
 def metric_sections(cells: Sequence[TableEntry]) -> list[Section]:
     """Arrange cells as one table a metric, with mean and median side by side.
 

@@ -17,10 +17,10 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "slang": (
         "#d55e00",
         (
-            *("slang", "slang-nn", "slang-nn-published", "slang-1", "slang-2", "slang-4"),
-            *("slang-5", "slang-8", "slang-10", "slang-16", "slang-32", "slang-online-eig"),
-            *("slang-online-eig-1", "slang-online-eig-2", "slang-online-eig-5"),
-            *("slang-online-eig-8",),
+            *("slang-nn", "slang-32", "slang-nn-published", "slang-1", "slang-2", "slang-5"),
+            *("slang-8", "slang-4", "slang-16", "slang-online-eig-1", "slang-10"),
+            *("slang-online-eig-5", "slang", "slang-online-eig-2", "slang-online-eig-8"),
+            *("slang-online-eig",),
         ),
     ),
     "natural gradient": (
@@ -43,7 +43,7 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "iterates": (
         "#7b3fa0",
         (
-            *("swag", "swag-nn", "multi-swag", "online-fa", "online-fa-em-nn"),
+            *("swag", "swag-nn", "online-fa", "multi-swag", "online-fa-em-nn"),
             *("online-fa-sga-nn", "online-fa-px-em-nn", "online-em", "online-sga"),
             *("online-px-em", "batch-svd", "batch-exact", "ppca", "sgd-fast-strong"),
             *("sgd-fast-weak", "sgd-fast-prior", "sgd-slow-strong", "sgd-slow-weak"),
@@ -68,13 +68,15 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "points": (
         "#444444",
         (
-            *("map", "adam", "ensemble", "deep-ensemble", "dropout", "mc-dropout", "adam-fair"),
-            *("adam-prior", "adam-map", "rmsprop", "gaussian-process", "bayesian-ridge"),
-            *("ngboost",),
+            *("map", "adam", "ensemble", "dropout", "gaussian-process", "deep-ensemble"),
+            *("mc-dropout", "bayesian-ridge", "adam-prior", "adam-fair", "adam-map", "ngboost"),
+            *("rmsprop",),
         ),
     ),
 }
 """Hue of each family of methods, and the names of its members in a fixed order.
+
+Three members in a row have three shades, so the order sets apart those that share a figure.
 
 The hues are close to those of Okabe and Ito (2008), which are told apart under every common colour
 blindness. Methods of no family are among the points.

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from bdl.spec import Benchmark
+
 MAX_ENTRIES = 3
 """Most entries on a data set that have a figure each."""
 LEVELS = np.linspace(0, 1, 11)
@@ -53,20 +55,22 @@ MEAN: dict[str, Any] = {
 MEAN["markeredgecolor"] = "white"
 
 
-def posterior_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
+def posterior_drawings(benchmark: "Benchmark", pairs: Sequence[Gaussians]) -> drawing.Drawings:
     """Draw each posterior with the truth, on data sets where at most three entries have one."""
     counts = Counter(pair.dataset for pair in pairs)
     styles = entry_styles(dict.fromkeys(pair.entry for pair in pairs))
     return {
         f"posterior-{pair.dataset}-{pair.entry}": (
-            partial(plane_figure, pair) if pair.plane else partial(moments_figure, [pair], styles)
+            partial(plane_figure, benchmark, pair)
+            if pair.plane
+            else partial(moments_figure, benchmark, [pair], styles)
         )
         for pair in pairs
         if counts[pair.dataset] <= MAX_ENTRIES
     }
 
 
-def joint_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
+def joint_drawings(benchmark: "Benchmark", pairs: Sequence[Gaussians]) -> drawing.Drawings:
     """Draw the posteriors of two entries or more that belong in one figure.
 
     Those of two parameters are drawn in their plane, the others by their moments.
@@ -74,15 +78,15 @@ def joint_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
     styles = entry_styles(dict.fromkeys(pair.entry for pair in pairs))
     return {
         f"posteriors-{name}": (
-            partial(planes_figure, group)
+            partial(planes_figure, benchmark, group)
             if group[0].plane
-            else partial(moments_figure, group, styles)
+            else partial(moments_figure, benchmark, group, styles)
         )
         for name, group in group_by_truth(pairs)
     }
 
 
-def plane_figure(pair: Gaussians) -> "Figure":
+def plane_figure(benchmark: "Benchmark", pair: Gaussians) -> "Figure":
     """Draw a posterior of two parameters in three panels with the same axes.
 
     The densities of the truth and of the approximation, each relative to its peak and on one scale
@@ -123,11 +127,11 @@ def plane_figure(pair: Gaussians) -> "Figure":
     ]
     right.legend(handles=handles, loc="upper center", ncols=2, frameon=False, fontsize=8)
     left.set(ylabel="parameter 2")
-    drawing.write_title(figure, f"{pair.dataset}, {pair.entry}")
+    drawing.write_title(figure, benchmark.title, f"{pair.dataset}, {pair.entry}")
     return figure
 
 
-def planes_figure(pairs: Sequence[Gaussians]) -> "Figure":
+def planes_figure(benchmark: "Benchmark", pairs: Sequence[Gaussians]) -> "Figure":
     """Draw posteriors of two parameters, a panel an entry.
 
     The true density is shaded, and the approximation drawn by its outlines.
@@ -138,7 +142,8 @@ def planes_figure(pairs: Sequence[Gaussians]) -> "Figure":
         _draw_density(panel, pair.entry, points, true_density(pair, points))
         _draw_ellipses(panel, pair.mean, pair.covariance, APPROXIMATION)
     drawing.label_vertical_axes(panels, "parameter 2")
-    drawing.write_title(figure, pairs[0].dataset, "truth shaded; approximation at 1 and 2 sd")
+    line = f"{pairs[0].dataset}: truth shaded, approximation at 1 and 2 sd"
+    drawing.write_title(figure, benchmark.title, line)
     return figure
 
 
@@ -212,17 +217,17 @@ def frame_panel(panel: "Axes", heading: str, points: Array) -> None:
     panel.locator_params(nbins=5)
 
 
-def iterate_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
+def iterate_drawings(benchmark: "Benchmark", pairs: Sequence[Gaussians]) -> drawing.Drawings:
     """Draw the vectors of posteriors of two parameters that keep them: a figure a data set."""
     traced = [pair for pair in pairs if pair.plane and pair.path is not None]
     groups = group_by(traced, lambda pair: pair.dataset)
     return {
-        f"iterates-{name}": partial(iterates_figure, dataset_pairs)
+        f"iterates-{name}": partial(iterates_figure, benchmark, dataset_pairs)
         for name, dataset_pairs in groups.items()
     }
 
 
-def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
+def iterates_figure(benchmark: "Benchmark", pairs: Sequence[Gaussians]) -> "Figure":
     """Draw, a panel an entry, the true contours, the vectors, the one before them and their mean.
 
     These are Figures 4.2 and B.2 of Brownlie (2022).
@@ -251,5 +256,5 @@ def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
     handles.insert(
         0, drawing.legend_handle("truth at 1, 2 and 3 sd", color=drawing.INK, linewidth=0.9)
     )
-    lines = pairs[0].dataset, "iterates over the contours of the posterior"
+    lines = benchmark.title, f"{pairs[0].dataset}: iterates over the contours of the posterior"
     return drawing.finish_figure(figure, panels, "parameter 2", *lines, handles=handles)

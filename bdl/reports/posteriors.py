@@ -89,7 +89,9 @@ def _share_figure(first: Gaussians, second: Gaussians) -> bool:
     return same or (first.plane and second.plane)
 
 
-def moments_figure(group: Sequence[Gaussians], styles: drawing.Styles) -> "Figure":
+def moments_figure(
+    benchmark: "Benchmark", group: Sequence[Gaussians], styles: drawing.Styles
+) -> "Figure":
     """Draw means and variances of all parameters, and covariances as heat maps.
 
     The truth is a broad line. The maps are on one scale, that of the truth (SLANG paper 2018,
@@ -132,9 +134,8 @@ def moments_figure(group: Sequence[Gaussians], styles: drawing.Styles) -> "Figur
     variances.set_xlabel("parameter")
     if lines:
         _draw_heat_maps(lower, lines, columns, maps)
-    drawing.write_title(
-        figure, f"{first.dataset}, {first.entry}" if len(group) == 1 else first.dataset
-    )
+    line = f"{first.dataset}, {first.entry}" if len(group) == 1 else first.dataset
+    drawing.write_title(figure, benchmark.title, line)
     handles, labels = means.get_legend_handles_labels()
     upper.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
     return figure
@@ -235,13 +236,15 @@ def credible_band_drawings(
     by_quartiles = any(metric.startswith("spread") for metric in benchmark.metrics)
     groups = group_by(bands, lambda band: band.dataset)
     return {
-        f"bands-{name}": partial(credible_bands_figure, dataset_bands, by_quartiles=by_quartiles)
+        f"bands-{name}": partial(
+            credible_bands_figure, benchmark, dataset_bands, by_quartiles=by_quartiles
+        )
         for name, dataset_bands in groups.items()
     }
 
 
 def credible_bands_figure(
-    bands: Sequence[CredibleBand], *, by_quartiles: bool = False
+    benchmark: "Benchmark", bands: Sequence[CredibleBand], *, by_quartiles: bool = False
 ) -> "Figure":
     """Draw the function with its credible bands, and the rows.
 
@@ -279,12 +282,11 @@ def credible_bands_figure(
         panel.set_xlabel("input")
         panel.locator_params(axis="x", nbins=5)
     first = bands[0]
-    panels[0].set(
-        ylim=_value_limits(bands, by_quartiles),
-        xlim=(first.x[0], first.x[-1]),
-        ylabel="probability of the second class" if first.labels else "function of the input",
+    panels[0].set(ylim=_value_limits(bands, by_quartiles), xlim=(first.x[0], first.x[-1]))
+    drawing.label_vertical_axes(
+        panels, "probability of the second class" if first.labels else "function of the input"
     )
-    drawing.write_title(figure, first.dataset)
+    drawing.write_title(figure, benchmark.title, first.dataset)
     # Bands of fewer deviations lie on those of more, and are darker by as many shades.
     shades = [
         Patch(

@@ -78,8 +78,8 @@ def parse_number(text: str) -> float | None:
 
 
 def panel_heading(dataset: str, point: str) -> str:
-    """Write the data set of a panel, and its point of a sweep if there is one."""
-    return "  ".join(text for text in (dataset, point) if text)
+    """Write the data set of a panel, and below it its point of a sweep if there is one."""
+    return "\n".join(text for text in (dataset, point) if text)
 
 
 def point_text(values: Mapping[str, str]) -> str:

@@ -250,7 +250,7 @@ def test_a_sweep_has_a_curve_and_a_panel_at_each_point(learning):
     curves, figure = draw(benchmark, pd.concat(frames), "nmll")
     assert [curve.point for curve in curves] == ["hidden = 50", "hidden = 100"]
     np.testing.assert_allclose(curves[1].mean, 3 * curves[0].mean, rtol=1e-14)
-    assert titles(figure) == ["energy  hidden = 50", "energy  hidden = 100"]
+    assert titles(figure) == ["energy\nhidden = 50", "energy\nhidden = 100"]
     assert legend(figure) == ["vifa-nn"]
 
 

@@ -18,6 +18,8 @@ from bdl.reports import compare_with_papers
 from bdl.reports.drawing import (
     OUTLIER_FACTOR,
     STYLE,
+    central_range,
+    draw_legend,
     fit_axis,
     label_log_axis,
     lay_out_panels,
@@ -246,9 +248,32 @@ def test_labels_are_numbers_where_they_are_few(panel, last, label):
     assert not any(texts(panel.get_yticklabels(minor=True)))
 
 
-def test_panels_that_are_not_used_are_removed_and_those_with_nothing_below_have_numbers():
+def test_lines_have_as_many_panels_as_can_be_and_each_panel_has_numbers():
     figure, panels = lay_out_panels(5, (2, 2), sharex=True)
-    assert figure.axes == panels
-    assert [panel.get_subplotspec().colspan.start for panel in panels] == [0, 1, 2, 3, 0]
+    assert figure.axes == panels, "panels that are not used are removed"
+    assert [panel.get_subplotspec().colspan.start for panel in panels] == [0, 1, 2, 0, 1]
     shown = [panel.xaxis.get_tick_params()["labelbottom"] for panel in panels]
     assert shown == [True] * 5, "each is read alone"
+
+
+def test_a_legend_is_no_wider_than_its_figure():
+    figure, (panel,) = lay_out_panels(1, (3, 2))
+    for number in range(4):
+        panel.plot([0, 1], [0, number], label=f"a method with a long name {number}")
+    draw_legend(figure)
+    (legend,) = figure.legends
+    assert legend.get_window_extent().width <= figure.bbox.width
+    assert len(legend.get_texts()) == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([1.6, 1.7, 1.8, 1.9, 2.0, 6.1, 12.1], (1.6, 2.0)),
+        ([-90.0, -40.0, 1.6, 1.7, 1.8, 1.9, 2.0], (1.6, 2.0)),
+        ([1.0, 2.0, 3.0, 4.0, 20.0], (1.0, 20.0)),
+        ([1.0, 1.1, 50.0, 51.0], (1.0, 51.0)),
+    ],
+)
+def test_outliers_are_beyond_a_wide_gap_from_over_half_of_the_values(values, shown):
+    assert central_range(values) == shown

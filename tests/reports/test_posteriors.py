@@ -36,6 +36,7 @@ PAIR = Gaussians("energy", "vifa", CENTRE, COVARIANCE, CENTRE + 0.1, 2 * COVARIA
 PLANE = Gaussians(
     "synthetic", "vifa", CENTRE[:2] + 1, COVARIANCE[:2, :2], CENTRE[:2], 4 * COVARIANCE[:2, :2]
 )
+BENCHMARK = make_benchmark()
 NAMES = ["mf", "slang-1", "slang-5", "exact"]
 LOOKS = {name: {"color": "black", "marker": "o", "linestyle": "-"} for name in [*NAMES, "vifa"]}
 
@@ -87,7 +88,7 @@ def heights(panel):
 
 def test_panels_hold_the_numbers():
     group = pairs(3)
-    means, variances, *maps = moments_figure(group, LOOKS).axes
+    means, variances, *maps = moments_figure(BENCHMARK, group, LOOKS).axes
     maps = maps[: len(group) + 1]
     assert heights(means) == [pair.mean.tolist() for pair in group]
     assert means.patches[0].get_data().values.tolist() == group[0].true_mean.tolist()
@@ -106,7 +107,7 @@ def test_panels_hold_the_numbers():
 
 
 def test_a_truth_of_fewer_covariances_is_all_that_is_shown():
-    means, variances, truth, ours, _ = moments_figure([PAIR], LOOKS).axes
+    means, variances, truth, ours, _ = moments_figure(BENCHMARK, [PAIR], LOOKS).axes
     assert heights(means) == [PAIR.mean.tolist()]
     assert heights(variances) == [[2, 1]]
     assert variances.patches[0].get_data().values.tolist() == [4, 2], (
@@ -119,7 +120,7 @@ def test_a_truth_of_fewer_covariances_is_all_that_is_shown():
         ((2, 2), 0.5),
     ]
     one_parameter = PAIR._replace(true_mean=CENTRE[:1], true_covariance=COVARIANCE[:1, :1])
-    assert len(moments_figure([one_parameter], LOOKS).axes) == 2, (
+    assert len(moments_figure(BENCHMARK, [one_parameter], LOOKS).axes) == 2, (
         "one parameter has no covariances"
     )
 
@@ -128,7 +129,7 @@ def test_many_parameters_are_lines_and_few_large_covariances_do_not_rule_the_col
     group = pairs(60)
     for pair in group:
         pair.true_covariance[0, 1] = pair.true_covariance[1, 0] = 1e6
-    means, _, truth, *_ = moments_figure(group, LOOKS).axes
+    means, _, truth, *_ = moments_figure(BENCHMARK, group, LOOKS).axes
     assert {(line.get_linestyle(), line.get_marker()) for line in means.lines} == {("-", "")}
     assert truth.images[0].get_clim()[1] < 1e3
 
@@ -136,7 +137,9 @@ def test_many_parameters_are_lines_and_few_large_covariances_do_not_rule_the_col
 @pytest.mark.parametrize("known", [None, lambda points: -0.5 * np.square(points).sum(-1)])
 def test_two_parameters_have_a_panel_an_entry_whatever_its_truth(known):
     posteriors = [*pairs(2, names=NAMES[:2]), *pairs(2, names=NAMES[2:], truth=1)]
-    drawings = joint_drawings([pair._replace(true_log_density=known) for pair in posteriors])
+    drawings = joint_drawings(
+        BENCHMARK, [pair._replace(true_log_density=known) for pair in posteriors]
+    )
     assert list(drawings) == ["posteriors-usps"]
     assert titles(drawings["posteriors-usps"]()) == NAMES
 
@@ -157,7 +160,7 @@ def test_shades_and_ellipses_of_a_plane():
 
     Half a pixel is 0.02 sd.
     """
-    truth, ours, bar, both = plane_figure(PLANE).axes
+    truth, ours, bar, both = plane_figure(BENCHMARK, PLANE).axes
     moments = (PLANE.true_mean, PLANE.true_covariance), (PLANE.mean, PLANE.covariance)
     ellipses = [
         (*mean_and_covariance, radius) for mean_and_covariance in moments for radius in (1, 2)
@@ -194,7 +197,7 @@ def test_a_truth_that_is_not_gaussian_is_drawn_as_it_is():
     pair = Gaussians(
         "synthetic", "vifa", np.zeros(2), np.eye(2), np.zeros(2), 2.5 * np.eye(2), ring
     )
-    truth, _, _, both = plane_figure(pair).axes
+    truth, _, _, both = plane_figure(BENCHMARK, pair).axes
     (outlines,) = both.collections
     assert to_hex(outlines.get_edgecolor()[0]) == PAPER_MARK["color"]
     for path, away in zip(outlines.get_paths(), (0.5, 0.25), strict=True):
@@ -207,7 +210,7 @@ def test_a_truth_that_is_not_gaussian_is_drawn_as_it_is():
 
 def test_a_degenerate_approximation_is_drawn():
     flat = PLANE._replace(covariance=np.diag([1.0, 0.0]))
-    line = plane_figure(flat).axes[3].lines[2]
+    line = plane_figure(BENCHMARK, flat).axes[3].lines[2]
     np.testing.assert_allclose(line.get_ydata(), flat.mean[1], atol=1e-7)
     assert np.ptp(line.get_xdata()) == pytest.approx(2, rel=1e-3)
 
@@ -231,7 +234,7 @@ def test_a_figure_for_each_data_set_of_entries_that_keep_vectors():
         "synthetic", "cube", CENTRE, COVARIANCE, CENTRE, COVARIANCE, path=np.ones((2, 3))
     )
     others = [OF_PATH._replace(entry="none", path=None), cube, OF_PATH._replace(dataset="plane")]
-    drawings = iterate_drawings([OF_PATH, OF_PATH._replace(entry="more"), *others])
+    drawings = iterate_drawings(BENCHMARK, [OF_PATH, OF_PATH._replace(entry="more"), *others])
     assert list(drawings) == ["iterates-synthetic", "iterates-plane"]
     assert titles(drawings["iterates-synthetic"]()) == ["sgd", "more"]
 
@@ -241,7 +244,7 @@ def test_iterates_lie_over_ellipses_of_the_truth():
 
     Contours reach their number of deviations along an axis.
     """
-    (panel,) = iterate_drawings([OF_PATH])["iterates-synthetic"]().axes
+    (panel,) = iterate_drawings(BENCHMARK, [OF_PATH])["iterates-synthetic"]().axes
     for look, points in ((ITERATES, PATH), (START, [[-3, 0]]), (MEAN, [PATH.mean(0)])):
         (line,) = (one for one in panel.lines if one.get_marker() == look["marker"])
         assert to_hex(line.get_color()) == to_hex(look["color"])
@@ -291,7 +294,7 @@ def test_huge_deviations_are_clipped_and_of_labels_a_probability_is_shown():
     )
     (panel,) = drawings["bands-cubic"]().axes
     assert panel.get_ylim() == (-60 - 120 * REACH, 60 + 120 * REACH)
-    assert panel.get_ylabel() == "probability of the second class"
+    assert panel.get_ylabel() == "probability of the second\nclass"
 
 
 def test_quartiles_and_the_test_rows():

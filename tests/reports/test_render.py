@@ -20,6 +20,7 @@ from bdl.reports.layout import (
     format_number,
     metric_heading,
     metric_sections,
+    order_printed_first,
 )
 from bdl.reports.papers import Printed
 from bdl.reports.render import render, rich_table
@@ -46,6 +47,20 @@ def cells():
         make_trials("yacht", "vifa-lr", [np.nan] * 2, ["failed"] * 2),
     ]
     return compare_with_papers(make_benchmark(notes=notes), pd.concat(rows))
+
+
+def test_rows_with_a_printed_value_come_first(cells):
+    first = ("energy", "vifa-lr")
+    changed = [
+        replace(cell, paper=None) if (cell.dataset, cell.method) == first else cell
+        for cell in cells
+    ]
+    before, after = (
+        [row[:2] for row in metric_sections(entries)[0].rows]
+        for entries in (changed, order_printed_first(changed))
+    )
+    assert before[0] == first
+    assert after == [*before[1:], first]
 
 
 def shown(cells, width=120):
