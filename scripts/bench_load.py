@@ -13,7 +13,8 @@ Each contender has processes of its own, since OpenMP reads how its threads wait
 - ``JAX``: ``jit(vmap(scan))``, where JAX is installed.
 
 Contenders take turns at each load. Costs are medians over repeats, ratios medians of the ratios
-to the first contender within a repeat. Run it where nothing else runs.
+to the first contender within a repeat. Run it where nothing else runs. Several calls with other
+``--loads`` fill one file, if system, day and workload are the same.
 
 The JSON file has the keys ``system``, ``workload`` and ``loads`` (by load and contender, ``us``,
 ``us_min`` and ``ratio``).
@@ -31,6 +32,7 @@ from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -180,8 +182,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         },
     }
     if options.json:
+        report["loads"] = earlier_loads(options.json, report) | report["loads"]
         options.json.write_text(json.dumps(report, indent=2) + "\n")
     return 0
+
+
+def earlier_loads(file: Path, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the costs that a file has from an earlier call, on the same system and workload."""
+    if not file.exists():
+        return {}
+    earlier = json.loads(file.read_text())
+    same = all(earlier[name] == report[name] for name in ("system", "workload"))
+    loads: dict[str, Any] = earlier["loads"] if same else {}
+    return loads
 
 
 def _table(load: int, costs: Mapping[str, Cost]) -> Table:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
+from bdl.training.programs import ProgramCache
+
 log = logging.getLogger(__name__)
 
 _VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
@@ -109,20 +111,47 @@ def compile_graph(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[...,
     """Compile recorded operations for arguments of these shapes, types and devices.
 
     Errors of the compiler and of the first call are raised as they are. On a CPU, C++ calls the
-    kernels, since Python takes as long for that as the kernels of a small model.
+    kernels, since Python takes as long for that as the kernels of a small model, and a program
+    that an earlier process compiled is loaded.
     """
-    from torch._dynamo.callback import CallbackTrigger, callback_handler  # imports the compiler
+    on_cpu = not any(leaf.is_cuda for leaf in leaves)
+    options = _inductor_options() | {"cpp_wrapper": on_cpu}
+    if not on_cpu:
+        return _compile(graph, leaves, options)[0]
+    cache = ProgramCache(graph, leaves, options)
+    with torch.no_grad():
+        if program := cache.load():
+            program(*leaves)  # some faults show up in the first call
+            return program
+        compiled, inner_graphs = _compile(graph, leaves, options)
+        return cache.store(compiled, inner_graphs[0], leaves) if inner_graphs else compiled
 
-    options = _inductor_options() | {"cpp_wrapper": not any(leaf.is_cuda for leaf in leaves)}
+
+def _compile(
+    graph: GraphModule, leaves: Sequence[Tensor], options: dict[str, Any]
+) -> tuple[Callable[..., Sequence[Tensor]], list[Any]]:
+    """Compile operations; return the program, and what is inside the compiler's layers."""
+    import torch._inductor.compile_fx as inductor  # imports the compiler
+    from torch._dynamo.callback import CallbackTrigger, callback_handler
+    from torch._functorch import config
+
+    inner_graphs = list[Any]()
+
+    def compile_inner_graph(*args: Any, **kwargs: Any) -> Any:
+        inner_graphs.append(inductor.compile_fx_inner(*args, **kwargs))
+        return inner_graphs[-1]
+
     _register_open_listeners()
-    # `torch._inductor.compile` reports nothing by itself, and stopwatches of fits listen
+    # the compiler reports nothing by itself where it is called so, and stopwatches of fits listen
     callbacks = callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced")
-    with torch.no_grad(), _silenced_inductor(), callbacks:
-        compiled: Callable[..., Sequence[Tensor]] = torch._inductor.compile(
-            graph, [*leaves], options=options
+    # a cache of whole programs would not call the function for the inner graph
+    inner_graphs_alone = config.patch(enable_autograd_cache=False)
+    with torch.no_grad(), _silenced_inductor(), callbacks, inner_graphs_alone:
+        compiled: Any = inductor.compile_fx(
+            graph, [*leaves], inner_compile=compile_inner_graph, config_patches=options
         )
         compiled(*leaves)  # some faults show up in the first call
-    return compiled
+    return compiled, inner_graphs
 
 
 @contextmanager

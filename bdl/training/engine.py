@@ -357,7 +357,11 @@ def scheduled_hyper(
     factors = schedule.factors(counters, groups)
     if not groups:
         return {"learning_rate": rate * factors[0]}
-    return {"learning_rate": rate.unsqueeze(-1) * rate.new_tensor(factors)}
+    # from pinned memory, for which the processor does not wait for a GPU
+    factors_tensor = torch.tensor(factors, dtype=rate.dtype, pin_memory=rate.is_cuda)
+    return {
+        "learning_rate": rate.unsqueeze(-1) * factors_tensor.to(rate.device, non_blocking=True)
+    }
 
 
 def _is_due(evaluations: EvaluationSchedule | None, unit: str, counters: StepCounters) -> bool:

@@ -210,7 +210,20 @@ def _interpret(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., An
     except Exception as error:  # of whatever kind, and the graph itself works
         log.info("operations are made by Python: %s", first_line(error))
         return graph.forward
-    return run
+    return _without_fusion(run) if any(leaf.is_cuda for leaf in leaves) else run
+
+
+def _without_fusion(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes the operations of TorchScript's one by one.
+
+    From the second call on TorchScript fuses operations on a GPU, which rounds otherwise.
+    """
+
+    def run_one_by_one(*leaves: Tensor) -> Any:
+        with torch.jit.optimized_execution(False):  # type: ignore[no-untyped-call]
+            return run(*leaves)
+
+    return run_one_by_one
 
 
 # ---- trees of tensors: PyTorch's own functions for them take longer than a small update

@@ -48,11 +48,16 @@ def test_costs_are_by_load_and_relative_to_the_engine(monkeypatch, tmp_path, cap
     monkeypatch.setattr(bench_load, "Runner", Runner)
     monkeypatch.setattr(bench_load, "busy_loops", loops)
     file = tmp_path / "load.json"
-    assert bench_load.main(["--threads", "2", "--repeats", "2", "--json", str(file)]) == 0
+    command = ["--threads", "2", "--repeats", "2", "--json", str(file)]
+    assert bench_load.main([*command[:2], "--loads", "6", *command[4:]]) == 0
+    assert [*json.loads(file.read_text())["loads"]] == ["6"]
+    # another number of repeats: the file begins anew, and goes on from the second call to the third
+    for loads in (["0", "2"], ["4"]):
+        assert bench_load.main([*command, "--loads", *loads]) == 0
     loads = json.loads(file.read_text())["loads"]
     assert [*loads] == ["0", "2", "4"]
     for count, costs in loads.items():
         assert costs["engine"]["us"] == pytest.approx(1 + int(count))
         assert costs["engine, processes"]["ratio"] == pytest.approx(2)
-    assert load.count("closed") == len(bench_load.settings(2))
+    assert load.count("closed") == 3 * len(bench_load.settings(2))
     assert "4 busy loops" in capsys.readouterr().out

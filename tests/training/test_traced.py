@@ -95,11 +95,13 @@ def test_a_fit_whose_time_is_over_ends_while_it_is_traced(monkeypatch, after, co
         TracedFunction(lambda x: 2 * x, compile)(torch.ones(3))
 
 
-def test_a_failing_compiler_is_told_once_and_the_trace_runs(monkeypatch, caplog):
+def test_a_failing_compiler_is_told_once_and_the_trace_runs(monkeypatch, caplog, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
     def broken(*_, **__):
         raise RuntimeError("no C++ compiler\nand a long story")
 
-    monkeypatch.setattr(torch._inductor, "compile", broken)
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", broken)
     function = Counted(lambda x: x + 1)
     repeated = TracedFunction(function, compile=True)
     with caplog.at_level(logging.WARNING):

@@ -1,0 +1,193 @@
+"""Compiled programs, called without the compiler's layers, and loaded without its import.
+
+The compiler leaves a library with one function, from handles of tensors to handles of tensors.
+What lies between that and its caller (wrappers for subclasses, views, profilers, metrics) takes
+half as long as an update of a small model. The import of the compiler, and what it does before it
+finds the library in its cache, take seconds. So a file beside that cache names the library of
+each program by all that decides it, and later processes load it from there. It is the same
+library, and so the bits are the same.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from getpass import getuser
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+
+from bdl.files import write_atomically
+
+Program = Callable[..., Sequence[Tensor]]
+
+_FOLDER = "bdl-programs"
+"""Folder in that of the compiler's cache."""
+
+_ENTRY = "inductor_entry_cpp"
+"""The function of a library."""
+
+
+class ProgramCache:
+    """Libraries of one graph for arguments of these shapes, types and devices.
+
+    Parameters
+    ----------
+    graph, leaves
+        Recorded operations, and tensors like those that they will be called with.
+    options
+        Settings of the compiler.
+    """
+
+    def __init__(
+        self, graph: GraphModule, leaves: Sequence[Tensor], options: Mapping[str, Any]
+    ) -> None:
+        # the compiler puts the constants of a graph before its arguments
+        self._constants = list(graph.buffers())
+        self._path = _cache_folder() / _FOLDER / _program_key(graph, leaves, options)
+
+    def load(self) -> Program | None:
+        """Load the program from disk; None if it is not there."""
+        try:
+            library = _cache_folder() / self._path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+        if not library.is_file():  # the compiler's cache has been emptied
+            return None
+        return _bind(_load_library(library), self._constants)
+
+    def store(self, compiled: Program, graph: Any, leaves: Sequence[Tensor]) -> Program:
+        """Return a compiled program without the compiler's layers, and store where it is.
+
+        `compiled` is the program with them, and `graph` what the compiler makes of the operations.
+        Where the layers do anything, `compiled` is returned, and nothing is stored.
+        """
+        entry = _find_entry(graph, len(self._constants) + len(leaves))
+        if entry is None:
+            return compiled
+        program = _bind(entry, self._constants)
+        if not _same_results(program(*leaves), compiled(*leaves)):
+            return compiled
+        # a full disk, or one that cannot be written to: later processes compile
+        with suppress(OSError, ValueError), write_atomically(self._path) as path:
+            library = Path(entry.__self__.__file__).relative_to(_cache_folder())
+            path.write_text(str(library), "utf-8")
+        return program
+
+
+def _bind(entry: Any, constants: Sequence[Tensor]) -> Program:
+    """Return the function of a library as one from tensors to tensors."""
+    to_handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
+    to_tensors = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs
+
+    def program(*leaves: Tensor) -> Sequence[Tensor]:
+        # the library frees the handles of its arguments
+        results: Sequence[Tensor] = to_tensors(entry(to_handles([*constants, *leaves])))
+        return results
+
+    return program
+
+
+def _find_entry(graph: Any, n_arguments: int) -> Any:
+    """Return the function of the library of a compiled graph.
+
+    None if there is none that takes so many tensors and nothing else, and returns tensors alone.
+    """
+    source = getattr(graph, "source_code", "")
+    cells = getattr(getattr(graph, "current_callable", None), "__closure__", None) or ()
+    is_plain = (
+        len(cells) == 1
+        and not graph.constants
+        and "return output_tensors\n" in source
+        and f"arg{n_arguments - 1}_1 = rand_strided" in source
+        and f"arg{n_arguments}_1 = " not in source
+    )
+    entry = cells[0].cell_contents if is_plain else None
+    return entry if getattr(entry, "__name__", "") == _ENTRY else None
+
+
+def _same_results(results: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    """Return whether tensors have the same bits, types, shapes and strides."""
+    return len(results) == len(expected) and all(map(_is_same, results, expected))
+
+
+def _is_same(result: Any, expected: Any) -> bool:
+    return (
+        isinstance(result, Tensor)
+        and isinstance(expected, Tensor)
+        and result.dtype == expected.dtype
+        and result.shape == expected.shape
+        and result.stride() == expected.stride()
+        and result.numpy().tobytes() == expected.numpy().tobytes()
+    )
+
+
+def _load_library(path: Path) -> Any:
+    """Load a library, and return its function."""
+    # under the name that the compiler gives it: a process that has it need not load it again
+    name = f"{path.name.partition('.')[0]}.{_ENTRY}"
+    if name not in sys.modules:
+        # by this address the library gets at the data of Python's tensors
+        address = torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr
+        os.environ["_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"] = str(address)
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is no library")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module
+    return getattr(sys.modules[name], _ENTRY)
+
+
+def _cache_folder() -> Path:
+    """Return the folder of the compiler's cache, by its own rule."""
+    if folder := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        return Path(folder).absolute()
+    try:
+        user = getuser()
+    except (KeyError, OSError):
+        user = f"uid_{os.getuid()}"
+    name = re.sub(r'[\\/:*?"<>|]', "_", user)
+    return Path(tempfile.gettempdir(), f"torchinductor_{name}").absolute()
+
+
+def _program_key(graph: GraphModule, leaves: Sequence[Tensor], options: Mapping[str, Any]) -> str:
+    """Return a digest of all that decides a program: operations, arguments, compiler, machine."""
+    digest = sha256(graph.code.encode())
+    for name, constant in graph.named_buffers():
+        digest.update(repr((name, *_layout(constant))).encode())
+        digest.update(constant.detach().contiguous().numpy().tobytes())
+    compiler = Path(shutil.which(os.environ.get("CXX", "g++")) or "none").resolve()
+    settings = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("TORCHINDUCTOR_") and name != "TORCHINDUCTOR_CACHE_DIR"
+    }
+    conditions = (
+        [_layout(leaf) for leaf in leaves],
+        sorted(options.items()),
+        sorted(settings.items()),
+        torch.__version__,
+        torch.version.git_version,
+        sys.implementation.cache_tag,
+        torch.backends.cpu.get_cpu_capability(),
+        torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        str(compiler),
+        compiler.stat().st_mtime_ns if compiler.is_file() else 0,
+    )
+    digest.update(repr(conditions).encode())
+    return digest.hexdigest()
+
+
+def _layout(tensor: Tensor) -> tuple[object, ...]:
+    return tuple(tensor.shape), tensor.stride(), tensor.dtype, str(tensor.device)
