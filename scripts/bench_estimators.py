@@ -10,13 +10,14 @@ training rows: errors and densities are in standard deviations of the target.
 
 Printed are the root mean squared error (RMSE), the negative log-density in nats per row (NLL),
 the share of targets in central 90 % intervals, and the seconds of a core for a fit and its
-predictions, each averaged over splits. Quantiles have no density. The last line has the seconds of intervals of
-many rows. The exit code is 1 if an
-estimator of this package covers less than 0.80 or more than 0.97 on some set.
+predictions, each averaged over splits. Quantiles have no density. The last line has the seconds of
+intervals of many rows. The exit code is 1 if an estimator of this package covers less than 0.80 or
+more than 0.97 on some set.
 
 The JSON file has the keys ``system``, ``settings`` and ``scores``, the latter a list with
 ``dataset``, ``method``, ``rmse``, ``nll`` (null for quantiles), ``coverage``, ``seconds`` and
-``coverages``, those of the splits.
+``coverages``, those of the splits. Until it is written, each finished fit is a line of a file next
+to it, ``.jsonl``, from which an interrupted run goes on.
 """
 
 import json
@@ -75,26 +76,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for dataset in options.sets
         for method in options.methods
     ]
-    context, console = get_context("spawn"), Console()
-    with ProcessPoolExecutor(options.threads, context, prepare_worker) as workers:
-        scored = []
-        for fit, scores in zip(fits, workers.map(score, fits), strict=True):
+    console = Console()
+    log = options.json.with_suffix(".jsonl") if options.json else None
+    finished = read_finished(log) if log else {}
+    remaining = [fit for fit in fits if fit not in finished]
+    with ProcessPoolExecutor(options.threads, get_context("spawn"), prepare_worker) as workers:
+        for fit, scores in zip(remaining, workers.map(score, remaining), strict=True):
             console.print(*fit, json.dumps(scores), soft_wrap=True, highlight=False)
-            scored.append((fit, scores))
-    summary = summarise(scored)
+            finished[fit] = scores
+            if log:
+                with log.open("a") as lines:
+                    lines.write(json.dumps([fit, scores]) + "\n")
+    summary = summarise([(fit, finished[fit]) for fit in fits])
     print_tables(summary, console)
     linear, mixture = measure_intervals()
     console.print(
         f"Intervals of 100,000 rows: {linear:.2f} s of the linear default with 20 inputs, "
         f"{mixture:.2f} s of mixtures of 100 normals"
     )
-    if options.json:
+    if log:
         settings = {"rows": options.rows, "splits": options.splits}
         report = {"system": machine.system(1), "settings": settings, "scores": summary}
         options.json.write_text(json.dumps(report, indent=1) + "\n")
+        log.unlink(missing_ok=True)
     if options.figure:
         draw(options.figure, summary)
     return 0 if not list_failures(summary) else 1
+
+
+def read_finished(log: Path) -> dict[Fit, dict[str, float | None]]:
+    """Read the scores of an interrupted run; empty without one."""
+    if not log.exists():
+        return {}
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return {Fit(*fit): scores for fit, scores in lines}
 
 
 def prepare_worker() -> None:

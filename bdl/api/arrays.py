@@ -123,7 +123,8 @@ def fit(
         The prior, likewise.
     training
         ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches, and else for
-        some 2000 updates, in which the learning rate falls to 0.
+        some 2000 updates, in which the learning rate falls to 0. They start, for VIFA on a
+        network, at posterior standard deviations of 0.03, unless `method` has ``initial_std``.
     standardise
         The arrays that are scaled for the model: inputs and targets, the inputs alone, or none.
     samples
@@ -171,6 +172,8 @@ def fit(
         built_method = build_component(MethodComponent, method)
         if isinstance(built_method, MinibatchMethod):
             training = automatic.default_training(len(x), built_method)
+            model_name = entry["model"].get("name", "")
+            entry["method"] |= automatic.default_start(built_method, entry["method"], model_name)
     entry["training"] = _with_python_numbers(training)
     with _without_entry_paths():
         spec = _build_spec(entry, samples, seed)
