@@ -111,6 +111,7 @@ def back_up_and_clear(store: Store, cell_keys: Sequence[CellKey]) -> Path | None
         return None
     copy = store.path.with_name(f"{STORE}.{time.strftime('%Y%m%dT%H%M%S')}")
     try:
+        # before anything is removed: a full disk costs no rows
         shutil.copy2(store.path, copy)
     except OSError as error:
         raise InputError(

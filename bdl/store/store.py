@@ -113,6 +113,7 @@ class Store:
     def record_request(self, request_text: str) -> None:
         """Record the JSON of the request that the rows are made with."""
         with self._transaction():
+            # one request a store: that of the last run
             self._db.execute("DELETE FROM made")
             self._insert("made", [(request_text,)])
 
