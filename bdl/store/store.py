@@ -46,6 +46,7 @@ _FORMAT_VERSION = 2
 
 _PRIMARY_KEY = ", ".join(_ROW_COLUMNS)
 
+# queries name a cell, with which all primary keys begin: they need no other index
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
     dataset TEXT, entry TEXT, point TEXT, fit_hash TEXT NOT NULL,
