@@ -171,7 +171,9 @@ def tabulate_rows(
         for task, stage in product(tasks, stages):
             keys = {**_list_key_columns(task), "stage": stage}
             for columns in store.iterate_columns(stage, task.key, problems=problems):
-                table = {name: [text] * len(columns["split"]) for name, text in keys.items()}
+                table: dict[str, list[Any]] = {}
+                for name, text in keys.items():
+                    table[name] = [text] * len(columns["split"])
                 yield table | {
                     name: values
                     for name, values in columns.items()
