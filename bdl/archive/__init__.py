@@ -216,6 +216,7 @@ class ResultsFolder:
             )
         labels = {cell.key: cell.label for cell in cells}
         columns = rows.reindex(columns=["stage", "split", "reason", "traceback"])
+        # rows of earlier versions may have cells that the benchmark has no more
         columns["cell"] = [labels.get(key, "/".join(key[:2])) for key in list_cell_keys(rows)]
         columns["reason"] = columns.reason.fillna("no reason was kept")
         failures = []

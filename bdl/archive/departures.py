@@ -75,6 +75,7 @@ def is_part_of_protocol(recorded_request: Request) -> bool:
     is_known = {*part.datasets} <= {*protocol.datasets} and {*part.entries} <= {*protocol.entries}
     if not is_known or part.splits > protocol.splits:
         return False
+    # what is left out on purpose is no difference
     whole = protocol.select([*part.datasets], [*part.entries])
     changed_fields: set[str] = set()
     for path in find_differences(whole, part):

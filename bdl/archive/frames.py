@@ -111,6 +111,7 @@ def back_up_and_clear(store: Store, cell_keys: Sequence[CellKey]) -> Path | None
         return None
     copy = store.path.with_name(f"{STORE}.{time.strftime('%Y%m%dT%H%M%S')}")
     try:
+        # before anything is removed: a full disk costs no rows
         shutil.copy2(store.path, copy)
     except OSError as error:
         raise InputError(
@@ -170,7 +171,9 @@ def tabulate_rows(
         for task, stage in product(tasks, stages):
             keys = {**_list_key_columns(task), "stage": stage}
             for columns in store.iterate_columns(stage, task.key, problems=problems):
-                table = {name: [text] * len(columns["split"]) for name, text in keys.items()}
+                table: dict[str, list[Any]] = {}
+                for name, text in keys.items():
+                    table[name] = [text] * len(columns["split"])
                 yield table | {
                     name: values
                     for name, values in columns.items()

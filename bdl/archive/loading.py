@@ -197,6 +197,7 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
     """
     tables = [rows[:0].assign(seed=pd.Series(dtype=int))]
     for path in list_replicate_folders(folder):
+        # a replicate that cannot be read must not keep the rows themselves from being shown
         with suppress(InputError), ResultsFolder(path) as results_folder:
             recorded = results_folder.original_request
             if recorded is None or recorded.benchmark.profile != benchmark.profile:

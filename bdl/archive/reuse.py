@@ -209,6 +209,7 @@ def copy_fits(tasks: Sequence[Task], store: Store, sources: Iterable[FitSource])
             results: list[FitResult] = []
             with suppress(InputError):
                 results = source.load_fit(task, split)
+            # fit by fit: an interruption leaves whole fits, each with its search
             store.append(results)
             count += bool(results)
     return count

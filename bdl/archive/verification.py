@@ -85,6 +85,7 @@ def verify_folder(folder: Path) -> Verification:
     published = PublishedFits(folder)
     verification = Verification()
     for task in list_tasks(benchmark):
+        # a part of the benchmark may be published
         if not final_fits[task.key]:
             continue
         if not published.has_posteriors(task):  # no data are needed to say so

@@ -205,6 +205,7 @@ def medmnist_dataset(name: str, content: bytes, target: Literal["referable", "gr
     1).
     """
     archive = np.load(io.BytesIO(content))
+    # channels before rows and columns, as PyTorch has them
     images = [np.moveaxis(archive[f"{subset}_images"], 3, 1) for subset in _SUBSETS]
     labels = np.concatenate([archive[f"{subset}_labels"][:, 0] for subset in _SUBSETS])
     grades = labels.astype(np.float64)

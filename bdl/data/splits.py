@@ -132,6 +132,7 @@ def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
     at least 2, and at most `n`.
     """
     positions = np.arange(n, dtype=np.int64)
+    # contiguous: rows were permuted already, or are in the order of time
     return [(np.delete(positions, fold), fold) for fold in np.array_split(positions, k)]
 
 

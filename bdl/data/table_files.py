@@ -163,6 +163,8 @@ def read_csv(source: "Csv") -> Frame:
                 i for i, name in enumerate(table.columns) if _needs_raw_text(source, table[name])
             ]
             if doubtful_columns:
+                # a second time, for these columns alone: text of a whole file takes several times
+                # the memory
                 raw = read(usecols=doubtful_columns, dtype=str, na_filter=False)
                 raw = raw.rename(columns=str)
                 for name in raw.columns:

@@ -59,6 +59,7 @@ def to_dataset(source: "Table", frame: Frame, target: str) -> Dataset:
             f'as row numbers that pandas writes: say leave_out: ["{nameless[0]}"], '
             "or name it in the header"
         )
+    # rows are counted from 1 in messages, and stay themselves when others are dropped
     frame = frame.set_axis(range(1, len(frame) + 1))
     tidy_columns = {column: _tidy_column(name, frame[column]) for column in frame.columns}
     frame = _drop_gaps(name, pd.DataFrame(tidy_columns), source.missing)
@@ -157,6 +158,7 @@ def _drop_gaps(name: str, frame: Frame, missing: str) -> Frame:
 
     `InputError` if rows have gaps and `missing` refuses them, or no row is left.
     """
+    # infinite numbers as well: they would make means and scales of the whole column infinite
     gaps = frame.isna() | frame.isin([np.inf, -np.inf])
     has_gap = gaps.any(axis=1)
     if has_gap.any() and missing == "refuse":
@@ -253,6 +255,7 @@ def _number_classes(source: "Table", column: Column) -> tuple[NDArray[np.int64],
                 f"'{column.name}' has {len(classes)}: leave it out, or mend classes"
             )
         order = np.array([1 - positive, positive])
+    # the inverse of the order: class `order[i]` of the file becomes number i
     numbers = np.empty(len(classes), dtype=np.int64)
     numbers[order] = np.arange(len(classes))
     return numbers[codes], [classes[code] for code in order], is_ordered
@@ -312,6 +315,7 @@ def _number_categories(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
         column = column.astype(column.cat.categories.dtype)
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         column = column.astype(str)
+    # sorted, so that the order of the rows does not decide the columns of the inputs
     codes, categories = pd.factorize(column, sort=True)
     return codes, list(categories)
 

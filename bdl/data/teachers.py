@@ -197,6 +197,7 @@ class PriorDraws:
         model = Mlp(self.hidden, "tanh") if self.hidden else LinearModel()
         generator = np.random.default_rng(index)
         theta = generator.normal(0, self.prior_precision**-0.5, model.dim(self.inputs, 1))
+        # in one call, row by row: a longer draw begins with the rows of a shorter one
         normals = generator.normal(size=(_TEST_ROWS + self.rows, self.inputs + 2))
         noise, shared, single = normals[:, 0], normals[:, 1:2], normals[:, 2:]
         x = (1 - self.correlation) ** 0.5 * single + self.correlation**0.5 * shared

@@ -164,6 +164,7 @@ def _start_worker(pids: Any, counts: Any, devices: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     slot = _claim_slot(pids)
     _worker_slot = counts, slot
+    # the cores that this process may use, which a container or the caller may have limited
     all_cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     share = len(all_cores) // len(counts)  # 0 where there are more workers than cores
     cores = all_cores[slot * share : (slot + 1) * share]

@@ -184,6 +184,7 @@ def _correction_factors(
     counts: Counter[MeasuredFit] = Counter()
     seconds_by_kind: dict[MeasuredFit, float] = {}
     for fit in measured:  # thousands of fits, of a few kinds
+        # equal but for the seconds: one estimate serves all fits of a kind
         kind = fit._replace(seconds=0.0)
         counts[kind] += 1
         seconds_by_kind[kind] = seconds_by_kind.get(kind, 0.0) + fit.seconds

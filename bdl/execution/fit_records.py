@@ -32,6 +32,7 @@ def posterior_details(posterior: Posterior) -> dict[str, str]:
     """Describe a fit that is no distribution of parameters, with its certificate if it has one."""
     if not is_predictive(posterior):
         return {}
+    # an answer is kept for the test rows alone; a predictive can be asked about other ones
     is_answer = isinstance(posterior, Answer)
     details = {KEPT_DETAIL: "predictions at the test rows" if is_answer else "a predictive"}
     certificate: str | None = getattr(posterior, "certificate", None)

@@ -130,6 +130,8 @@ def run_chains(
             group = chain.ready.popleft()
             chain.running += 1
             limit = _time_limit(group)
+            # the alarm within the group comes first, as it leaves rows with their reason; the end
+            # of the process is for code that hears no alarm
             seconds = limit and limit[0] + _GRACE
             future = worker_pool.submit(run_group, group, report, seconds)
             running[future] = chain, group
@@ -182,6 +184,7 @@ def prepare_store(tasks: Sequence[Task], store: Store) -> list[str]:
     Errors as in `run_tasks`. Return notes, a line each: fits that are made again, and files of
     components that have changed.
     """
+    # all tasks are checked before the first is registered: a refusal leaves the store as it was
     for task, digest in check_stored_fits(tasks, store).items():
         if store.find_fit_hash(task.key) is None:
             store.claim(task.key, digest)

@@ -44,6 +44,7 @@ def time_updates(
             works_by_kind.setdefault(_timing_key(task), []).append(work)
     timed: list[MeasuredFit] = []
     end = time.perf_counter() + seconds
+    # those with most work first: when time runs out, the small ones are left without
     for works in sorted(works_by_kind.values(), key=_rough_seconds, reverse=True):
         # an error is reported by the run itself; a generator of many normals would be compiled for
         # ten seconds

@@ -76,6 +76,7 @@ class LaplaceTorch(Guest):
 
         def cost() -> Tensor:
             theta = nn.utils.parameters_to_vector(module.parameters())
+            # a mean over rows, so that one learning rate suits data sets of any size
             return -train.log_joint(theta, hyper) / len(y)
 
         minimise_with_adam(module.parameters(), cost, self.steps, hyper["learning_rate"])

@@ -87,6 +87,7 @@ class Sgld(StartedMethod):
         self, state: ChainState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> ChainState:
         rate = self._rate(state, hyper)
+        # N in the denominator, since the cost is a mean over the N rows
         spread = (2 * self._friction * rate / batch.n).sqrt()
         return self._move(state, batch, hyper, problem, rate, spread * noise["z"])
 

@@ -139,6 +139,7 @@ class OnlinePxEm(OnlineEstimator):
         forgetting_gain = (size / (self.warmup + n_after / _FORGETTING)).clamp(max=1)
         gain = torch.where(learning, forgetting_gain, 0)
         n_learned = (n_after - self.warmup).clamp(min=size)
+        # after k blocks 2 / (k + 1), the step of an average with weights proportional to t
         weight = 2 * size / (n_learned + size)
 
         # variance between the block's mean and the mean before

@@ -26,6 +26,7 @@ def score_chains(
         return value
     scores = np.array(
         [
+            # predictions at hand are those of all chains
             score(replace(evaluation, posterior=posterior.leave_out(chain), predicted=None))
             for chain in range(count)
         ]

@@ -107,6 +107,7 @@ class Evaluation:
         `InputError` if observations come from a stream.
         """
         predictions = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
+        # float64: sums over thousands of rows would lose the digits that tables show
         return as_type(predictions, torch.float64, _CPU)
 
     @cached_property

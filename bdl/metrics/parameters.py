@@ -235,6 +235,7 @@ class TruthRank:
                 f"{available}"
             )
         if self.of == "parameter":
+            # in float64: a rank is a count of comparisons, which rounding to float32 makes ties of
             theta = torch.cat(list(draw_samples(evaluation.precise, draws)))
             return float((theta[:, self.index] < truth[self.index]).sum())
         row = evaluation.tested.take(torch.arange(len(evaluation.tested.y)) == self.index)

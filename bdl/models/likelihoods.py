@@ -122,6 +122,7 @@ class GaussianLikelihood(Likelihood):
     def log_prob(
         self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor
     ) -> Tensor:
+        # a precision has the inverse square of the target's unit
         precision = hyper["noise_precision"] * y_unit.square()
         return 0.5 * (
             precision.log() - math.log(2 * math.pi) - precision * (y - f.squeeze(-1)).square()
@@ -171,6 +172,7 @@ class Bernoulli(Likelihood):
 
     def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
         """Return the square root of p (1 - p), (M, 1, 1)."""
+        # sigmoid(-f), and not 1 - p, which has no digits left where p is near 1
         return (torch.sigmoid(f) * torch.sigmoid(-f)).sqrt().unsqueeze(-1)
 
 

@@ -74,6 +74,7 @@ def output_moments(problem: Problem, q: GaussianPosterior, x: Tensor) -> tuple[T
     tensors of q.
     """
     design = cast(LinearModel, problem.model).design(x)
+    # a sample is linear in its noise: its transposed derivative is A^T, at any point
     transposed = torch.func.vjp(q.sample, design.new_zeros(len(design), q.noise_dim))[1]
     return design @ q.mean(), transposed(design)[0].norm(dim=-1)
 
@@ -222,6 +223,7 @@ class Spectrum(NamedTuple):
     @classmethod
     def of(cls, design: Array, y: Array) -> "Spectrum":
         """Decompose a design matrix (n, D) with its targets (n,)."""
+        # once: each of the hundreds of evaluations then costs k numbers, not a factorisation
         left, values, _ = np.linalg.svd(design, full_matrices=False)
         projections = left.T @ y
         residual = float(np.square(y - left @ projections).sum())
@@ -263,6 +265,7 @@ def best_precisions(
         return -log_evidence(spectrum, math.exp(logs[0]), math.exp(logs[1]))
 
     axes = [np.unique(np.linspace(low, high, _GRID_POINTS)) for low, high in ranges]
+    # from a grid, as the evidence may have two maxima: all noise, or next to none
     start = min((np.array([a, b]) for a in axes[0] for b in axes[1]), key=cost)
     free = [low < high for low, high in ranges]
     if not any(free):

@@ -209,6 +209,8 @@ class Module:
 
     @property
     def _settings(self) -> str:
+        # a dictionary has no hash; sorted, since equal models may list their settings in another
+        # order
         return json.dumps(self.settings, sort_keys=True)
 
     @cached_property

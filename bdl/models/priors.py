@@ -102,6 +102,7 @@ class GaussianPrior(_ParameterPrior):
         alpha = hyper["prior_precision"]
         if self.bias_precision is None:
             return alpha
+        # layouts are made on the CPU, whatever the device of a fit
         return torch.where(layout.biases.to(alpha.device), self.bias_precision, alpha)
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:

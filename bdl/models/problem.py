@@ -85,6 +85,7 @@ class Problem:
 
     def log_likelihood(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
         """Estimate log p(D | theta) from a minibatch: N times the batch mean, nats."""
+        # times N, so that gradients are unbiased for the posterior of all data
         return batch.n * self.log_likelihoods(theta, batch, hyper).mean()
 
     def prior_precision(self, hyper: Hyper) -> Tensor:
@@ -183,6 +184,7 @@ def log_likelihood(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) 
     def log_likelihood_of_vector(theta: Tensor) -> Tensor:
         return problem.log_likelihoods(theta, batch, hyper).sum()
 
+    # in chunks: a grid or a sampler asks for millions of vectors at once
     chunk_size = max(1, CHUNK // (len(batch.y) * problem.widest))
     return vmap(log_likelihood_of_vector, chunk_size=chunk_size)(theta)
 

@@ -273,6 +273,7 @@ def group_tasks(tasks: Sequence[Task]) -> list[list[Task]]:
     for task in tasks:
         key: object = task
         if task.settings.streams:
+            # a stream's draws depend on all of its settings but the spectrum, which scales them
             key = (task.entry, task.settings.method.build(), replace(task.stream, top=1))
         groups.setdefault(key, []).append(task)
     return list(groups.values())

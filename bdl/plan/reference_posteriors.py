@@ -161,6 +161,7 @@ def check_references(tasks: Iterable[Task]) -> None:
     """
     for task in tasks:
         recipe = find_recipe(task, task.splits[0])
+        # read, and not admitted: `fit` would refuse draws that break a rule
         if recipe is not None and knows_functions_only(task):
             load_draws(recipe)
         else:

@@ -105,6 +105,7 @@ class Empirical(NamedTuple("Fields", [("draws", Tensor)]), _Draws):
 
     def sample(self, noise: Tensor) -> Tensor:
         count = len(self.draws)
+        # Phi of a large normal rounds to 1, which would be a draw beyond the last
         index = (torch.special.ndtr(noise[..., 0]) * count).long().clamp(max=count - 1)
         return self.draws[index]
 
@@ -135,6 +136,7 @@ class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]
 
     def effective_size(self) -> Tensor:
         """Return the effective sample size (sum r)^2 / sum r^2, from 1 to S (Kong 1992)."""
+        # in logarithms: weights of thousands of nats overflow, and their ratio does not
         return (2 * self.log_weights.logsumexp(-1) - (2 * self.log_weights).logsumexp(-1)).exp()
 
     def log_evidence(self) -> Tensor:
@@ -142,6 +144,7 @@ class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]
         return self.log_weights.logsumexp(-1) - log(len(self.log_weights))
 
     def sample(self, noise: Tensor) -> Tensor:
+        # float64: a sum of many thousand weights in float32 loses the small ones
         total = self.log_weights.double().softmax(-1).cumsum(-1)
         below = torch.special.ndtr(noise[..., 0].double()).clamp(
             max=1 - torch.finfo(total.dtype).eps
@@ -186,6 +189,7 @@ class Dropout(
 
     def log_prob(self, theta: Tensor) -> Tensor:
         leaves = self._leaves()
+        # by the same operations as a sample, whose bits it is compared with
         scaled = self.loc * self.spread(1 / (1 - self.rate), 1.0)
         # a unit may have been kept, or dropped, if no weight that leaves it contradicts that
         can_be_kept = (theta != scaled).to(leaves.dtype) @ leaves == 0

@@ -36,6 +36,7 @@ class _Factored(GaussianPosterior):
         return 2 * self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum()
 
     def whiten(self, delta: Tensor) -> Tensor:
+        # one solve with all rows as right-hand sides: one for each would copy the factor
         rows = delta.reshape(-1, self.dim)
         solved: Tensor = torch.linalg.solve_triangular(
             self.scale_tril.mT, rows, upper=True, left=False

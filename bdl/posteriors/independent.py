@@ -82,6 +82,7 @@ class StudentT(
         # `torch.special.ndtr` is 0 below -5.5 in single precision, which would be an infinite
         # draw.
         log_u = (0.5 * torch.erfc(-math.sqrt(0.5) * first)).log()
+        # expm1, since the exponent is small for many degrees of freedom, where t is nearly normal
         radius = (self.degrees * torch.expm1(-2 / self.degrees * log_u)).sqrt()
         angle: Tensor = 2 * math.pi * torch.special.ndtr(second)
         return self.loc + self.scale * radius * angle.cos()
@@ -144,6 +145,7 @@ class Scaled(
 
     def variance(self) -> Tensor:
         m, v = self._spread(self.log_loc), self._spread(self.log_var)
+        # the formula of the docstring without its difference, which cancels for small v
         return (2 * m + v).exp() * (self.var * v.exp() + self.loc.square() * torch.expm1(v))
 
     def covariance(self) -> Tensor:

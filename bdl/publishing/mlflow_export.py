@@ -85,6 +85,7 @@ class _RunRecord(NamedTuple):
             (path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts
         ]
         below = [split._asdict() for split in self.splits]
+        # all that a run shows, so that equal digests are equal runs
         content = [
             self.identity,
             self.failed,
@@ -265,6 +266,7 @@ def _replace_run(client: "MlflowClient", experiment: str, content: _RunRecord) -
         client.set_tag(run_id, _CONTENT_TAG, digest)
         client.set_terminated(run_id, content.status)
     except BaseException:
+        # the first error is the one to be reported, also where the server is gone
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")
         raise

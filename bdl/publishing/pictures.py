@@ -59,6 +59,7 @@ def list_complete_cells(tasks: Sequence[Task], store: Store) -> list[Task]:
     incomplete: set[str] = set()
     for task in tasks:
         for _, status, artefact in store.list_artefacts(task.key):
+            # a failed fit has no posterior either, and is no gap
             if status == "ok" and not artefact:
                 incomplete.add(task.dataset)
     return [task for task in tasks if task.dataset not in incomplete]

@@ -160,6 +160,7 @@ def run_git(folder: Path, *words: str) -> str:
 
     Raise `OSError` or `subprocess.SubprocessError` if it fails.
     """
+    # without it `status` writes to the index, of a repository that another command may be using
     call = ["git", "--no-optional-locks", "-C", str(folder), *words]
     process = subprocess.run(
         call, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True

@@ -139,6 +139,7 @@ def compare_runs(
     # rows without a spec are those of the benchmark that their folder is named after
     if benchmark is None and second.folder.name in dict(list_benchmarks()):
         benchmark = narrow_benchmark(load_benchmark(second.folder.name), second.rows)
+    # the second first, as the benchmark is that of the second run
     overlaps, lines = _load_overlaps_or_note((second.folder, first.folder), benchmark)
     changes = compare_scores(first.rows, second.rows, metrics, axes, overlaps)
     hypers = changed_hyperparameters(first.rows, second.rows, axes)

@@ -45,8 +45,10 @@ def connect(tracking_uri: str) -> Iterator["MlflowClient"]:
         _check_writable(path)
     os.environ.update(TELEMETRY_OFF)
     for name, value in _CLIENT_SETTINGS.items():
+        # a setting of the user's stays
         os.environ.setdefault(name, value)
     previous_level = logging.root.manager.disable
+    # MLflow and Alembic report each step of the set-up of a database
     logging.disable(max(previous_level, logging.INFO))
     try:
         with link_address(tracking_uri) as address:
@@ -81,6 +83,7 @@ def _create_database(path: Path) -> None:
         new = Path(folder) / path.name
         with with_tracking_hint(str(path)), link_address(f"sqlite:///{new}") as address:
             _make_client(address)
+        # within one folder, hence one file system, where a move is atomic
         new.replace(path)
 
 
@@ -180,6 +183,7 @@ def _make_client(tracking_uri: str) -> "MlflowClient":
         client = MlflowClient(tracking_uri)
         client.search_experiments(max_results=1)
     finally:
+        # not left for what this process starts later, such as a server
         os.environ.pop(_ARTIFACT_ROOT_VARIABLE, None)
     return client
 

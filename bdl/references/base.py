@@ -151,6 +151,7 @@ def sample_and_store(recipe: Recipe) -> DrawQuality:
         "certificate": asdict(certificate),
     }
     content["sha256"] = _digest(content)
+    # the draws first: the info, whose digest is that of the draws, makes them a reference
     with write_data_file(draws_path) as new_path:
         np.save(new_path, theta)
     text = ",\n".join(
@@ -167,6 +168,7 @@ def load_draws(recipe: Recipe) -> JudgedDraws:
     `InputError` if a file is missing, truncated or edited.
     """
     draws_path, info_path = locate_files(recipe)
+    # part of the key of the cache: files that were sampled again are read again
     stamps = tuple(
         path.stat().st_mtime_ns if path.exists() else 0 for path in (draws_path, info_path)
     )
@@ -185,6 +187,7 @@ def _load_verified(
     try:
         content = parse_json(info_path.read_text("utf-8"))
         certificate = parse(content["certificate"])
+        # a pickle in a downloaded file would run its code
         theta = np.load(draws_path, allow_pickle=False)
         if (
             content.pop("sha256") != _digest(content)

@@ -152,6 +152,7 @@ class DrawQuality:
     def worst_of(self, rule: Rule) -> float:
         """Return the value nearest to breaking a rule, or farthest beyond it."""
         values: tuple[float, ...] = getattr(self, rule.statistic)
+        # "==" bounds counts by 0, so that the largest is the worst
         return max(values) if rule.relation in ("<", "==") else min(values)
 
     @property

@@ -85,6 +85,7 @@ class SampledNetworks(NamedTuple):
         """Return the networks of all other chains."""
         length = len(self.theta) // int(self.chain_count)
         is_kept = torch.ones(len(self.theta), dtype=torch.bool)
+        # chains are stored one after the other, with as many draws each
         is_kept[chain * length : (chain + 1) * length] = False
         return self._replace(
             theta=self.theta[is_kept],

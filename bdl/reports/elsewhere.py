@@ -46,6 +46,7 @@ def elsewhere_sections(benchmark: "Benchmark", cells: Sequence[TableEntry]) -> l
             for row in printed_rows:
                 source = f"{row['paper']} {row['table']}"
                 lines.append((dataset, row["method"], *as_printed(row), source))
+        # durations on machines of other years do not compare
         if lines and get_metric_info(metric).direction != "ratio":
             title = f"{benchmark.name}: {metric_heading(metric)}"
             title += ", ours and printed elsewhere, without verdicts"

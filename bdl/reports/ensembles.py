@@ -75,6 +75,7 @@ def _equivalent_lines(
                 prefixes.append(name)
         # by number: as texts, 10 comes before 2
         prefixes.sort(key=lambda name: int(name.rpartition("_")[2]))
+        # only splits that both have: means over others are of other test rows
         scores = reference[[*prefixes, metric]].assign(_entry=entry_rows[metric]).dropna()
         if prefixes and len(scores):
             *curve, score = scores.mean()

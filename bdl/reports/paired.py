@@ -179,6 +179,7 @@ def _interval(values: Array, overlap: float) -> tuple[float | None, float | None
     """Compute the mean and the ends of its interval; None for what too few values leave open."""
     if values.size < 2:
         return (float(values[0]) if values.size else None), None, None
+    # Nadeau and Bengio: s^2 / n (1 + n r) is s^2 (1 / n + r)
     mean, se = float(values.mean()), mean_se(values) * math.sqrt(1 + values.size * overlap)
     half = interval_half_width(se, values.size - 1)
     return mean, mean - half, mean + half

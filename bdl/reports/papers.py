@@ -47,6 +47,7 @@ class Printed(float):
     @property
     def exponent(self) -> int:
         """Power of ten of the last printed digit: -2 for ``"2.90"``, 5 for ``"2.13e7"``."""
+        # a Decimal keeps the zeros at the end, which say how far the print was rounded
         exponent = Decimal(self.text).as_tuple().exponent
         assert isinstance(exponent, int), f"not a finite number: {self.text}"
         return exponent

@@ -62,6 +62,7 @@ def rank_entries(cells: Sequence[TableEntry], metric: str) -> Ranks | None:
     if table.shape[1] < MIN_ENTRIES or len(table) < 2:
         return None
     ranked = table.rank(axis=1, ascending=get_metric_info(metric).direction == "lower")
+    # stable: entries of equal rank stay in the order of the benchmark
     means = ranked.mean().sort_values(kind="stable")
     p = float(friedmanchisquare(*ranked.to_numpy().T).pvalue)
     pairs = _scikit_posthocs().posthoc_nemenyi_friedman(ranked).to_dict()

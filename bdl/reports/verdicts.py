@@ -252,6 +252,7 @@ def judge(
     if _has_same_digits(estimate, paper):
         return Judgement(SAME_DIGITS, None, difference)
     if difference is None:
+        # without a spread nothing speaks against the ground that the errata give
         if known_verdict == IN_ERROR:
             return Judgement(IN_ERROR)
         return Judgement(UNSETTLED, NO_SPREAD)

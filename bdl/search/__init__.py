@@ -73,6 +73,7 @@ def _ask_sampler(
     for setting, score in scored:
         # fixed hyper-parameters, which a setting has as well, are no parameters of the study
         params = {name: setting[name] for name in space}
+        # a sampler fits its model to complete trials, and leaves out those that failed
         state, value = (TrialState.FAIL, None) if isnan(score) else (TrialState.COMPLETE, score)
         study.add_trial(create_trial(params=params, distributions=space, state=state, value=value))
     return [dict(study.ask(space).params) for _ in range(n)]

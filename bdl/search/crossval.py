@@ -90,9 +90,9 @@ def cross_validate(
             fold_scores.append(FoldScore(split, trial, fold, hyper, number, reason, updates))
         return fold_scores
     fold_sizes: dict[int, list[int]] = {}
-    for number, rows in slot_batch.items():
+    for split, rows in slot_batch.items():
         folds = _split_folds(setup.dataset, rows, k)
-        fold_sizes[number] = [len(training) for training, _ in folds]
+        fold_sizes[split] = [len(training) for training, _ in folds]
     batch = _make_slot_batch(coordinates, settings, fold_sizes, k)
     fitting = setup.fitting(trials, compile=compile, slot_batch=batch)
     end = run_to_end(fitting, progress, checkpoint)

@@ -105,6 +105,7 @@ class Search(SpecSection):
     @model_validator(mode="before")
     @classmethod
     def _count_grid(cls, raw: Any) -> Any:
+        # a grid says by itself how many trials there are
         is_grid = isinstance(raw, Mapping) and raw.get("sampler") == "grid"
         grid = raw.get("grid") if is_grid else None
         if isinstance(grid, Mapping) and all(

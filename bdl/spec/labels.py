@@ -87,6 +87,7 @@ class NamedComponent(Label):
             raise ValueError(str(error)) from None
         if label is None and order and hasattr(registry.get(name), "display_name"):
             label = registry.build(name, settings).display_name
+        # in the order of the component's fields: the order in a file does not decide the label
         settings_texts = [_format_setting(content[key]) for key in order if key in content]
         text = label or "_".join([cls.stem(name), *settings_texts])
         cls.check_label(text, name)

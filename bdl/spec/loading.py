@@ -150,6 +150,7 @@ def _apply_changes(
                 )
         content = overlay(content, changes)
     changed = _validate(content, profile, source, labels)
+    # references of before may be to data sets that a profile leaves out; only new ones are checked
     labels_before = {*iterate_labels(benchmark)}
     for reference in iterate_labels(changed):
         path, kind, label = reference

@@ -92,10 +92,10 @@ class Benchmark(SpecSection):
         context = info.context or {}
         is_complete = "part" not in context
         check_labels(self, context.get("labels", frozenset()) if is_complete else None)
-        for dataset in self.datasets:
-            if not any(entry.runs_on(dataset) for entry in self.entries.values()):
+        for label in self.datasets:
+            if not any(entry.runs_on(label) for entry in self.entries.values()):
                 raise ValueError(
-                    f"datasets: no entry runs on '{dataset}': remove it, "
+                    f"datasets: no entry runs on '{label}': remove it, "
                     "or name it in an entry's datasets"
                 )
         if is_complete:

@@ -177,6 +177,7 @@ def overlay(base: Tree, changes: Tree) -> dict[str, Any]:
     Lists and other values are replaced, and so are a component of another name and a sweep.
     """
     merged = dict(base)
+    # a sweep is replaced as a whole, since the axes of two would be combined
     for key, value in changes.items():
         base_value = base.get(key)
         if (

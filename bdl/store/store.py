@@ -46,6 +46,7 @@ _FORMAT_VERSION = 2
 
 _PRIMARY_KEY = ", ".join(_ROW_COLUMNS)
 
+# queries name a cell, with which all primary keys begin: they need no other index
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
     dataset TEXT, entry TEXT, point TEXT, fit_hash TEXT NOT NULL,
@@ -113,6 +114,7 @@ class Store:
     def record_request(self, request_text: str) -> None:
         """Record the JSON of the request that the rows are made with."""
         with self._transaction():
+            # one request a store: that of the last run
             self._db.execute("DELETE FROM made")
             self._insert("made", [(request_text,)])
 
