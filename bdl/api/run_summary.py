@@ -60,9 +60,8 @@ def describe_end(
     request: Request, entries: Sequence[TableEntry], report: Path, results: Path
 ) -> list[str]:
     """Write what matched, where the report is, and what to run next."""
-    verdicts = Counter(
-        entry.verdict.partition(",")[0] for entry in entries if find_sign(entry.verdict)
-    )
+    judged = [entry for entry in entries if find_sign(entry.verdict)]
+    verdicts = Counter(entry.verdict.partition(",")[0] for entry in judged)
     lines = []
     if verdicts:
         agreed = sum(verdicts[verdict] for verdict in AGREEMENTS)
@@ -72,7 +71,10 @@ def describe_end(
             if verdict not in AGREEMENTS
         ]
         text = ", ".join(others) or "none is left open"
-        lines.append(f"Matched: {agreed} of {verdicts.total()} printed numbers; {text}.")
+        numbers = "printed numbers"
+        if any(entry.statistic == "median" for entry in judged):
+            numbers += ", medians included"
+        lines.append(f"Matched: {agreed} of {len(judged)} {numbers}; {text}.")
     if report.exists():
         lines.append(f"Report: {report}")
     if request.benchmark.profile == "paper":

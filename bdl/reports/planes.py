@@ -97,7 +97,7 @@ def plane_figure(benchmark: "Benchmark", pair: Gaussians) -> "Figure":
 
     points = point_grid(pair)
     truth = true_density(pair, points)
-    figure = Figure(figsize=(10, 3.6), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(10, 3.9), layout="constrained", facecolor="white")
     left, middle, bar, right = figure.subplots(1, 4, width_ratios=[1, 1, 0.04, 1])
     _draw_density(left, "density, truth", points, truth)
     image = _draw_density(

@@ -131,6 +131,7 @@ def moments_figure(
         {pair.entry: np.diag(pair.covariance)[:n_true] for pair in group},
         styles,
     )
+    means.set_xlim(0.4, len(first.true_mean) + 0.6)  # the variances share it
     variances.set_xlabel("parameter")
     if lines:
         _draw_heat_maps(lower, lines, columns, maps)
@@ -171,7 +172,6 @@ def _draw_series(
         "y",
         {name: values.tolist() for name, values in {"truth": truth, **values_by_entry}.items()},
     )
-    panel.set_xlim(0.4, len(truth) + 0.6)
     panel.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
 
 

@@ -5,7 +5,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bdl.reports.drawing import INK, METADATA, OUR_MARK, PAPER_MARK, STYLE
+from bdl.reports.drawing import (
+    COLORS,
+    INK,
+    METADATA,
+    OUR_MARK,
+    PAPER_MARK,
+    STYLE,
+    label_log_axis,
+)
 from peers.gradients import GradientPoint
 from peers.methods import LIMITS, REFERENCE, MethodCost
 from peers.slang_scaling import Sizes, SlangPoint
@@ -90,6 +98,7 @@ def _methods(costs: Mapping[str, MethodCost], axes: "Axes") -> None:
         markersize=16,
         label="limit for a gradient",
     )
+    axes.margins(y=0.1)
     axes.invert_yaxis()
     axes.set_xlim(left=0)
     axes.set_title(f"Cost relative to {REFERENCE}")
@@ -115,10 +124,15 @@ def _lines(
     scale: str,
     axes: "Axes",
 ) -> None:
-    for marker, (name, values) in zip(_MARKERS, series.items(), strict=False):
-        axes.plot(*zip(*values, strict=True), marker=marker, markersize=4, label=name)
+    looks = zip(_MARKERS, COLORS, series.items(), strict=False)
+    for marker, color, (name, values) in looks:
+        look = {"marker": marker, "color": color, "markersize": 4}
+        axes.plot(*zip(*values, strict=True), **look, label=name)
     axes.set_xscale(scale)
     axes.set_yscale(scale)
+    if scale == "log":
+        for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+            label_log_axis(axis, high / low)
     axes.set_xlabel(xlabel)
     axes.set_title(title)
     axes.legend(fontsize=7)

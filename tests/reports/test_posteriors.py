@@ -109,6 +109,7 @@ def test_panels_hold_the_numbers():
 def test_a_truth_of_fewer_covariances_is_all_that_is_shown():
     means, variances, truth, ours, _ = moments_figure(BENCHMARK, [PAIR], LOOKS).axes
     assert heights(means) == [PAIR.mean.tolist()]
+    assert means.get_xlim() == (0.4, 3.6), "the mean of each parameter is within the panel"
     assert heights(variances) == [[2, 1]]
     assert variances.patches[0].get_data().values.tolist() == [4, 2], (
         "the truth knows two of the three variances"
