@@ -82,21 +82,38 @@ def running_eagerly() -> Iterator[None]:
         _running_eagerly = before
 
 
+def is_running_eagerly() -> bool:
+    """Return whether functions run as they are, compiled or not."""
+    return _running_eagerly
+
+
 def compile_function(
-    function: Callable[..., Any], options: dict[str, Any] | None = None
+    function: Callable[..., Any],
+    options: dict[str, Any] | None = None,
+    inner_graphs: list[Any] | None = None,
 ) -> Callable[..., Any]:
     """Compile a function of tensors for all shapes.
 
     If the compiler fails, warn once and run the function as it is. `options` are those of
-    `torch.compile`.
+    `torch.compile`. What is inside the compiler's layers joins `inner_graphs`.
     """
-    compiled = torch.compile(function, dynamic=True, options=_inductor_options() | (options or {}))
-    _register_open_listeners()
+    options = _inductor_options() | (options or {})
+
+    def compile_program(graph: GraphModule, leaves: Sequence[Any]) -> Any:
+        program, graphs = _compile_layers(graph, leaves, options)
+        if inner_graphs is not None:
+            inner_graphs.extend(graphs)
+        return program
+
+    compiled: Callable[..., Any] | None = None
     compiler_failed = False
 
     def call(*args: Any) -> Any:
-        nonlocal compiler_failed
+        nonlocal compiled, compiler_failed
         if not compiler_failed and not _running_eagerly:
+            if compiled is None:  # imports the compiler
+                compiled = torch.compile(function, dynamic=True, backend=compile_program)
+                _register_open_listeners()
             try:
                 return compiled(*args)
             except torch._dynamo.exc.TorchDynamoException as error:
@@ -131,8 +148,22 @@ def _compile(
     graph: GraphModule, leaves: Sequence[Tensor], options: dict[str, Any]
 ) -> tuple[Callable[..., Sequence[Tensor]], list[Any]]:
     """Compile operations; return the program, and what is inside the compiler's layers."""
-    import torch._inductor.compile_fx as inductor  # imports the compiler
-    from torch._dynamo.callback import CallbackTrigger, callback_handler
+    from torch._dynamo.callback import CallbackTrigger, callback_handler  # imports the compiler
+
+    _register_open_listeners()
+    # the compiler reports nothing by itself where it is called so, and stopwatches of fits listen
+    callbacks = callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced")
+    with torch.no_grad(), _silenced_inductor(), callbacks:
+        compiled, inner_graphs = _compile_layers(graph, [*leaves], options)
+        compiled(*leaves)  # some faults show up in the first call
+    return compiled, inner_graphs
+
+
+def _compile_layers(
+    graph: GraphModule, leaves: Sequence[Any], options: dict[str, Any]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """Compile a graph; return the program, and what is inside the compiler's layers."""
+    import torch._inductor.compile_fx as inductor
     from torch._functorch import config
 
     inner_graphs = list[Any]()
@@ -141,16 +172,11 @@ def _compile(
         inner_graphs.append(inductor.compile_fx_inner(*args, **kwargs))
         return inner_graphs[-1]
 
-    _register_open_listeners()
-    # the compiler reports nothing by itself where it is called so, and stopwatches of fits listen
-    callbacks = callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced")
     # a cache of whole programs would not call the function for the inner graph
-    inner_graphs_alone = config.patch(enable_autograd_cache=False)
-    with torch.no_grad(), _silenced_inductor(), callbacks, inner_graphs_alone:
+    with config.patch(enable_autograd_cache=False):
         compiled: Any = inductor.compile_fx(
-            graph, [*leaves], inner_compile=compile_inner_graph, config_patches=options
+            graph, leaves, inner_compile=compile_inner_graph, config_patches=options
         )
-        compiled(*leaves)  # some faults show up in the first call
     return compiled, inner_graphs
 
 

@@ -52,17 +52,17 @@ class ProgramCache:
     ) -> None:
         # the compiler puts the constants of a graph before its arguments
         self._constants = list(graph.buffers())
-        self._path = _cache_folder() / _FOLDER / _program_key(graph, leaves, options)
+        self._path = program_path(_program_key(graph, leaves, options))
 
     def load(self) -> Program | None:
         """Load the program from disk; None if it is not there."""
         try:
-            library = _cache_folder() / self._path.read_text("utf-8")
+            library = cache_folder() / self._path.read_text("utf-8")
         except (OSError, UnicodeDecodeError):
             return None
         if not library.is_file():  # the compiler's cache has been emptied
             return None
-        return _bind(_load_library(library), self._constants)
+        return _bind(load_library(library, _ENTRY), self._constants)
 
     def store(self, compiled: Program, graph: Any, leaves: Sequence[Tensor]) -> Program:
         """Return a compiled program without the compiler's layers, and store where it is.
@@ -74,11 +74,11 @@ class ProgramCache:
         if entry is None:
             return compiled
         program = _bind(entry, self._constants)
-        if not _same_results(program(*leaves), compiled(*leaves)):
+        if not has_same_bits(program(*leaves), compiled(*leaves)):
             return compiled
         # a full disk, or one that cannot be written to: later processes compile
         with suppress(OSError, ValueError), write_atomically(self._path) as path:
-            library = Path(entry.__self__.__file__).relative_to(_cache_folder())
+            library = Path(entry.__self__.__file__).relative_to(cache_folder())
             path.write_text(str(library), "utf-8")
         return program
 
@@ -114,7 +114,7 @@ def _find_entry(graph: Any, n_arguments: int) -> Any:
     return entry if getattr(entry, "__name__", "") == _ENTRY else None
 
 
-def _same_results(results: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+def has_same_bits(results: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     """Return whether tensors have the same bits, types, shapes and strides."""
     return len(results) == len(expected) and all(map(_is_same, results, expected))
 
@@ -130,10 +130,10 @@ def _is_same(result: Any, expected: Any) -> bool:
     )
 
 
-def _load_library(path: Path) -> Any:
-    """Load a library, and return its function."""
+def load_library(path: Path, entry: str) -> Any:
+    """Load a library, and return its function of this name."""
     # under the name that the compiler gives it: a process that has it need not load it again
-    name = f"{path.name.partition('.')[0]}.{_ENTRY}"
+    name = f"{path.name.partition('.')[0]}.{entry}"
     if name not in sys.modules:
         # by this address the library gets at the data of Python's tensors
         address = torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr
@@ -144,10 +144,15 @@ def _load_library(path: Path) -> Any:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules[name] = module
-    return getattr(sys.modules[name], _ENTRY)
+    return getattr(sys.modules[name], entry)
 
 
-def _cache_folder() -> Path:
+def program_path(key: str) -> Path:
+    """Return the file that names the library of a program."""
+    return cache_folder() / _FOLDER / key
+
+
+def cache_folder() -> Path:
     """Return the folder of the compiler's cache, by its own rule."""
     if folder := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
         return Path(folder).absolute()
@@ -161,19 +166,30 @@ def _cache_folder() -> Path:
 
 def _program_key(graph: GraphModule, leaves: Sequence[Tensor], options: Mapping[str, Any]) -> str:
     """Return a digest of all that decides a program: operations, arguments, compiler, machine."""
-    digest = sha256(graph.code.encode())
-    for name, constant in graph.named_buffers():
-        digest.update(repr((name, *_layout(constant))).encode())
-        digest.update(constant.detach().contiguous().numpy().tobytes())
+    constants = [
+        (name, _layout(constant), constant.detach().contiguous().numpy().tobytes())
+        for name, constant in graph.named_buffers()
+    ]
+    layouts = [_layout(leaf) for leaf in leaves]
+    return digest_conditions(
+        graph.code, constants, layouts, sorted(options.items()), build_conditions()
+    )
+
+
+def digest_conditions(*conditions: object) -> str:
+    """Return a digest of what decides a program."""
+    return sha256(repr(conditions).encode()).hexdigest()
+
+
+def build_conditions() -> tuple[object, ...]:
+    """Return what decides all programs: versions, processor, threads, compiler and its settings."""
     compiler = Path(shutil.which(os.environ.get("CXX", "g++")) or "none").resolve()
     settings = {
         name: value
         for name, value in os.environ.items()
         if name.startswith("TORCHINDUCTOR_") and name != "TORCHINDUCTOR_CACHE_DIR"
     }
-    conditions = (
-        [_layout(leaf) for leaf in leaves],
-        sorted(options.items()),
+    return (
         sorted(settings.items()),
         torch.__version__,
         torch.version.git_version,
@@ -185,8 +201,6 @@ def _program_key(graph: GraphModule, leaves: Sequence[Tensor], options: Mapping[
         str(compiler),
         compiler.stat().st_mtime_ns if compiler.is_file() else 0,
     )
-    digest.update(repr(conditions).encode())
-    return digest.hexdigest()
 
 
 def _layout(tensor: Tensor) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ from bdl.methods.base import MinibatchMethod, Shapes
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.rng import random_normals
-from bdl.training.compiler import compile_function
+from bdl.training.normals_kernel import compile_normals
 from bdl.training.traced import TracedFunction, with_canonical_strides
 from bdl.training.trials import View
 
@@ -175,9 +175,7 @@ cached_update_functions = lru_cache(maxsize=64)(UpdateFunctions)
 def normal_generator(dtype: torch.dtype, compile: bool) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return the generator of normals, compiled or not."""
     normals = random_normals if dtype == torch.float32 else partial(random_normals, dtype=dtype)
-    # Four rounds of the cipher are 28 operations. If the compiler keeps the result of so many, the
-    # numbers take a quarter of the time; by default it repeats rounds within rounds.
-    return compile_function(normals, {"realize_opcount_threshold": 28}) if compile else normals
+    return compile_normals(normals, dtype) if compile else normals
 
 
 def updates_per_block(numbers: int, device: torch.device) -> int:

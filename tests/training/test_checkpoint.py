@@ -6,9 +6,11 @@ from itertools import islice
 import pytest
 import torch
 
+from bdl.methods.bbb import BayesByBackprop
 from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.sgd_iterates import SgdIterates
+from bdl.methods.slang import Slang
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
 from bdl.training.checkpoint import Checkpoint
@@ -76,6 +78,8 @@ def stopped(snapshots: Iterator[Snapshot], after: int) -> None:
         pytest.param(Vifa(gradients_per_update=2), "epochs", 6, id="epochs"),
         pytest.param(Vifa(gradients_per_update=7), "updates", 12, id="many minibatches"),
         pytest.param(Swag(warmup_epochs=2), "epochs", 6, id="swag"),
+        pytest.param(BayesByBackprop(samples=2), "updates", 2, id="bbb"),
+        pytest.param(Slang(rank=2, samples=2), "updates", 2, id="slang"),
         pytest.param(SgdIterates(warmup_epochs=2, window=3), "updates", 6, id="sgd-iterates"),
         pytest.param(IteratesFa(warmup_epochs=2), "epochs", 30, id="iterates-fa"),
     ],
