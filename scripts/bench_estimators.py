@@ -98,7 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = {"rows": options.rows, "splits": options.splits}
         report = {"system": machine.system(1), "settings": settings, "scores": summary}
         options.json.write_text(json.dumps(report, indent=1) + "\n")
-        log.unlink(missing_ok=True)
+        if finished.keys() <= {*fits}:  # no other fits remain to be reported
+            log.unlink(missing_ok=True)
     if options.figure:
         draw(options.figure, summary)
     return 0 if not list_failures(summary) else 1

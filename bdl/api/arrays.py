@@ -117,8 +117,9 @@ def fit(
         the noise that suits each best. The best one is then fitted to the rows without each fifth
         in turn, and the noise precision of predictions set so that central 90 % intervals cover
         90 % of the rows held out. It is `Fitted.noise_precision`, and leaves the final fit, to all
-        rows, as it is. Of a linearised model prior and noise precision are scaled together, which
-        leaves its mode as it is, and scales the variance of predictions.
+        rows, as it is. Of a linearised model 8 ratios of prior and noise precision are compared,
+        and both are scaled together, which leaves its mode as it is, and scales the variance of
+        predictions.
     prior
         The prior, likewise.
     training

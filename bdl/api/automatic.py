@@ -71,6 +71,14 @@ _RANGES = {
     "dropout_rate": (0.01, 0.5),
 }
 """Bounds of a search on a logarithmic scale; a noise precision in 1 / variance of the targets."""
+_PRECISION_RATIOS = (1e-4, 10.0)
+"""Bounds of prior over noise precision, in standardised units, of a linearised model.
+
+Its predictions depend on this ratio and a scale, which is fitted. Of eight random pairs of
+precisions none may have a ratio that keeps a fit from following the noise of the targets.
+"""
+_RATIO_NOISE_PRECISION = 100.0
+"""Noise precision at which the ratios are compared, in 1 / variance of the targets."""
 _NOISE_VARIANCES = (1e-6, 4.0)
 """Bounds of the variance of the noise on held-out rows, in variances of the targets."""
 _SCALES = (1e-6, 1e6)
@@ -261,8 +269,19 @@ def _maximise_laplace_evidence(
 def _propose_settings(
     task: Task, rows: Rows, values: Mapping[str, float], names: Sequence[str]
 ) -> list[dict[str, float]]:
-    """Draw settings at random, with the `values` that stay."""
+    """Draw settings at random, with the `values` that stay.
+
+    Those of a linearised model are a grid of ratios of prior and noise precision.
+    """
     variance = _target_variance(task, rows)
+    method = task.settings.method.build()
+    if isinstance(method, Laplace) and method.linearised and _has_both_precisions(names):
+        prior_precisions = _RATIO_NOISE_PRECISION * np.geomspace(*_PRECISION_RATIOS, _TRIALS)
+        noise_precision = _RATIO_NOISE_PRECISION / variance
+        return [
+            {**values, "prior_precision": prior_precision, "noise_precision": noise_precision}
+            for prior_precision in prior_precisions.tolist()
+        ]
     low, high = _RANGES["noise_precision"]
     ranges = _RANGES | {"noise_precision": (low / variance, high / variance)}
     space = {
@@ -296,8 +315,7 @@ def _choose_on_held_out_rows(
     n_held_out = len(rows) // _FOLDS
     split = Split(shuffled[n_held_out:], rows[:0], shuffled[:n_held_out])
     is_noise_free = "noise_precision" in names
-    can_scale = {"prior_precision", "noise_precision"} <= {*names}
-
+    can_scale = _has_both_precisions(names)
     calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
     score: Score = calibrated if is_noise_free else Nmll()
     scores = _cross_validate(task, candidates, split, 1, score, "search")
@@ -309,6 +327,10 @@ def _choose_on_held_out_rows(
         all_rows = Split(shuffled, rows[:0], rows[:0])
         _cross_validate(task, [best], all_rows, _FOLDS, calibrated, "calibration")
     return calibrated.calibrate(best)
+
+
+def _has_both_precisions(names: Sequence[str]) -> bool:
+    return {"prior_precision", "noise_precision"} <= {*names}
 
 
 def _cross_validate(

@@ -5,6 +5,7 @@ They work in its pipelines, cross-validation and searches.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from math import isnan
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -312,12 +313,14 @@ def _check_unknown(unknown: Mapping[str, Any]) -> None:
 
 
 def _check_labels(y: Any) -> None:
-    """Refuse labels that are None, which texts and numbers cannot be compared with."""
+    """Refuse labels that are None or NaN, which texts cannot be compared with."""
     if isinstance(y, str) or not isinstance(y, Iterable) or getattr(y, "ndim", 1) == 0:
         return  # scikit-learn refuses it
     for row, label in enumerate(y):
-        if label is None:
-            raise WrongArray(f"y has gaps (None), the first in row {row}, from 0: drop those rows")
+        if label is None or (isinstance(label, float) and isnan(label)):
+            raise WrongArray(
+                f"y has gaps ({label}), the first in row {row}, from 0: drop those rows"
+            )
 
 
 def _check_arrays(X: Any, y: Any = None) -> None:

@@ -21,8 +21,10 @@ from torch import nn
 
 import bdl
 import bdl.api
-from bdl.api.automatic import CalibratedNmll, calibrate_noise
+from bdl.api.automatic import CalibratedNmll, calibrate_noise, default_start
 from bdl.errors import InputError
+from bdl.methods.bbb import BayesByBackprop
+from bdl.methods.vifa import Vifa
 from bdl.reports.certainty import coverage, reliability
 
 EXACT = {"prior_precision": 1.0, "noise_precision": 4.0}
@@ -100,7 +102,24 @@ def test_the_noise_of_predictions_of_a_network_is_that_of_held_out_rows(method, 
     assert np.isfinite(fitted.predict(WAVE_X)).all()
     if method != "mc-dropout":  # whose masks are noise as well
         assert 60 < fitted.predictive_hyper["noise_precision"] ** -0.5 < 300
-    assert (fitted.noise_precision is None) == (names == set())  # linearised: the fit's own
+    is_linearised = names == set()
+    assert (fitted.noise_precision is None) == is_linearised  # it is the fit's own
+    if is_linearised:
+        ratio = fitted.hyper["prior_precision"] / fitted.hyper["noise_precision"] / WAVE.var()
+        steps = np.log(ratio / 1e-4) / np.log(1e5) * 7  # of a grid of eight ratios
+        assert steps == pytest.approx(round(steps), abs=1e-6)
+
+
+def test_vifa_starts_at_small_deviations_on_a_network():
+    assert default_start(Vifa(), {}, "mlp") == {"initial_std": 0.03}
+    assert default_start(Vifa(), {}, "linear") == {}
+    assert default_start(Vifa(initial_std=0.5), {"initial_std": 0.5}, "mlp") == {}
+    assert default_start(BayesByBackprop(), {}, "mlp") == {}
+    short = {"hyper": LIVE["hyper"], "training": None}
+    fitted = bdl.fit("vifa", {"name": "mlp", "hidden": [2]}, "gaussian", X, Y, **short)
+    assert fitted.cell.settings.method.settings["initial_std"] == 0.03
+    published = bdl.fit("vifa", {"name": "mlp", "hidden": [2]}, "gaussian", X, Y, **LIVE)
+    assert published.cell.settings.method.settings["initial_std"] == 1.0
 
 
 def test_the_noise_of_predictions_leaves_the_fit_as_it_is():
@@ -243,6 +262,10 @@ def fitted(network):
         (
             lambda: bdl.Classifier().fit(X, ["a", None, *WORDS[2:]]),
             r"^y has gaps \(None\), the first in row 1, from 0: drop those rows",
+        ),
+        (
+            lambda: bdl.Classifier().fit(X, pd.Series(["a", None, *WORDS[2:]], dtype="str")),
+            r"^y has gaps \(nan\), the first in row 1, from 0: drop those rows",
         ),
         (
             lambda: bdl.Regressor().fit(NAMED, pd.Series(Y)[::-1]),
