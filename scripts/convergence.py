@@ -121,14 +121,16 @@ def fit(name: str, profile: str, dataset: str, entry: str, factor: float) -> Sco
     scored_rows = (
         "training" if "training_nmll" in fits and fits["training_nmll"].notna().any() else "test"
     )
-    values = fits["training_nmll" if scored_rows == "training" else "nmll"].dropna()
+    values = (
+        fits["training_nmll" if scored_rows == "training" else "nmll"].dropna().to_numpy(float)
+    )
     return Score(
         dataset,
         entry,
         factor,
         scored_rows,
         float(values.mean()) if len(values) else None,
-        float(values.sem()) if len(values) > 1 else None,
+        float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None,
         len(fits) - len(values),
         float(fits["seconds"].sum()),
     )
@@ -193,20 +195,22 @@ def draw(scores: Sequence[Score], path: Path) -> None:
         layout="constrained",
     )
     for panel, entry in zip(axes.flat, entries, strict=False):
-        for colour, dataset in zip(plt.get_cmap("Dark2").colors, datasets, strict=False):
-            of_panel = [
-                score
-                for score in scores
-                if (score.dataset, score.entry) == (dataset, entry) and score.mean is not None
-            ]
-            if not of_panel:
+        for index, dataset in enumerate(datasets):
+            factors: list[float] = []
+            means: list[float] = []
+            errors: list[float] = []
+            for score in scores:
+                if (score.dataset, score.entry) == (dataset, entry) and score.mean is not None:
+                    factors.append(score.factor)
+                    means.append(score.mean)
+                    errors.append(score.standard_error or 0.0)
+            if not means:
                 continue
-            final = of_panel[-1].mean
             panel.errorbar(
-                [score.factor for score in of_panel],
-                [score.mean - final for score in of_panel],
-                [score.standard_error or 0.0 for score in of_panel],
-                color=colour,
+                factors,
+                [mean - means[-1] for mean in means],
+                errors,
+                color=f"C{index}",
                 marker="o",
                 markersize=3,
                 linewidth=1.2,

@@ -63,9 +63,9 @@ def _length(by_dataset: dict[str, Entry]) -> str:
         settings = first.method.settings
         return ", ".join(f"{name} {settings[name]:,}" for name in LENGTHS if name in settings)
     datasets: dict[int, list[str]] = {}
-    for dataset, settings in by_dataset.items():
-        assert settings.training is not None, "an entry trains on all data sets or on none"
-        datasets.setdefault(settings.training.epochs, []).append(dataset)
+    for dataset, of_dataset in by_dataset.items():
+        assert of_dataset.training is not None, "an entry trains on all data sets or on none"
+        datasets.setdefault(of_dataset.training.epochs, []).append(dataset)
     usual = max(datasets, key=lambda epochs: len(datasets[epochs]))
     others = [
         f"{' and '.join(datasets[epochs])} {epochs:,}" for epochs in datasets if epochs != usual

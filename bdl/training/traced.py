@@ -219,8 +219,10 @@ def _without_fusion(run: Callable[..., Any]) -> Callable[..., Any]:
     From the second call on TorchScript fuses operations on a GPU, which rounds otherwise.
     """
 
+    jit: Any = torch.jit
+
     def run_one_by_one(*leaves: Tensor) -> Any:
-        with torch.jit.optimized_execution(False):  # type: ignore[no-untyped-call]
+        with jit.optimized_execution(False):
             return run(*leaves)
 
     return run_one_by_one
