@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.reports.drawing import (
     COLORS,
@@ -126,7 +126,7 @@ def _lines(
 ) -> None:
     looks = zip(_MARKERS, COLORS, series.items(), strict=False)
     for marker, color, (name, values) in looks:
-        look = {"marker": marker, "color": color, "markersize": 4}
+        look: dict[str, Any] = {"marker": marker, "color": color, "markersize": 4}
         axes.plot(*zip(*values, strict=True), **look, label=name)
     axes.set_xscale(scale)
     axes.set_yscale(scale)
