@@ -47,7 +47,7 @@ FAMILIES = {
     "Laplace": "laplace last-layer-laplace LaplaceTorch",
     "SWAG, iterates": "sgd-iterates swag multi-swag iterates-fa online-sga online-em online-px-em batch-fa",
     "ensemble, dropout": "deep-ensemble mc-dropout NgBoost deep_ensembles dropout_grid",
-    "MCMC, sampling": "sgld sghmc csgmcmc importance-sampling Sghmc Mclmc Nuts",
+    "MCMC, sampling": "sgld sghmc csgmcmc importance-sampling Sghmc Mclmc Nuts NetworkNuts",
     "moment matching": "moment-matching pbp",
     "exact, truth": "conjugate teacher GaussianProcess BayesianRidge",
     "point estimate": "adam rmsprop sgd",

@@ -95,8 +95,14 @@ def rank_figure(ranks: Ranks) -> "Figure":
     figure = Figure(
         figsize=(7.5, 1.4 + 0.22 * len(ranks.means)), layout="constrained", facecolor="white"
     )
+    means = dict(ranks.means)
+    colours = {entry: look["color"] for entry, look in entry_styles(means).items()}
     _scikit_posthocs().critical_difference_diagram(
-        dict(ranks.means), pd.DataFrame(ranks.pairs), ax=figure.subplots(), alpha=LEVEL
+        means,
+        pd.DataFrame(ranks.pairs),
+        ax=figure.subplots(),
+        alpha=LEVEL,
+        color_palette=colours,
     )
     title = f"{metric_heading(ranks.metric)}: average rank over {ranks.n_datasets} data sets"
     drawing.write_title(figure, title, "lines join what Nemenyi's test does not tell apart")

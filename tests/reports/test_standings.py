@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
 
 from bdl.errors import InputError
 from bdl.reports import compare_with_papers
+from bdl.reports.method_styles import entry_styles
 from bdl.reports.standings import (
     cost_drawings,
     distance_drawings,
@@ -74,7 +76,10 @@ def test_known_answer_of_ranks(places, chi, apart):
     assert rank_section(ranks).rows[0] == ("a", "1.00", ", ".join(apart[0]))
     drawings = rank_drawings([ranks])
     assert list(drawings) == ["rmse-ranks"]
-    assert f"average rank over {places} data sets" in drawings["rmse-ranks"]().get_suptitle()
+    figure = drawings["rmse-ranks"]()
+    assert f"average rank over {places} data sets" in figure.get_suptitle()
+    colours = {to_hex(text.get_color()) for text in figure.axes[0].texts}
+    assert colours == {look["color"] for look in entry_styles("abc").values()}
 
 
 def test_ties_share_their_ranks():

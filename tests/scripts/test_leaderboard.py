@@ -35,6 +35,12 @@ def test_every_method_has_one_family(method):
     assert sum(method in names.split() for names in FAMILIES.values()) == 1
 
 
+def test_every_method_of_a_shipped_benchmark_has_a_family():
+    specs = [load_request(name).benchmark for name, _ in list_benchmarks()]
+    methods = {entry.method.name for spec in specs for entry in spec.entries.values()}
+    assert [method for method in methods if family(method) == "other"] == []
+
+
 def test_a_benchmark_stands_on_one_page_at_most():
     specs = {name: load_request(name).benchmark for name, _ in list_benchmarks()}
     stands = {
