@@ -251,15 +251,19 @@ def _flatten(tree: Any, leaves: list[Tensor], kind: list[object]) -> None:
             _flatten(subtree, leaves, kind)
 
 
-def list_tensors(tree: Any) -> Sequence[Tensor]:
+def list_tensors(tree: Any) -> list[Tensor]:
     """Return the tensors of tuples, lists and mappings in their order."""
+    leaves = list[Tensor]()
+    _append_tensors(tree, leaves)
+    return leaves
+
+
+def _append_tensors(tree: Any, leaves: list[Tensor]) -> None:
     if isinstance(tree, Tensor):
-        return (tree,)
-    return [
-        leaf
-        for subtree in (tree.values() if isinstance(tree, dict) else tree)
-        for leaf in list_tensors(subtree)
-    ]
+        leaves.append(tree)
+        return
+    for subtree in tree.values() if isinstance(tree, dict) else tree:
+        _append_tensors(subtree, leaves)
 
 
 def rebuild(tree: Any, leaves: Iterator[Any]) -> Any:
