@@ -107,7 +107,7 @@ def _store(
     kernel_name = re.search(r"^ +(cpp_fused\w+)\(", source, re.MULTILINE)
     call = getattr(graph, "current_callable", None)
     variables = getattr(getattr(call, "__func__", call), "__globals__", {})
-    kernel = variables.get(kernel_name[1]) if kernel_name else None
+    kernel: Any = variables.get(kernel_name[1]) if kernel_name else None
     if names is None or getattr(kernel, "__name__", "") not in (_ENTRY, f"{_ENTRY}_py"):
         return None
     first_results = compiled(keys, steps, n)

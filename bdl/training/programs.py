@@ -102,7 +102,9 @@ def _find_entry(graph: Any, n_arguments: int) -> Any:
     None if there is none that takes so many tensors and nothing else, and returns tensors alone.
     """
     source = getattr(graph, "source_code", "")
-    cells = getattr(getattr(graph, "current_callable", None), "__closure__", None) or ()
+    cells: Sequence[Any] = (
+        getattr(getattr(graph, "current_callable", None), "__closure__", None) or ()
+    )
     is_plain = (
         len(cells) == 1
         and not graph.constants
@@ -136,7 +138,8 @@ def load_library(path: Path, entry: str) -> Any:
     name = f"{path.name.partition('.')[0]}.{entry}"
     if name not in sys.modules:
         # by this address the library gets at the data of Python's tensors
-        address = torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr
+        guards: Any = torch._C._dynamo.guards
+        address = guards._torchinductor_pyobject_tensor_data_ptr
         os.environ["_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"] = str(address)
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:

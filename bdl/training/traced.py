@@ -173,7 +173,8 @@ class _Trace:
         call_arguments: Sequence[tuple[Any, ...]],
         shared_arguments: tuple[Any, ...],
     ) -> Any:
-        state_leaves, shared_leaves = list_tensors(state), list_tensors(shared_arguments)
+        state_leaves: Sequence[Tensor] = list_tensors(state)
+        shared_leaves = list_tensors(shared_arguments)
         argument_leaves = [list_tensors(arguments) for arguments in call_arguments]
         with torch.no_grad():
             if self._records_launches:
@@ -219,8 +220,10 @@ def _without_fusion(run: Callable[..., Any]) -> Callable[..., Any]:
     From the second call on TorchScript fuses operations on a GPU, which rounds otherwise.
     """
 
+    optimized_execution: Any = torch.jit.optimized_execution  # type: ignore[attr-defined]
+
     def run_one_by_one(*leaves: Tensor) -> Any:
-        with torch.jit.optimized_execution(False):  # type: ignore[no-untyped-call]
+        with optimized_execution(False):
             return run(*leaves)
 
     return run_one_by_one
