@@ -189,8 +189,11 @@ class BatchedRun:
         return self.schedule.updates(self._rows_per_trial, self.method.batches_per_step)
 
     def _counters(self, updates: int, epochs: int, ended: bool) -> StepCounters:
-        per_epoch = self.schedule.batches(self._rows_per_trial) / self.method.batches_per_step
-        return StepCounters(updates, epochs, ended, per_epoch, self._total_updates)
+        return StepCounters(updates, epochs, ended, self._updates_per_epoch, self._total_updates)
+
+    @cached_property
+    def _updates_per_epoch(self) -> float:
+        return self.schedule.batches(self._rows_per_trial) / self.method.batches_per_step
 
     @cached_property
     def _keys(self) -> dict[str, Tensor]:

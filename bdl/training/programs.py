@@ -102,8 +102,9 @@ def _find_entry(graph: Any, n_arguments: int) -> Any:
     None if there is none that takes so many tensors and nothing else, and returns tensors alone.
     """
     source = getattr(graph, "source_code", "")
-    closure = getattr(getattr(graph, "current_callable", None), "__closure__", None)
-    cells: tuple[Any, ...] = closure or ()
+    cells: Sequence[Any] = (
+        getattr(getattr(graph, "current_callable", None), "__closure__", None) or ()
+    )
     is_plain = (
         len(cells) == 1
         and not graph.constants

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from annotated_types import Gt, Le
@@ -149,7 +150,7 @@ class Schedule:
         """Count the updates of one fit; minibatches that are left over at the end are dropped."""
         return self.epochs * self.batches(rows) // batches_per_step
 
-    @property
+    @cached_property
     def constant(self) -> bool:
         """Whether the learning rates stay as they are."""
         return all(isinstance(rate, Constant) for rate in self.rates.values())

@@ -173,7 +173,8 @@ class _Trace:
         call_arguments: Sequence[tuple[Any, ...]],
         shared_arguments: tuple[Any, ...],
     ) -> Any:
-        state_leaves, shared_leaves = list_tensors(state), list_tensors(shared_arguments)
+        state_leaves: Sequence[Tensor] = list_tensors(state)
+        shared_leaves = list_tensors(shared_arguments)
         argument_leaves = [list_tensors(arguments) for arguments in call_arguments]
         with torch.no_grad():
             if self._records_launches:
@@ -219,10 +220,10 @@ def _without_fusion(run: Callable[..., Any]) -> Callable[..., Any]:
     From the second call on TorchScript fuses operations on a GPU, which rounds otherwise.
     """
 
-    jit: Any = torch.jit
+    optimized_execution: Any = torch.jit.optimized_execution  # type: ignore[attr-defined]
 
     def run_one_by_one(*leaves: Tensor) -> Any:
-        with jit.optimized_execution(False):
+        with optimized_execution(False):
             return run(*leaves)
 
     return run_one_by_one
@@ -253,15 +254,19 @@ def _flatten(tree: Any, leaves: list[Tensor], kind: list[object]) -> None:
             _flatten(subtree, leaves, kind)
 
 
-def list_tensors(tree: Any) -> Sequence[Tensor]:
+def list_tensors(tree: Any) -> list[Tensor]:
     """Return the tensors of tuples, lists and mappings in their order."""
+    leaves = list[Tensor]()
+    _append_tensors(tree, leaves)
+    return leaves
+
+
+def _append_tensors(tree: Any, leaves: list[Tensor]) -> None:
     if isinstance(tree, Tensor):
-        return (tree,)
-    return [
-        leaf
-        for subtree in (tree.values() if isinstance(tree, dict) else tree)
-        for leaf in list_tensors(subtree)
-    ]
+        leaves.append(tree)
+        return
+    for subtree in tree.values() if isinstance(tree, dict) else tree:
+        _append_tensors(subtree, leaves)
 
 
 def rebuild(tree: Any, leaves: Iterator[Any]) -> Any:
