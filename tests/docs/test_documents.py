@@ -129,6 +129,29 @@ def test_seconds_in_words(page):
     )
 
 
+def test_estimators_compared():
+    page = (ROOT / "docs/api.md").read_text("utf-8").partition("### Compared")[2]
+    heading, _, *lines = [line for line in page.splitlines() if line.startswith("|")]
+    methods = [cell.strip() for cell in heading.strip("|").split("|")][1:]
+    scores = measured("bench_estimators", "scores")
+    expected: dict[str, list[str]] = {}
+    for entry in scores:
+        cells = expected.setdefault(entry["dataset"], [])
+        assert entry["method"] == methods[len(cells)]
+        cells.append(f"{entry['rmse']:.2f}; {entry['coverage']:.2f}")
+    expected["seconds"] = []
+    for method in methods:
+        seconds = [entry["seconds"] for entry in scores if entry["method"] == method]
+        expected["seconds"].append(f"{sum(seconds) / len(seconds):.1f}")
+    printed = {}
+    for line in lines:
+        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        printed[name] = cells
+    assert printed == expected
+    settings = measured("bench_estimators", "settings")
+    assert not missing(page, f"{settings['rows']} random rows", f"{settings['splits']} splits")
+
+
 @pytest.mark.slow  # a kernel that runs a benchmark
 def test_the_tour_runs_as_it_stands(tmp_path, monkeypatch):
     client = pytest.importorskip("nbclient", reason="comes with the extra test")
