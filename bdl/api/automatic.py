@@ -4,14 +4,13 @@ The choice rests on the training rows alone, and does not depend on their units.
 """
 
 from collections.abc import Mapping, Sequence
-from math import ceil, exp, log, nan, pi
-from typing import Any, NamedTuple
+from math import ceil, exp, log
+from typing import Any
 
 import numpy as np
-import torch
 from scipy.optimize import minimize_scalar
-from torch import Tensor
 
+from bdl.api.spread import SCORED_ROWS, CalibratedNmll, Choice
 from bdl.data import Dataset
 from bdl.data.splits import Rows, Split
 from bdl.errors import InputError
@@ -19,10 +18,7 @@ from bdl.methods.base import MinibatchMethod
 from bdl.methods.laplace import Laplace
 from bdl.methods.vifa import Vifa
 from bdl.metrics import Score
-from bdl.metrics.closed_form import has_closed_form, predict_exactly
-from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.likelihoods import Nmll
-from bdl.metrics.predictions import Draws, as_tensors
 from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.linear import best_precisions
 from bdl.models.modules import NetworkModule
@@ -31,7 +27,6 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
 from bdl.plan import Task
 from bdl.plan.fittings import build_training_setup
-from bdl.posteriors import Linearised
 from bdl.runtime import one_thread
 from bdl.search import propose
 from bdl.search.crossval import FoldScore, cross_validate
@@ -51,11 +46,6 @@ _NETWORK_START = 0.03
 From those of 1, the method's own, the outputs of a network are noise, and where the signal is in
 inputs of small variance, as on the table naval, the fit ends at a constant: its RMSE is 0.93
 standard deviations of the target, and 0.38 from these.
-"""
-_EVIDENCE_ROWS = 10_000
-"""Rows, drawn at random, that the evidence is computed from.
-
-More would change one or two numbers little.
 """
 _LAPLACE_PARAMETERS = 300
 """Parameters up to which Laplace's evidence is computed in seconds."""
@@ -79,14 +69,8 @@ precisions none may have a ratio that keeps a fit from following the noise of th
 """
 _RATIO_NOISE_PRECISION = 100.0
 """Noise precision at which the ratios are compared, in 1 / variance of the targets."""
-_NOISE_VARIANCES = (1e-6, 4.0)
-"""Bounds of the variance of the noise on held-out rows, in variances of the targets."""
-_SCALES = (1e-6, 1e6)
-"""Bounds of the scale of the predictive variances of a linearised model."""
 _FOLDS = 5
 """Parts of the rows that are held out, each in turn."""
-_LEVEL = 0.9
-"""Probability of the intervals that the noise is calibrated for."""
 DEFAULTS = {
     "prior_precision": 1.0,
     "noise_precision": 1.0,
@@ -137,15 +121,6 @@ def check_automatic_names(names: Sequence[str]) -> None:
     for name in names:
         if name not in _RANGES:
             raise InputError(f"hyper.{name}: there is no automatic choice: give a number")
-
-
-class Choice(NamedTuple):
-    """Hyper-parameters in original units."""
-
-    hyper: dict[str, float]
-    """Those of the fit."""
-    noise_precision: float | None = None
-    """That of predictions, where it is not the one of the fit."""
 
 
 def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[str]) -> Choice:
@@ -368,112 +343,7 @@ def _target_variance(task: Task, rows: Rows) -> float:
     return float(np.var(task.data.y[rows])) or 1.0  # of constant targets it is 0
 
 
-class CalibratedNmll:
-    """`Nmll` of predictions whose spread is fitted to the rows that are predicted.
-
-    One parameter of these rows cannot adapt to more than their scale. It is the noise variance of
-    predictions, while the fit stays as it is: with another noise it would have other errors. Of a
-    linearised model it is the scale of the whole predictive variance, since its mode depends on
-    the ratio of prior and noise precision alone, and its covariance is inverse to both: divided by
-    the scale, they give the same mode and variances times the scale.
-
-    Parameters
-    ----------
-    target_variance
-        Variance of the targets, which bounds that of the noise.
-    can_scale
-        Whether prior and noise precision may be scaled together.
-    """
-
-    info = Nmll.info
-
-    def __init__(self, target_variance: float, can_scale: bool) -> None:
-        self.target_variance = target_variance
-        self.can_scale = can_scale
-        self.is_scaled = False
-        self.errors: list[Tensor] = []
-
-    def __call__(self, evaluation: Evaluation) -> float:
-        """Keep the errors and return the score; NaN if an output is not finite."""
-        problem, posterior = evaluation.model, evaluation.posterior
-        tested = evaluation.tested.take(slice(_EVIDENCE_ROWS))
-        log_unit = 0.0
-        if (
-            self.can_scale
-            and isinstance(posterior, Linearised)
-            and has_closed_form(problem, posterior)
-        ):
-            self.is_scaled = True
-            hyper = as_tensors(evaluation.hyper)
-            law = predict_exactly(problem, posterior, tested, hyper, evaluation.buffers)
-            errors = ((tested.y - law.mean) / law.stddev).unsqueeze(0)
-            log_unit = float(law.stddev.log().mean())
-        else:
-            draws = Draws(evaluation.samples, evaluation.key)
-            errors = tested.y - evaluation.outputs(tested, draws).squeeze(-1)
-        if not bool(errors.isfinite().all()):
-            return nan
-        self.errors.append(errors)
-        return self._fit(errors)[0] + log_unit
-
-    def calibrate(self, hyper: Mapping[str, float]) -> Choice:
-        """Return the hyper-parameters at which intervals cover the rows predicted so far."""
-        errors = torch.cat(self.errors, 1)
-        variance = calibrate_noise(errors, self._fit(errors)[1])
-        if not self.is_scaled:
-            return Choice(dict(hyper), 1 / variance)
-        names = ("prior_precision", "noise_precision")
-        return Choice({**hyper, **{name: hyper[name] / variance for name in names}})
-
-    def _fit(self, errors: Tensor) -> tuple[float, float]:
-        """Return the least NMLL of errors of normal predictions, and their variance there."""
-        squares = errors.square()
-
-        def loss(log_variance: float) -> float:
-            log_densities = -0.5 * (squares / exp(log_variance) + log_variance + log(2 * pi))
-            return log(len(squares)) - float(log_densities.logsumexp(0).mean())
-
-        bounds = _SCALES if self.is_scaled else _NOISE_VARIANCES
-        unit = 1.0 if self.is_scaled else self.target_variance
-        optimum = minimize_scalar(
-            loss,
-            bounds=(log(bounds[0] * unit), log(bounds[1] * unit)),
-            method="bounded",
-            options={"xatol": 1e-3},
-        )
-        return float(optimum.fun), exp(optimum.x)
-
-
-def calibrate_noise(errors: Tensor, variance: float) -> float:
-    """Return the least variance at which central 90 % intervals cover held-out targets.
-
-    They cover ceil(0.9 (n + 1)) of the n, as in split-conformal prediction (Lei et al. 2018,
-    "Distribution-free predictive inference for regression"). Errors of few rows are often far
-    larger than those of most, and the noise of highest likelihood then covers too much.
-
-    Parameters
-    ----------
-    errors
-        Targets minus the outputs of S posterior samples, (S, n), or in units of the predictive
-        deviations, (1, n).
-    variance
-        The variance of highest likelihood, from which the result differs by a factor of 4 at most.
-    """
-    n_rows = errors.shape[1]
-    share = min(1.0, ceil(_LEVEL * (n_rows + 1)) / n_rows)
-
-    def covers(log_variance: float) -> bool:
-        transforms = torch.special.ndtr(errors / exp(log_variance / 2)).mean(0)
-        return float(((2 * transforms - 1).abs() <= _LEVEL).double().mean()) >= share
-
-    low, high = log(variance / 4), log(variance * 4)
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (low, middle) if covers(middle) else (middle, high)
-    return exp(high)
-
-
 def _subsample(rows: Rows) -> Rows:
-    if len(rows) <= _EVIDENCE_ROWS:
+    if len(rows) <= SCORED_ROWS:
         return rows
-    return np.sort(np.random.default_rng(0).permutation(rows)[:_EVIDENCE_ROWS])
+    return np.sort(np.random.default_rng(0).permutation(rows)[:SCORED_ROWS])

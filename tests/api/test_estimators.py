@@ -21,7 +21,8 @@ from torch import nn
 
 import bdl
 import bdl.api
-from bdl.api.automatic import CalibratedNmll, calibrate_noise, default_start
+from bdl.api.automatic import default_start
+from bdl.api.spread import CalibratedNmll, calibrate_noise
 from bdl.errors import InputError
 from bdl.methods.bbb import BayesByBackprop
 from bdl.methods.vifa import Vifa

@@ -1,5 +1,6 @@
 """Scores in the course of fits, also after an interruption, and their seconds, which no compilation is part of."""
 
+import os
 import subprocess
 import sys
 import time
@@ -187,20 +188,19 @@ COMPILED = []
 
 
 @pytest.fixture
-def slow_compiler(monkeypatch):
+def slow_compiler(monkeypatch, tmp_path):
     """Compile by waiting for a while; gives the list of what was compiled."""
-    compiled, found = torch.compile, COMPILED
+    found = COMPILED
     found.clear()
 
-    def backend(graph, inputs, **_):
+    def compile_slowly(graph, inputs, **_):
         found.append(graph)
         time.sleep(DELAY)
         return graph.forward
 
-    monkeypatch.setattr(
-        torch, "compile", lambda function, **_: compiled(function, backend=backend)
-    )
-    monkeypatch.setattr(torch._inductor, "compile", backend)
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", compile_slowly)
+    # no program that an earlier process compiled
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     return found
 
@@ -231,12 +231,16 @@ def test_a_stopwatch_imports_no_compiler_and_hears_of_it_once_it_is_there():
         "from bdl.training.compiler import compile_function\n"
         "with Stopwatch() as watch:\n"
         "    print('torch._dynamo' in sys.modules)\n"
-        "    compile_function(torch.sin)\n"
+        "    compile_function(torch.sin)(torch.ones(2))\n"
         "    from torch._dynamo.callback import callback_handler as handler\n"
         "    print(watch.pause in handler.start_callbacks, watch.resume in handler.end_callbacks)\n"
         "print(len(handler.start_callbacks), len(handler.end_callbacks))\n"
     )
     printed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        env=os.environ | {"TORCHDYNAMO_DISABLE": "1"},  # the import alone is looked at
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert printed.stdout.split() == ["False", "True", "True", "0", "0"]

@@ -338,7 +338,7 @@ def test_a_second_axis_makes_panels_a_data_set_a_line_on_one_scale(second, scale
     figure, cells = along(sweep, lambda point: levels[point["training.dtype"]])
     dtypes = ("float32", "float64")
     assert titles(figure) == [
-        f"{dataset}  dtype = {dtype}" for dataset in ("energy", "yacht") for dtype in dtypes
+        f"{dataset}\ndtype = {dtype}" for dataset in ("energy", "yacht") for dtype in dtypes
     ]
     for panel, level in zip(figure.axes, (2, second, 2, second), strict=True):
         for _, _, x, y in map(line_of, panel.containers):
