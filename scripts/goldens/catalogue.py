@@ -30,6 +30,7 @@ FIXED: dict[str, Callable[[], list[Case]]] = {
 """Kinds with cases that no settings choose."""
 KINDS = tuple(dict.fromkeys((*MAKE, *FIXED)))
 _NO_FILES = "it is made of files, whose rows have a checksum"
+_OTHER_PACKAGE = "its weights come in a package of the extra vision; it has tests of its own"
 SKIPPED = {
     **{f"metric:{name}": reason for name, reason in scores.SKIPPED.items()},
     **{
@@ -39,7 +40,8 @@ SKIPPED = {
     },
     "dataset:aptos2019": _NO_FILES,
     "dataset:openml": _NO_FILES,
-    "bdl.models.efficientnet:last_stage": "its weights come in a package of the extra vision; it has tests of its own",
+    "bdl.models.efficientnet:efficientnet_lite0": _OTHER_PACKAGE,
+    "bdl.models.efficientnet:last_stage": _OTHER_PACKAGE,
     "bdl.models.resnet:torchvision": "it downloads its weights; `resnet18` is the same network",
 }
 """Registered names, and factories of the model ``module``, without a case, and why."""
