@@ -94,7 +94,10 @@ def _load(path: Path, dtype: torch.dtype) -> Generator | None:
     library = cache_folder() / stored["library"]
     if not library.is_file():  # the compiler's cache has been emptied
         return None
-    return _bind(load_library(library, _ENTRY), stored["arguments"], dtype)
+    try:
+        return _bind(load_library(library, _ENTRY), stored["arguments"], dtype)
+    except ImportError:  # it was cut off
+        return None
 
 
 def _store(

@@ -62,7 +62,10 @@ class ProgramCache:
             return None
         if not library.is_file():  # the compiler's cache has been emptied
             return None
-        return _bind(load_library(library, _ENTRY), self._constants)
+        try:
+            return _bind(load_library(library, _ENTRY), self._constants)
+        except ImportError:  # it was cut off
+            return None
 
     def store(self, compiled: Program, graph: Any, leaves: Sequence[Tensor]) -> Program:
         """Return a compiled program without the compiler's layers, and store where it is.

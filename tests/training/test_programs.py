@@ -110,6 +110,13 @@ def test_a_library_that_is_gone_is_none(cache_folder):
     assert ProgramCache(ADD, LEAVES, OPTIONS).load() is None
 
 
+def test_a_library_that_is_cut_off_is_none(cache_folder):
+    (cache_folder / "cut.so").write_bytes(b"\x7fELF")
+    (cache_folder / "bdl-programs").mkdir()
+    (cache_folder / "bdl-programs" / key()).write_text("cut.so")
+    assert ProgramCache(ADD, LEAVES, OPTIONS).load() is None
+
+
 WARM = """
 import sys, torch
 from bdl.training.compiler import compile_graph
