@@ -25,9 +25,9 @@ import yaml
 from peers import machine
 
 from bdl.plan.planning import list_tasks
+from bdl.records import FitResult, Row
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_request
-from bdl.store import FitResult, Row
-from bdl.store.store import Store
 
 ENTRY = {
     "model": {"name": "linear"},
@@ -56,7 +56,7 @@ def write(place: Path, rows: int) -> tuple[Path, list[float]]:
     file.write_text(yaml.safe_dump(CONTENT | {"splits": max(1, rows // 100)}))
     asked = load_request(str(file))
     cells = list_tasks(asked.benchmark)
-    with Store(place / "results/many/store.sqlite") as store:
+    with RunFolder(place / "results/many/store.sqlite") as store:
         store.record_request(json.dumps(asked.dump()))
         for cell in cells:
             store.claim(cell.key, cell.fit_hash)

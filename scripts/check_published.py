@@ -30,7 +30,7 @@ from bdl.errors import InputError
 from bdl.execution.groups import FinalFit, group_final_fits
 from bdl.plan import Task
 from bdl.plan.planning import group_tasks, list_tasks
-from bdl.store import FitResult
+from bdl.records import FitResult
 
 
 class Difference(NamedTuple):

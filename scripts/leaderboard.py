@@ -17,6 +17,7 @@ from scipy.special import stdtrit
 
 from bdl.archive.loading import LoadedResults
 from bdl.metrics import get_metric_info
+from bdl.records import CERTIFICATE_DETAIL
 from bdl.references.certificate import CERTIFIED
 from bdl.reports import TableEntry
 from bdl.reports.elsewhere import as_printed
@@ -27,7 +28,6 @@ from bdl.reports.paired import scores_by_split
 from bdl.reports.papers import OTHER_PAPERS, load_paper
 from bdl.reports.standings import Ranks, rank_entries
 from bdl.spec import Benchmark, list_benchmarks
-from bdl.store import CERTIFICATE_DETAIL
 
 ROOT = Path(__file__).parents[1]
 PRINTED = [row for paper in OTHER_PAPERS for row in load_paper(paper)]

@@ -35,10 +35,9 @@ from bdl.plan.fittings import build_final_fitting
 from bdl.plan.planning import group_tasks, list_tasks
 from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors import Posterior
+from bdl.records.run_folder import RunFolder
 from bdl.references.base import Truth
 from bdl.spec import Request, load_benchmark
-from bdl.store import artefacts
-from bdl.store.store import Store
 
 CUT = 1.192e-4
 FEW = 5_000
@@ -171,12 +170,12 @@ def main() -> None:
         f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2"
     )
     for benchmark in map(load_benchmark, ("uci-linear-posterior", "logistic-posterior")):
-        with Store(locate_folder(results, Request(benchmark)) / "store.sqlite") as store:
+        with RunFolder(locate_folder(results, Request(benchmark)) / "store.sqlite") as store:
             for cell in list_tasks(benchmark.select(entries=["vifa"])):
                 reference = compute_truth(cell, 0)
                 kept = [row.artefact for row in store.load_rows("final", cell.key) if row.artefact]
                 moments = [
-                    moments_of(artefacts.read_posterior(store.posteriors, sha)[0]) for sha in kept
+                    moments_of(store.posteriors.read(sha)[0]) for sha in kept
                 ]
                 values = [row(own, reference) for own in moments if reference is not None]
                 mean, cov, w2, truncated, *few = np.mean(values, 0)

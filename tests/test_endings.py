@@ -22,9 +22,9 @@ from bdl import __version__
 from bdl.errors import InputError
 from bdl.execution.groups import run_group
 from bdl.publishing import tracking
+from bdl.records.posterior_files import DamagedPosterior, with_rerun_hint
 from bdl.spec import load_request
 from bdl.spec.sections import Limits
-from bdl.store.artefacts import DamagedPosterior, with_rerun_hint
 
 PAPERS = "papers: [{paper: nobody1900, tables: [Table 1], task: uci_nn_predictions, methods: {fixed: vifa_lr}}]\n"
 EXPORTING = "table --tracking sqlite:///runs.db"

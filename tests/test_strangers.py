@@ -142,7 +142,7 @@ def test_a_store_names_no_code_either(invoke, folder, evil, tmp_path):
 
 def test_a_stored_posterior_names_no_code(evil, tmp_path):
     from bdl.errors import InputError
-    from bdl.store.artefacts import decode_posterior
+    from bdl.records.posterior_files import decode_posterior
 
     content = save({"posterior.loc": torch.ones(2)}, metadata={"family": f"{evil}:load"})
     with pytest.raises(InputError, match="asks for code from outside the package"):

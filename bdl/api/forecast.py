@@ -21,12 +21,12 @@ from bdl.plan.cost import count_possible_jobs
 from bdl.plan.planning import list_first_splits
 from bdl.plan.reference_posteriors import list_sampled_references
 from bdl.plan.workload import count_fits
+from bdl.records import STAGES, CellKey
+from bdl.records.run_folder import RunFolder
 from bdl.references.base import check_files
 from bdl.runtime import format_bytes
 from bdl.spec import Request, list_profiles
 from bdl.spec.request import results_option
-from bdl.store import STAGES, CellKey
-from bdl.store.store import Store
 
 SHORT_RUN_SECONDS, LONG_RUN_SECONDS = 60.0, 30 * 60.0
 """Seconds below which a run needs no forecast, and above which it names narrower commands."""
@@ -42,7 +42,7 @@ _COLUMNS_SHOWN = 12
 def estimate_run(
     request: Request,
     tasks: Sequence[Task],
-    store: Store,
+    store: RunFolder,
     results: Path,
     jobs: int,
     copied_splits: Mapping[CellKey, Collection[int]] | None = None,

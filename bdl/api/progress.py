@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from bdl.errors import InputError
 from bdl.plan import Task
-from bdl.store import STAGES, Row
-from bdl.store.store import Store
+from bdl.records import STAGES, Row
+from bdl.records.run_folder import RunFolder
 
 
 class LoggedConsole(Console):
@@ -101,7 +101,7 @@ class Display:
     The live table has a line for each task of the plan; fits that the store has are shown as done.
     """
 
-    def __init__(self, console: Console, tasks: Sequence[Task], store: Store) -> None:
+    def __init__(self, console: Console, tasks: Sequence[Task], store: RunFolder) -> None:
         self._console = console
         self._is_live = console.is_terminal and not console.is_dumb_terminal
         self._rows = {

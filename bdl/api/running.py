@@ -45,12 +45,12 @@ from bdl.execution.scheduler import (
 from bdl.plan import Task, initial_check, planning, reference_posteriors
 from bdl.plan.reference_posteriors import SampledReference
 from bdl.publishing.published_files import export_to_mlflow, publish
+from bdl.records import CellKey, Row
+from bdl.records.posterior_files import DamagedPosterior
+from bdl.records.run_folder import RunFolder
 from bdl.reports.papers import paper_values
 from bdl.spec import Request
 from bdl.spec.request import format_ranges, results_option
-from bdl.store import CellKey, Row
-from bdl.store.artefacts import DamagedPosterior
-from bdl.store.store import Store
 
 
 class RunOptions(NamedTuple):
@@ -290,7 +290,7 @@ def _select_runnable_tasks(
 
 
 def _list_reusable_splits(
-    request: Request, tasks: list[Task], store: Store, options: RunOptions
+    request: Request, tasks: list[Task], store: RunFolder, options: RunOptions
 ) -> dict[CellKey, set[int]]:
     """Return the splits of each task that a run copies from other runs or from published rows."""
     other_runs = (
@@ -339,7 +339,7 @@ def _check_published_rows(request: Request, options: RunOptions) -> None:
 
 
 def _run_missing_fits(
-    request: Request, tasks: list[Task], store: Store, options: RunOptions, console: Console
+    request: Request, tasks: list[Task], store: RunFolder, options: RunOptions, console: Console
 ) -> None:
     """Make the fits that the store lacks; copy those that another run of the benchmark has."""
     restarted_tasks: Sequence[Task] = []

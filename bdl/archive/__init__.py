@@ -31,10 +31,10 @@ from bdl.execution.scheduler import check_fit_hashes
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.posteriors import Posterior
+from bdl.records import STAGES, Row
+from bdl.records.run_folder import RunFolder
 from bdl.spec import Benchmark, Request, load_request
 from bdl.spec.sections import Note
-from bdl.store import STAGES, Row, artefacts
-from bdl.store.store import Store
 
 HASH_FIELDS = ("fit_hashes", "score_hashes")
 """Identities of the published fits and scores of each cell, in the provenance."""
@@ -100,9 +100,9 @@ class ResultsFolder:
         self._stack.close()
 
     @cached_property
-    def store(self) -> Store | None:
+    def store(self) -> RunFolder | None:
         """The store; None if there is none."""
-        return self._stack.enter_context(Store(self.folder / STORE)) if self._has_store else None
+        return self._stack.enter_context(RunFolder(self.folder / STORE)) if self._has_store else None
 
     @property
     def has_rows(self) -> bool:
@@ -296,7 +296,7 @@ class ResultsFolder:
             raise InputError(
                 f"{task.label}, split {split} has no posterior: {row.reason or remedy}"
             )
-        return *artefacts.read_posterior(self.store.posteriors, row.artefact), row
+        return *self.store.posteriors.read(row.artefact), row
 
     @cached_property
     def _published_rows(self) -> PublishedRows:
@@ -312,13 +312,13 @@ class ResultsFolder:
         return table
 
     @property
-    def _required_store(self) -> Store:
+    def _required_store(self) -> RunFolder:
         if self.store is None:
             raise InputError(f"no results in {self.folder}")
         return self.store
 
 
-def list_stored_cells(benchmark: Benchmark, store: Store) -> list[Task]:
+def list_stored_cells(benchmark: Benchmark, store: RunFolder) -> list[Task]:
     """List the cells of a benchmark with final rows in a store, each with those splits."""
     splits_by_task = ((task, store.list_splits(task.key)) for task in list_tasks(benchmark))
     return [task.with_splits(splits) for task, splits in splits_by_task if splits]

@@ -25,10 +25,10 @@ from pyarrow.parquet import ParquetFile, read_schema, read_table
 from bdl.errors import InputError, parse_json
 from bdl.files import write_atomically
 from bdl.plan import Task
+from bdl.records import STAGES, CellKey, Stage
+from bdl.records.posterior_files import with_rerun_hint
+from bdl.records.run_folder import RunFolder
 from bdl.spec import Request, SweepPoint
-from bdl.store import STAGES, CellKey, Stage
-from bdl.store.artefacts import with_rerun_hint
-from bdl.store.store import Store
 
 STORE = "store.sqlite"
 _VARIANTS = "variants"
@@ -58,7 +58,7 @@ def list_replicate_folders(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def open_for_writing(results: Path, request: Request) -> Iterator[Store]:
+def open_for_writing(results: Path, request: Request) -> Iterator[RunFolder]:
     """Open the store of a request for writing, and lock out other runs.
 
     `InputError` if the folder is not writable, or another run is under way.
@@ -80,29 +80,29 @@ def open_for_writing(results: Path, request: Request) -> Iterator[Store]:
             f"cannot write to {path.parent}: {error.strerror}; choose another --results"
         ) from None
     try:
-        with with_rerun_hint(request, results), Store(path) as store:
+        with with_rerun_hint(request, results), RunFolder(path) as store:
             yield store
     finally:
         lock.release()
 
 
 @contextmanager
-def open_readonly(results: Path, request: Request) -> Iterator[Store]:
+def open_readonly(results: Path, request: Request) -> Iterator[RunFolder]:
     """Open the store of a request for reading; an empty one in memory if there is none."""
     path = locate_folder(results, request) / STORE
     with (
         with_rerun_hint(request, results),
-        Store(path) if path.exists() else make_empty_store() as store,
+        RunFolder(path) if path.exists() else make_empty_store() as store,
     ):
         yield store
 
 
-def make_empty_store() -> Store:
+def make_empty_store() -> RunFolder:
     """Make a store in memory, which leaves no file."""
-    return Store(Path(":memory:"))
+    return RunFolder(Path(":memory:"))
 
 
-def back_up_and_clear(store: Store, cell_keys: Sequence[CellKey]) -> Path | None:
+def back_up_and_clear(store: RunFolder, cell_keys: Sequence[CellKey]) -> Path | None:
     """Copy the store, then remove the rows of cells from it; return the path of the copy.
 
     None if the cells have no rows.
@@ -153,7 +153,7 @@ class PublishedRows(NamedTuple):
 
 def tabulate_rows(
     tasks: Sequence[Task],
-    store: Store,
+    store: RunFolder,
     stages: Sequence[Stage],
     details: Collection[str] = (),
     *,
@@ -214,7 +214,7 @@ def _join_columns(
     return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True).infer_objects()
 
 
-def tabulate_final_rows(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
+def tabulate_final_rows(tasks: Sequence[Task], store: RunFolder) -> pd.DataFrame:
     """Tabulate final rows, with a column for each metric of the benchmark."""
     table = tabulate_rows(tasks, store, ["final"])
     metrics = tasks[0].benchmark.metrics if tasks else ()
@@ -223,7 +223,7 @@ def tabulate_final_rows(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
     )
 
 
-def tabulate_curve_points(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
+def tabulate_curve_points(tasks: Sequence[Task], store: RunFolder) -> pd.DataFrame:
     """Tabulate the scores at recorded counts, one row a score."""
     records: list[dict[str, Any]] = []
     for task in tasks:
@@ -235,7 +235,7 @@ def tabulate_curve_points(tasks: Sequence[Task], store: Store) -> pd.DataFrame:
 
 
 def write_rows(
-    tasks: Sequence[Task], store: Store, folder: Path, request_text: str | None = None
+    tasks: Sequence[Task], store: RunFolder, folder: Path, request_text: str | None = None
 ) -> list[Path]:
     """Write all rows to ``trials.parquet``, and scores at recorded counts to ``points.parquet``.
 

@@ -31,6 +31,7 @@ from bdl.errors import InputError
 from bdl.execution.estimate import MeasuredFit
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
+from bdl.records import CellKey
 from bdl.registry import packaged_results
 from bdl.spec import (
     Benchmark,
@@ -38,7 +39,6 @@ from bdl.spec import (
     list_benchmarks,
     load_request,
 )
-from bdl.store import CellKey
 
 DEFAULT_RESULTS = Path("results")
 """Folder of results of commands that name no other."""

@@ -18,9 +18,9 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 from bdl.errors import InputError, parse_json
 from bdl.files import write_atomically
 from bdl.plan import Task
-from bdl.store import artefacts
-from bdl.store.artefacts import DamagedPosterior
-from bdl.store.store import Store
+from bdl.records import posterior_files
+from bdl.records.posterior_files import DamagedPosterior
+from bdl.records.run_folder import RunFolder
 
 POSTERIORS = "posteriors.zip"
 MAX_BYTES = 5 * 10**6
@@ -40,7 +40,7 @@ PosteriorFiles = Mapping[str, Mapping[int, bytes]]
 """Artefacts by the label of the cell and the split."""
 
 
-def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFiles:
+def load_stored_posteriors(tasks: Sequence[Task], store: RunFolder) -> PosteriorFiles:
     """Load the artefacts of the final fits of tasks that are small enough to travel.
 
     None if they are far too large together.
@@ -62,7 +62,7 @@ def load_stored_posteriors(tasks: Sequence[Task], store: Store) -> PosteriorFile
     contents, errors = dict[str, bytes](), list[DamagedPosterior]()
     for name in small:
         try:
-            contents[name] = artefacts.read_posterior_bytes(store.posteriors, name)
+            contents[name] = store.posteriors.read_bytes(name)
         except DamagedPosterior as error:
             errors.append(error)  # the others are read on, so that all damaged ones are renamed
     if errors:
@@ -87,7 +87,7 @@ def write_posteriors(contents: PosteriorFiles, folder: Path) -> dict[str, str] |
     for label, by_split in contents.items():
         contents_to_write[label] = {}
         for split, content in by_split.items():
-            family = artefacts.read_family(content)
+            family = posterior_files.read_family(content)
             if len(content) <= MAX_POSTERIOR_BYTES and _is_shipped_family(family):
                 contents_to_write[label][split] = content
     if any(contents_to_write.values()):
@@ -118,7 +118,7 @@ def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> PosteriorFil
         contents = _read_archive(path)
         families: set[str] = set()
         for by_split in contents.values():
-            families.update(map(artefacts.read_family, by_split.values()))
+            families.update(map(posterior_files.read_family, by_split.values()))
     except (BadZipFile, LookupError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is damaged ({error!r}): remove it") from None
     if foreign := sorted(family for family in families if not _is_shipped_family(family)):

@@ -18,8 +18,7 @@ from bdl.errors import InputError
 from bdl.execution.scoring import fit_metrics, score_hashes
 from bdl.plan import Task, joint_hash
 from bdl.plan.fittings import build_evaluation_schedule
-from bdl.spec.labels import MetricName
-from bdl.store import (
+from bdl.records import (
     CERTIFICATE_DETAIL,
     HYPER_PREFIX,
     KEPT_DETAIL,
@@ -28,9 +27,9 @@ from bdl.store import (
     CurvePoint,
     FitResult,
     Row,
-    artefacts,
 )
-from bdl.store.store import Store
+from bdl.records.run_folder import RunFolder
+from bdl.spec.labels import MetricName
 
 ORIGIN_FIELDS = ("written", "git_commit", "python", "packages", "machine")
 """Fields of the provenance that an imported fit keeps: date, software and machine."""
@@ -46,7 +45,7 @@ _DETAIL_TYPES = {
 class StoredFits:
     """Fits of another store that succeeded, with their posteriors."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: RunFolder) -> None:
         self._store = store
 
     def list_splits(self, task: Task) -> set[int]:
@@ -55,7 +54,7 @@ class StoredFits:
             return set()
         splits: set[int] = set()
         for row in self._store.load_rows("final", task.key):
-            if row.artefact and artefacts.is_whole(self._store.posteriors, row.artefact):
+            if row.artefact and self._store.posteriors.is_whole(row.artefact):
                 splits.add(row.split)
         return splits
 
@@ -70,7 +69,7 @@ class StoredFits:
         for split_of_point, point in self._store.load_curve_points(task.key):
             if split_of_point == split:
                 curve_points.append(point)
-        content = artefacts.read_posterior_bytes(self._store.posteriors, str(row.artefact))
+        content = self._store.posteriors.read_bytes(str(row.artefact))
         results.append(FitResult(row, tuple(curve_points), content))
         return results
 
@@ -197,7 +196,7 @@ def iterate_stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
                 yield StoredFits(results_folder.store)
 
 
-def copy_fits(tasks: Sequence[Task], store: Store, sources: Iterable[FitSource]) -> int:
+def copy_fits(tasks: Sequence[Task], store: RunFolder, sources: Iterable[FitSource]) -> int:
     """Copy fits of planned tasks, which the store has claimed, from sources.
 
     Return the number of final ones. A split of which the store holds any row stays as it is. A fit
@@ -216,7 +215,7 @@ def copy_fits(tasks: Sequence[Task], store: Store, sources: Iterable[FitSource])
 
 
 def list_reusable_splits(
-    tasks: Sequence[Task], store: Store, sources: Iterable[FitSource]
+    tasks: Sequence[Task], store: RunFolder, sources: Iterable[FitSource]
 ) -> dict[CellKey, set[int]]:
     """List the splits of each cell that `copy_fits` would copy."""
     splits_by_cell: dict[CellKey, set[int]] = {task.key: set() for task in tasks}
@@ -226,7 +225,7 @@ def list_reusable_splits(
 
 
 def _iterate_missing_splits(
-    tasks: Sequence[Task], store: Store, sources: Iterable[FitSource]
+    tasks: Sequence[Task], store: RunFolder, sources: Iterable[FitSource]
 ) -> Iterator[tuple[FitSource, Task, set[int]]]:
     """Yield for each source and cell the planned splits that it has and the store lacks."""
     for source in sources:

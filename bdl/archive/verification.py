@@ -15,9 +15,9 @@ from bdl.execution.scoring import compute_scores, fit_metrics, make_evaluation
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe
+from bdl.records import FitResult, posterior_files
 from bdl.references.base import check_files
 from bdl.spec.labels import MetricName
-from bdl.store import FitResult, artefacts
 
 RELATIVE_TOLERANCE = 1e-4
 """Relative difference within which two scores agree.
@@ -108,7 +108,7 @@ def _verify_fit(verification: Verification, task: Task, published: FitResult) ->
     if published.posterior is None:
         verification.unverified_fits[NO_POSTERIOR] += 1
         return
-    posterior, buffers = artefacts.decode_posterior(published.posterior)
+    posterior, buffers = posterior_files.decode_posterior(published.posterior)
     evaluation = make_evaluation(task, row.split, posterior, buffers, row.hyper)
     metrics: list[MetricName] = []
     for metric in fit_metrics(task):

@@ -26,8 +26,8 @@ from bdl.plan.workload import (
     count_stage_updates,
     is_stage_compiled,
 )
-from bdl.store import STAGES, CellKey, Stage
-from bdl.store.store import Store
+from bdl.records import STAGES, CellKey, Stage
+from bdl.records.run_folder import RunFolder
 from bdl.training.updates import COMPILATION_SECONDS
 
 Basis = Literal[
@@ -111,7 +111,7 @@ class RunEstimate:
 
 
 def count_remaining(
-    task: Task, store: Store, copied_splits: Collection[int] = ()
+    task: Task, store: RunFolder, copied_splits: Collection[int] = ()
 ) -> RemainingWork:
     """Count the fits that a task still needs.
 

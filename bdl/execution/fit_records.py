@@ -9,7 +9,7 @@ from bdl.methods.guest import Guest
 from bdl.plan import Task
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Answer, is_predictive
-from bdl.store import CERTIFICATE_DETAIL, KEPT_DETAIL, CurvePoint
+from bdl.records import CERTIFICATE_DETAIL, KEPT_DETAIL, CurvePoint
 from bdl.training.compiler import CompilationListener
 
 

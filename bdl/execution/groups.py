@@ -42,9 +42,9 @@ from bdl.plan.workload import (
     list_slot_splits,
 )
 from bdl.posteriors.base import Posterior
+from bdl.records import CurvePoint, FitResult, Row, Stage, posterior_files
 from bdl.search import Setting, propose
 from bdl.search.crossval import FoldScore, cross_validate, describe_failure, summarise_trials
-from bdl.store import CurvePoint, FitResult, Row, Stage, artefacts
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Snapshot
 
@@ -254,7 +254,7 @@ class FinalGroup:
         # a failed fit leaves no posterior: its score would be that of numbers that are not finite
         content = None
         if not reason:
-            content = artefacts.encode_posterior(evaluated.posterior, evaluated.buffers)
+            content = posterior_files.encode_posterior(evaluated.posterior, evaluated.buffers)
         return FitResult(row, log.readings(position), content)
 
     def checkpoint(self) -> Checkpoint | None:

@@ -31,10 +31,10 @@ from bdl.plan import Task
 from bdl.plan.cost import estimate_work
 from bdl.plan.planning import group_tasks
 from bdl.plan.workload import count_fits, find_slot_batch
+from bdl.records import STAGES, FitResult, Row, Stage
+from bdl.records.posterior_files import UnusableFits
+from bdl.records.run_folder import RunFolder
 from bdl.search.crossval import FoldScore, choose_best_setting
-from bdl.store import STAGES, FitResult, Row, Stage, artefacts
-from bdl.store.artefacts import UnusableFits
-from bdl.store.store import Store
 
 _GRACE = 60.0
 """Seconds after the alarm in which a group may end by itself, before its process is ended."""
@@ -57,7 +57,7 @@ class Listener(Protocol):
 
 
 def run_tasks(
-    tasks: Sequence[Task], store: Store, worker_pool: WorkerPool, listener: Listener
+    tasks: Sequence[Task], store: RunFolder, worker_pool: WorkerPool, listener: Listener
 ) -> None:
     """Run the fits and scores of the plan that the store lacks.
 
@@ -178,7 +178,7 @@ def _time_limit(group: Group) -> tuple[float, str] | None:
     return min(limits, default=None)
 
 
-def prepare_store(tasks: Sequence[Task], store: Store) -> list[str]:
+def prepare_store(tasks: Sequence[Task], store: RunFolder) -> list[str]:
     """Register the tasks, remove fits without their posterior, and complete the scores of others.
 
     Errors as in `run_tasks`. Return notes, a line each: fits that are made again, and files of
@@ -193,7 +193,7 @@ def prepare_store(tasks: Sequence[Task], store: Store) -> list[str]:
         damaged: list[Row] = []
         for row in store.load_rows("final", task.key):
             # by the size alone: a digest would read every posterior of the store
-            if row.artefact and not artefacts.is_whole(store.posteriors, row.artefact):
+            if row.artefact and not store.posteriors.is_whole(row.artefact):
                 damaged.append(row)
         # before the scores, which would read these posteriors
         store.remove(damaged)
@@ -208,7 +208,7 @@ def prepare_store(tasks: Sequence[Task], store: Store) -> list[str]:
     return notes + _describe_changed_files(tasks, store)
 
 
-def _describe_changed_files(tasks: Sequence[Task], store: Store) -> list[str]:
+def _describe_changed_files(tasks: Sequence[Task], store: RunFolder) -> list[str]:
     """Describe files of outside components that have changed since fits were made with them.
 
     A line is a file.
@@ -231,7 +231,7 @@ def _describe_changed_files(tasks: Sequence[Task], store: Store) -> list[str]:
     ]
 
 
-def forget_failed(tasks: Sequence[Task], store: Store) -> int:
+def forget_failed(tasks: Sequence[Task], store: RunFolder) -> int:
     """Remove the final rows of fits that failed, so that they are made again; return their number.
 
     The rows of their search stay, unless no setting of a split succeeded: then its search is made
@@ -252,7 +252,7 @@ def forget_failed(tasks: Sequence[Task], store: Store) -> int:
     return count
 
 
-def check_stored_fits(tasks: Sequence[Task], store: Store) -> dict[Task, str]:
+def check_stored_fits(tasks: Sequence[Task], store: RunFolder) -> dict[Task, str]:
     """Check that stored fits have today's scores, or posteriors; return each task's fit hash.
 
     Errors as in `run_tasks`.
@@ -268,7 +268,7 @@ def check_stored_fits(tasks: Sequence[Task], store: Store) -> dict[Task, str]:
     return hashes
 
 
-def check_fit_hashes(tasks: Sequence[Task], store: Store) -> dict[Task, str]:
+def check_fit_hashes(tasks: Sequence[Task], store: RunFolder) -> dict[Task, str]:
     """Return the hash of each task's fits.
 
     `InputError` if those in the store are of another spec, data or code.
@@ -282,7 +282,7 @@ def check_fit_hashes(tasks: Sequence[Task], store: Store) -> dict[Task, str]:
     return hashes
 
 
-def changed_tasks(tasks: Sequence[Task], store: Store) -> list[Task]:
+def changed_tasks(tasks: Sequence[Task], store: RunFolder) -> list[Task]:
     """List the tasks whose rows `check_stored_fits` refuses.
 
     They were made under another spec, other data or other code, or lack posteriors for scores.
@@ -296,13 +296,13 @@ def changed_tasks(tasks: Sequence[Task], store: Store) -> list[Task]:
     return changed
 
 
-def count_remaining_work(task: Task, store: Store) -> int:
+def count_remaining_work(task: Task, store: RunFolder) -> int:
     """Count the work that a task still needs."""
     remaining = count_remaining(task, store)
     return estimate_work(task, remaining.search, remaining.splits)
 
 
-def _sequential_work(task: Task, store: Store) -> float:
+def _sequential_work(task: Task, store: RunFolder) -> float:
     """Return the work that a task still needs in sequence.
 
     Its slot batches run side by side, if there are workers.
@@ -313,7 +313,7 @@ def _sequential_work(task: Task, store: Store) -> float:
 
 
 def _store_results(
-    tasks: Sequence[Task], store: Store, listener: Listener, results: Sequence[FitResult]
+    tasks: Sequence[Task], store: RunFolder, listener: Listener, results: Sequence[FitResult]
 ) -> None:
     store.append(results)
     for task in tasks:
@@ -321,19 +321,19 @@ def _store_results(
         listener.note_stored(task, rows)
 
 
-def _pending_splits(task: Task, store: Store) -> list[int]:
+def _pending_splits(task: Task, store: RunFolder) -> list[int]:
     finished = {row.split for row in store.load_rows("final", task.key)}
     return [split for split in task.splits if split not in finished]
 
 
-def _search_rows(task: Task, store: Store) -> dict[int, list[Row]]:
+def _search_rows(task: Task, store: RunFolder) -> dict[int, list[Row]]:
     """Return the rows of a task's search by split."""
     by_split = groupby(store.load_rows("search", task.key), key=attrgetter("split"))
     return {split: [*rows] for split, rows in by_split}
 
 
 def _iterate_stages(
-    batch: Sequence[Task], store: Store, listener: Listener
+    batch: Sequence[Task], store: RunFolder, listener: Listener
 ) -> Iterator[list[Group]]:
     """Yield the groups of each round of the search, and then those of the final fits.
 
@@ -349,7 +349,7 @@ def _iterate_stages(
     yield group_final_fits(final_fits, store.checkpoints)
 
 
-def _search_groups(task: Task, store: Store) -> list[Group]:
+def _search_groups(task: Task, store: RunFolder) -> list[Group]:
     """Make a group of each slot batch of the splits whose search is not finished."""
     search = task.settings.search
     if search is None:
@@ -367,7 +367,7 @@ def _search_groups(task: Task, store: Store) -> list[Group]:
     ]
 
 
-def _choose_final_fits(task: Task, store: Store, listener: Listener) -> list[FinalFit]:
+def _choose_final_fits(task: Task, store: RunFolder, listener: Listener) -> list[FinalFit]:
     """Choose the setting of each split that lacks its final fit.
 
     A split without any becomes a failed row.

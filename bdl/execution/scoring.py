@@ -26,14 +26,14 @@ from bdl.plan import Task
 from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import is_predictive
+from bdl.records import Row
+from bdl.records.posterior_files import DamagedPosterior
+from bdl.records.run_folder import RunFolder
 from bdl.registry import locate_outside_error
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit, one_thread
 from bdl.search import Setting
 from bdl.spec.labels import MetricName
-from bdl.store import Row, artefacts
-from bdl.store.artefacts import DamagedPosterior
-from bdl.store.store import Store
 from bdl.training.trials import fit_scaling
 
 Buffers = Mapping[str, Tensor]
@@ -183,7 +183,7 @@ def _split_examples(task: Task, split: int, subset: Literal["train", "test"]) ->
     )
 
 
-def rescore(task: Task, store: Store) -> None:
+def rescore(task: Task, store: RunFolder) -> None:
     """Compute the scores that stored final rows of a task lack, or that other code has computed.
 
     Fits stay as they are. A score that is not finite, or raises, is stored as None, the second
@@ -195,7 +195,7 @@ def rescore(task: Task, store: Store) -> None:
     for row, metrics in _stale_rows(task, store):
         if row.artefact:
             try:
-                posterior, buffers = artefacts.read_posterior(store.posteriors, row.artefact)
+                posterior, buffers = store.posteriors.read(row.artefact)
             except DamagedPosterior:
                 damaged.append(row)
                 continue
@@ -213,7 +213,7 @@ def rescore(task: Task, store: Store) -> None:
     store.remove(damaged)
 
 
-def scores_needing_posteriors(task: Task, store: Store) -> list[str]:
+def scores_needing_posteriors(task: Task, store: RunFolder) -> list[str]:
     """Name the scores of a task that need its fits anew, since final rows have no posterior.
 
     Final rows lack them, or other code has computed them.
@@ -225,7 +225,7 @@ def scores_needing_posteriors(task: Task, store: Store) -> list[str]:
     return [str(metric) for metric in fit_metrics(task) if metric in stale]
 
 
-def _stale_rows(task: Task, store: Store) -> Iterator[tuple[Row, list[MetricName]]]:
+def _stale_rows(task: Task, store: RunFolder) -> Iterator[tuple[Row, list[MetricName]]]:
     """Yield final rows with the metrics that they lack, or that other code has computed."""
     hashes = {metric: task.score_hash(metric) for metric in fit_metrics(task)}
     for row in store.load_rows("final", task.key):

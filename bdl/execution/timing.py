@@ -11,7 +11,7 @@ from bdl.plan.cost import estimate_fit_seconds
 from bdl.plan.fittings import build_final_fitting
 from bdl.plan.initial_check import list_extreme_settings
 from bdl.plan.workload import count_fits_per_batch, count_stage_updates
-from bdl.store import STAGES, Stage
+from bdl.records import STAGES, Stage
 from bdl.training.compiler import running_eagerly
 from bdl.training.fitting import EvaluationSchedule
 from bdl.training.traced import trace_immediately

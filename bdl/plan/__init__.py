@@ -31,10 +31,10 @@ from bdl.metrics import METRICS
 from bdl.models.base import NoModel
 from bdl.models.likelihoods import Categorical, GaussianLikelihood
 from bdl.models.problem import Problem
+from bdl.records import CellKey
 from bdl.registry import outside_file
 from bdl.spec import Benchmark, Entry, SweepPoint, sha256
 from bdl.spec.labels import DatasetName, MetricName
-from bdl.store import CellKey
 from bdl.versions import (
     ENGINE_VERSION,
     PREPARATION_VERSION,

@@ -31,7 +31,7 @@ from bdl.plan.workload import (
     count_update_numbers,
     is_stage_compiled,
 )
-from bdl.store import STAGES, Stage
+from bdl.records import STAGES, Stage
 from bdl.training.updates import estimate_update_seconds
 
 TaskSplitCount = tuple[Task, int]

@@ -14,7 +14,7 @@ from bdl.models.base import LayeredModel
 from bdl.models.modules import Module
 from bdl.models.problem import Problem
 from bdl.plan import Task
-from bdl.store import Stage
+from bdl.records import Stage
 from bdl.training.schedule import Schedule
 from bdl.training.slots import NUMBERS_PER_UPDATE
 from bdl.training.updates import compilation_pays

@@ -26,10 +26,10 @@ from bdl.publishing.tracking import (
     upgrade_database,
     with_tracking_hint,
 )
+from bdl.records.run_folder import RunFolder
 from bdl.spec.labels import DatasetName
 from bdl.spec.request import format_ranges
 from bdl.spec.values import iterate_leaves
-from bdl.store.store import Store
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -100,7 +100,7 @@ class _RunRecord(NamedTuple):
 
 def export_run(
     benchmark: "Benchmark",
-    store: Store,
+    store: RunFolder,
     tasks: Iterable[Task],
     *,
     variant: str = "",
@@ -149,7 +149,7 @@ def export_run(
 
 def _describe_cell(
     benchmark: "Benchmark",
-    store: Store,
+    store: RunFolder,
     task: Task,
     tags: Mapping[str, str],
     artifacts: Sequence[Path],

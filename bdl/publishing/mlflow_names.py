@@ -11,10 +11,10 @@ import numpy as np
 
 from bdl.errors import InputError
 from bdl.plan import Task
+from bdl.records import CurvePoint, Row
 from bdl.reports.layout import format_number, metric_heading
 from bdl.spec.fields import sha256
 from bdl.spec.labels import DatasetName
-from bdl.store import CurvePoint, Row
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -17,12 +17,11 @@ from bdl.plan.reference_posteriors import compute_truth, find_recipe, knows_func
 from bdl.posteriors import Empirical, Traced
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
+from bdl.records.run_folder import RunFolder
 from bdl.reports.certainty import LabelPredictions
 from bdl.reports.distributions import LayerWeights
 from bdl.reports.posteriors import CredibleBand, Gaussians
 from bdl.reports.statistics import Array
-from bdl.store import artefacts
-from bdl.store.store import Store
 
 GRID_POINTS = 401
 """Inputs at which a function is evaluated."""
@@ -39,7 +38,7 @@ MAX_PARAMETERS = 1_000_000
 """Largest model whose predictions are computed again, which takes as long as its scores."""
 
 
-def gather_pictures(tasks: Sequence[Task], store: Store) -> dict[str, Any]:
+def gather_pictures(tasks: Sequence[Task], store: RunFolder) -> dict[str, Any]:
     """Gather the fields of `bdl.reports.figures.FigureData` that come from posteriors.
 
     Data sets are left out unless all of their posteriors are stored.
@@ -54,7 +53,7 @@ def gather_pictures(tasks: Sequence[Task], store: Store) -> dict[str, Any]:
     return {name: gather_picture(complete, store) for name, gather_picture in gather.items()}
 
 
-def list_complete_cells(tasks: Sequence[Task], store: Store) -> list[Task]:
+def list_complete_cells(tasks: Sequence[Task], store: RunFolder) -> list[Task]:
     """List the cells of data sets whose posteriors are all stored, not imported without them."""
     incomplete: set[str] = set()
     for task in tasks:
@@ -65,17 +64,17 @@ def list_complete_cells(tasks: Sequence[Task], store: Store) -> list[Task]:
     return [task for task in tasks if task.dataset not in incomplete]
 
 
-def _find_first_artefact(task: Task, store: Store) -> tuple[int, str] | None:
+def _find_first_artefact(task: Task, store: RunFolder) -> tuple[int, str] | None:
     for split, _, artefact in store.list_artefacts(task.key):
         if artefact:
             return split, artefact
     return None
 
 
-def _iterate_evaluations(task: Task, store: Store) -> Iterator[tuple[int, Evaluation]]:
+def _iterate_evaluations(task: Task, store: RunFolder) -> Iterator[tuple[int, Evaluation]]:
     for row in store.load_rows("final", task.key):
         if row.artefact:
-            posterior, buffers = artefacts.read_posterior(store.posteriors, row.artefact)
+            posterior, buffers = store.posteriors.read(row.artefact)
             yield (
                 row.split,
                 make_evaluation(
@@ -84,7 +83,7 @@ def _iterate_evaluations(task: Task, store: Store) -> Iterator[tuple[int, Evalua
             )
 
 
-def pair_posteriors(tasks: Sequence[Task], store: Store) -> list[Gaussians]:
+def pair_posteriors(tasks: Sequence[Task], store: RunFolder) -> list[Gaussians]:
     """Pair the posterior of each cell's first successful split with its exact reference."""
     pairs = []
     for task in (task for task in tasks if task.benchmark.measures_distances):
@@ -95,7 +94,7 @@ def pair_posteriors(tasks: Sequence[Task], store: Store) -> list[Gaussians]:
             else None
         )
         if stored_fit and reference is not None:
-            posterior, _ = artefacts.read_posterior(store.posteriors, stored_fit[1])
+            posterior, _ = store.posteriors.read(stored_fit[1])
             moments = [
                 moment.double().numpy() for moment in (posterior.mean(), posterior.covariance())
             ]
@@ -118,7 +117,7 @@ def pair_posteriors(tasks: Sequence[Task], store: Store) -> list[Gaussians]:
     return pairs
 
 
-def gather_layer_weights(tasks: Sequence[Task], store: Store) -> list[LayerWeights]:
+def gather_layer_weights(tasks: Sequence[Task], store: RunFolder) -> list[LayerWeights]:
     """Gather the weights of each cell's first successful split, in the layer that is scored.
 
     That is the layer of the benchmark's first `weights_below`.
@@ -128,7 +127,7 @@ def gather_layer_weights(tasks: Sequence[Task], store: Store) -> list[LayerWeigh
         scores = [name for name in task.benchmark.metrics if name.name == "weights_below"]
         stored_fit = _find_first_artefact(task, store)
         if scores and stored_fit:
-            posterior, _ = artefacts.read_posterior(store.posteriors, stored_fit[1])
+            posterior, _ = store.posteriors.read(stored_fit[1])
             layer = scores[0].build().layer
             values = posterior.mean()[task.problem.layout.layers == layer]
             weights.append(LayerWeights(str(task.dataset), task.entry, values.double().numpy()))
@@ -141,7 +140,7 @@ def _wrap_for_arrays(
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
-def evaluate_credible_bands(tasks: Sequence[Task], store: Store) -> list[CredibleBand]:
+def evaluate_credible_bands(tasks: Sequence[Task], store: RunFolder) -> list[CredibleBand]:
     """Evaluate the posterior of each cell's first successful split on a grid of inputs.
 
     Only models that are one function of one input are evaluated. Of two classes it is the
@@ -218,7 +217,7 @@ def _evaluate_band(
     )
 
 
-def predict_labels(tasks: Sequence[Task], store: Store) -> list[LabelPredictions]:
+def predict_labels(tasks: Sequence[Task], store: RunFolder) -> list[LabelPredictions]:
     """Predict the test rows by the stored posterior of every split, as scores do.
 
     This is for benchmarks with `aurc` among the metrics, and models of at most `MAX_PARAMETERS`

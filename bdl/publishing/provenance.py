@@ -20,9 +20,9 @@ from bdl.execution.scoring import fit_metrics
 from bdl.files import write_atomically
 from bdl.plan import Task, joint_hash
 from bdl.plan.planning import list_tasks
+from bdl.records import STAGES, Row, Stage
+from bdl.records.run_folder import RunFolder
 from bdl.spec import Benchmark, Request
-from bdl.store import STAGES, Row, Stage
-from bdl.store.store import Store
 
 _PACKAGES = (
     "bdl-bench",
@@ -38,7 +38,7 @@ _PACKAGES = (
 
 
 def describe_provenance(
-    request: Request, tasks: Sequence[Task], store: Store, wall_seconds: float
+    request: Request, tasks: Sequence[Task], store: RunFolder, wall_seconds: float
 ) -> dict[str, Any]:
     """Describe the provenance of rows: spec, overrides, versions, seeds, machine and wall time.
 
@@ -88,7 +88,7 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def _list_origins(tasks: Sequence[Task], store: Store) -> list[dict[str, Any]]:
+def _list_origins(tasks: Sequence[Task], store: RunFolder) -> list[dict[str, Any]]:
     """List the origins of imported fits, each with its fits and the minutes that they took."""
     rows_by_origin: dict[str, list[Row]] = {}
     cells_by_origin: dict[str, dict[str, list[int]]] = {}
@@ -107,7 +107,7 @@ def _list_origins(tasks: Sequence[Task], store: Store) -> list[dict[str, Any]]:
     return origins
 
 
-def _list_compiled_stages(task: Task, store: Store) -> list[Stage]:
+def _list_compiled_stages(task: Task, store: RunFolder) -> list[Stage]:
     stages: list[Stage] = []
     for stage in STAGES:
         if any(row.details.get("compiled") for row in store.load_rows(stage, task.key)):
@@ -119,7 +119,7 @@ def _sum_minutes(rows: Iterable[Row]) -> float:
     return round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3)
 
 
-def _compute_score_hash(task: Task, store: Store) -> str | None:
+def _compute_score_hash(task: Task, store: RunFolder) -> str | None:
     """Compute the hash of the scores of a cell's fits.
 
     None if there are none, or if their hashes differ.

@@ -32,6 +32,8 @@ from bdl.publishing.provenance import (
     load_overlaps,
     write_provenance,
 )
+from bdl.records.posterior_files import with_rerun_hint
+from bdl.records.run_folder import RunFolder
 from bdl.reports import TableEntry, compare_with_papers, refusal_notes
 from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
 from bdl.reports.curves import average_curves
@@ -48,8 +50,6 @@ from bdl.reports.render import FORMATS_WITH_SECTIONS, render
 from bdl.reports.search_bounds import bound_notes
 from bdl.reports.standing_tables import Standing, compute_standings, standing_sections
 from bdl.spec import Benchmark, Request, find_differences
-from bdl.store.artefacts import with_rerun_hint
-from bdl.store.store import Store
 
 ARTIFACT_FOLDER = "mlartifacts"
 """Folder of the files of MLflow's runs, in that of results."""
@@ -99,7 +99,7 @@ class PublishedRun(NamedTuple):
     """Data of the figures; None where all files were written before."""
 
 
-def publish(request: Request, store: Store, results: Path, wall_seconds: float) -> PublishedRun:
+def publish(request: Request, store: RunFolder, results: Path, wall_seconds: float) -> PublishedRun:
     """Write rows, posteriors, provenance, tables and figures.
 
     All but the rows are written only if one of them has changed. Figures that are no longer drawn
@@ -154,7 +154,7 @@ def _compute_digest(
     rows: Sequence[Path],
     texts: Mapping[Path, str],
     tasks: Sequence[Task],
-    store: Store,
+    store: RunFolder,
 ) -> str:
     """Compute the SHA-256 (hex) of all that tables and figures depend on, the code included."""
     stable_fields = {
@@ -380,7 +380,7 @@ def gather_figure_data(
 
 
 def export_to_mlflow(
-    loaded: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]
+    loaded: LoadedResults, store: RunFolder, uri: str, results: Path, artifacts: Sequence[Path]
 ) -> int:
     """Export a run from its store to MLflow; return the number of MLflow runs.
 

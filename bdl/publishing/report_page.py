@@ -19,6 +19,7 @@ from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import get_metric_info
 from bdl.publishing.published_files import judge_run_claims, load_figure_data
+from bdl.records import HYPER_PREFIX
 from bdl.reports import TableEntry
 from bdl.reports.claims import claim_sections
 from bdl.reports.elsewhere import elsewhere_sections
@@ -38,7 +39,6 @@ from bdl.reports.render import STYLES
 from bdl.reports.standing_tables import pair_section, standing_sections
 from bdl.spec import Benchmark, Request
 from bdl.spec.request import format_ranges
-from bdl.store import HYPER_PREFIX
 
 HIDDEN_FIELDS = (
     "spec",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bdl.metrics import MetricInfo, get_metric_info
+from bdl.records import CERTIFICATE_DETAIL, KEPT_DETAIL, REFUSAL_SEPARATOR
 from bdl.reports.certificates import certificate_notes, score_certificate_notes
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.replicates import (
@@ -27,7 +28,6 @@ from bdl.reports.verdicts import (
     is_tested_given_splits,
     judge,
 )
-from bdl.store import CERTIFICATE_DETAIL, KEPT_DETAIL, REFUSAL_SEPARATOR
 
 if TYPE_CHECKING:
     import pandas as pd

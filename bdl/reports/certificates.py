@@ -4,8 +4,8 @@ import re
 from typing import TYPE_CHECKING
 
 from bdl.metrics import get_metric_info
+from bdl.records import CERTIFICATE_DETAIL
 from bdl.references.certificate import CERTIFIED, FAILURES
-from bdl.store import CERTIFICATE_DETAIL
 
 if TYPE_CHECKING:
     import pandas as pd

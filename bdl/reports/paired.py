@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.metrics import get_metric_info
+from bdl.records import HYPER_PREFIX
 from bdl.reports.intervals import (
     BETTER,
     DIFFERS,
@@ -24,7 +25,6 @@ from bdl.reports.intervals import (
 )
 from bdl.reports.layout import Section, format_number, metric_heading, metric_name
 from bdl.reports.statistics import Array, format_setting, group_by, group_by_split, mean_se
-from bdl.store import HYPER_PREFIX
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bdl.records import HYPER_PREFIX
 from bdl.reports.statistics import group_by_cell
 from bdl.spec.sections import Note
-from bdl.store import HYPER_PREFIX
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,9 +14,9 @@ from bdl.archive.frames import list_sibling_folders, locate_folder, write_rows, 
 from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
+from bdl.records import CurvePoint, FitResult, Row
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_request
-from bdl.store import CurvePoint, FitResult, Row
-from bdl.store.store import Store
 
 PACKAGE = Path(bdl.__file__).parent
 ENTRIES = ["vifa-lr", "vifa-nn"]
@@ -47,7 +47,7 @@ def final(cell, split, nmll):
 def place(tmp_path):
     """Split 0 of two entries is published, and split 1 was made since."""
     path, cells = locate_folder(tmp_path, asked()), list_tasks(asked().benchmark)[:2]
-    with Store(path / "store.sqlite") as store:
+    with RunFolder(path / "store.sqlite") as store:
         store.record_request(json.dumps(asked().dump()))
         store.append([final(cell, 0, nmll) for nmll, cell in enumerate(cells)])
         write_rows(cells, store, path, store.recorded_request)
@@ -97,7 +97,7 @@ def test_a_part_is_selected_from_the_whole_which_says_what_it_was_made_with(plac
 def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
     """A run that was stopped at once leaves one."""
     (place / "store.sqlite").unlink()
-    Store(place / "store.sqlite").__exit__(None, None, None)
+    RunFolder(place / "store.sqlite").__exit__(None, None, None)
     for latest in (False, True):
         with open_results(asked(), tmp_path, prefer_store=latest) as here:
             assert here.has_rows
@@ -153,7 +153,7 @@ def failed(cell, stage, split, reason, **details):
 def failing(tmp_path):
     """A folder of results in which fits have failed."""
     lr, nn = list_tasks(asked().benchmark)[:2]
-    with Store(locate_folder(tmp_path, asked()) / "store.sqlite") as store:
+    with RunFolder(locate_folder(tmp_path, asked()) / "store.sqlite") as store:
         store.append(
             [
                 final(lr, 0, 1.0),

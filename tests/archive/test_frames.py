@@ -12,9 +12,9 @@ from bdl.archive.frames import (
 )
 from bdl.archive.loading import load_results
 from bdl.plan.planning import list_tasks
+from bdl.records import CurvePoint, FitResult, Row
+from bdl.records.run_folder import RunFolder
 from bdl.spec import Request, load_benchmark
-from bdl.store import CurvePoint, FitResult, Row
-from bdl.store.store import Store
 
 KEY = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
 SWEEP = "sweep={model.hidden: [[5], [7, 7]], training.epochs: [1, 2]}"
@@ -38,7 +38,7 @@ def final(cell, split, metrics, **changes):
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "store.sqlite") as opened:
+    with RunFolder(tmp_path / "store.sqlite") as opened:
         yield opened
 
 
@@ -95,7 +95,7 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
     )
     asked = Request(whole)
     place = locate_folder(tmp_path, asked)
-    with Store(place / "store.sqlite") as store:
+    with RunFolder(place / "store.sqlite") as store:
         for cell in own[:1]:
             fold = Row(
                 *cell.key,
@@ -141,6 +141,6 @@ def test_a_long_table_is_that_of_its_rows_whatever_its_parts(store, monkeypatch)
     rows[7] = final(cell, 7, {}, status="failed", reason="diverged", hyper={})
     store.append([FitResult(row) for row in rows])
     whole = tabulate_final_rows([cell], store)
-    monkeypatch.setattr("bdl.store.store.ROWS_PER_FETCH", 2)
+    monkeypatch.setattr("bdl.records.store.ROWS_PER_FETCH", 2)
     monkeypatch.setattr("bdl.archive.frames._MAX_LIST_ROWS", 4)
     pd.testing.assert_frame_equal(tabulate_final_rows([cell], store), whole)

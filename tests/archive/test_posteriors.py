@@ -17,7 +17,7 @@ from bdl.errors import InputError
 from bdl.execution import groups
 from bdl.posteriors import DiagonalGaussian, Empirical
 from bdl.publishing.provenance import write_provenance
-from bdl.store import artefacts
+from bdl.records import posterior_files
 
 SPEC = """
 name: small
@@ -171,7 +171,7 @@ def test_posteriors_alone_name_the_command(clone):
 
 
 def artefact(posterior) -> bytes:
-    return artefacts.encode_posterior(posterior, {"count": torch.tensor(3)})
+    return posterior_files.encode_posterior(posterior, {"count": torch.tensor(3)})
 
 
 def test_equal_posteriors_are_one_and_large_ones_stay(tmp_path, monkeypatch):

@@ -22,8 +22,8 @@ from bdl.execution.scheduler import check_stored_fits
 from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
 from bdl.publishing.provenance import write_provenance
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_request
-from bdl.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -117,7 +117,7 @@ def rewrite(name, change):
 
 def test_imported_fits_are_those_of_the_store(file, original):
     """All of it, but the posteriors."""
-    with make_empty_store() as store, Store(original / PLACE / "store.sqlite") as own:
+    with make_empty_store() as store, RunFolder(original / PLACE / "store.sqlite") as own:
         for cell in cells(file):
             store.claim(cell.key, str(own.find_fit_hash(cell.key)))
         assert copy_fits(cells(file), store, published()) == FINALS
@@ -263,14 +263,14 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
         )
         assert again["machine"]["processor"] != "Abacus"
         provenance.write_provenance(again, PLACE)
-    with Store(original / PLACE / "store.sqlite") as own:
+    with RunFolder(original / PLACE / "store.sqlite") as own:
         here = provenance.describe_provenance(made, cells(file), own, 0.0)
     assert (here["taken_from"], here["work_minutes"]) == ([], found["work_minutes"])
 
 
 def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(file, original):
     asked = load_request(str(file), "paper")
-    with Store(PLACE / "store.sqlite") as store:
+    with RunFolder(PLACE / "store.sqlite") as store:
         store.record_request(json.dumps(asked.dump()))
         for cell in cells(file):
             store.claim(cell.key, cell.fit_hash)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bdl.plan.planning import plan_tasks
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
-from bdl.store.store import Store
 
 DATA = """
 import numpy as np
@@ -70,7 +70,7 @@ def finish(ran, blank_figures):
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "results/store.sqlite") as opened:
+    with RunFolder(tmp_path / "results/store.sqlite") as opened:
         yield opened
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from bdl.execution import open_local_pool
 from bdl.execution.scheduler import run_tasks
 from bdl.plan import Task
-from bdl.store import Row
-from bdl.store.store import Store
+from bdl.records import Row
+from bdl.records.run_folder import RunFolder
 
 
 class Ear:
@@ -42,7 +42,7 @@ class Ear:
         ]
 
 
-def run_here(cells: Sequence[Task], store: Store) -> Ear:
+def run_here(cells: Sequence[Task], store: RunFolder) -> Ear:
     """Do what the store lacks, in this process."""
     ear = Ear()
     with open_local_pool(1) as here:
@@ -72,7 +72,7 @@ def outcome(row: Row) -> dict[str, object]:
     }
 
 
-def outcomes(store: Store, cells: Sequence[Task]) -> list[dict[str, object]]:
+def outcomes(store: RunFolder, cells: Sequence[Task]) -> list[dict[str, object]]:
     """Every row of the cells, search folds first."""
     return [
         outcome(row)

@@ -15,7 +15,7 @@ import bdl
 from bdl.errors import InputError
 from bdl.execution import cluster, scheduler
 from bdl.execution.cluster import DaskWorkers, open_worker_pool
-from bdl.store.store import Store
+from bdl.records.run_folder import RunFolder
 
 from .listeners import Ear, outcomes, run_here
 
@@ -105,7 +105,7 @@ def test_a_cluster_gives_the_rows_of_one_process_and_is_refused_or_lost_in_one_l
     Where a worker is killed the run goes on, where all are it ends, and goes on.
     """
     cells = tiny()
-    with Store(tmp_path / "calm/store.sqlite") as calm:
+    with RunFolder(tmp_path / "calm/store.sqlite") as calm:
         run_here(cells, calm)
         expected = outcomes(calm, cells)
     with scheduling() as (own, address):

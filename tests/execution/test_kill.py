@@ -12,8 +12,8 @@ import pandas as pd
 import psutil
 import pytest
 
-from bdl.store import Row, artefacts
-from bdl.store.store import Store
+from bdl.records import Row
+from bdl.records.run_folder import RunFolder
 
 from .listeners import outcome
 
@@ -94,7 +94,7 @@ def count_from_outside(results: Path) -> int:
         return 0
 
 
-def all_rows(store: Store) -> list[Row]:
+def all_rows(store: RunFolder) -> list[Row]:
     cells = [("diabetes", entry, "{}") for entry in ENTRIES]
     return [
         row
@@ -106,7 +106,7 @@ def all_rows(store: Store) -> list[Row]:
 
 def count(results: Path) -> int:
     """Count the rows that the next run finds; it rolls back what a kill left half written."""
-    with Store(store_of(results)) as store:
+    with RunFolder(store_of(results)) as store:
         return len(all_rows(store))
 
 
@@ -126,11 +126,11 @@ def kill_at_random(results: Path, moments: random.Random) -> None:
 
 def everything(results: Path) -> tuple[list[dict[str, object]], list[object]]:
     """All rows but the times, with the digests of the posteriors, each of which can be read, and recorded scores."""
-    with Store(store_of(results)) as store:
+    with RunFolder(store_of(results)) as store:
         rows = all_rows(store)
         for row in rows:
             if row.stage == "final":
-                artefacts.read_posterior(store.posteriors, str(row.artefact))
+                store.posteriors.read(str(row.artefact))
         assert list(store.checkpoints.glob("*")) == [], (
             "checkpoints are removed when the rows are safe"
         )

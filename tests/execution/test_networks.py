@@ -16,7 +16,6 @@ from bdl.methods.vifa_two_stage import TwoStageVifa
 from bdl.models.likelihoods import Categorical
 from bdl.models.modules import Module
 from bdl.models.problem import Problem
-from bdl.store import artefacts
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, run_to_end
 from bdl.training.schedule import Schedule

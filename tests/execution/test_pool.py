@@ -11,8 +11,8 @@ import torch
 
 from bdl.execution import limits, open_local_pool, scheduler
 from bdl.execution.groups import run_group
+from bdl.records.run_folder import RunFolder
 from bdl.spec.sections import Limits
-from bdl.store.store import Store
 
 from .listeners import Ear, outcomes, run_here
 
@@ -35,7 +35,7 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     cells = tiny(
         f"entries.exact.by_dataset={broken}", "entries.random.record={unit: epochs, every: 2}"
     )
-    with Store(tmp_path / "calm/store.sqlite") as calm:
+    with RunFolder(tmp_path / "calm/store.sqlite") as calm:
         run_here(cells, calm)
         expected = outcomes(calm, cells)
         curves = [calm.load_curve_points(cell.key) for cell in cells]

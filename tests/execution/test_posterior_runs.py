@@ -12,7 +12,6 @@ from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors import FullGaussian
 from bdl.publishing.pictures import pair_posteriors
 from bdl.spec import load_benchmark
-from bdl.store import artefacts
 
 from .listeners import run_here
 
@@ -105,7 +104,7 @@ def test_a_reference_gives_its_precisions_to_the_method(store, load):
         54**-2, rel=0.1
     )  # residual standard deviation 54
     assert row.metrics["rmse"] < 70  # the targets have standard deviation 77
-    assert artefacts.read_posterior(store.posteriors, row.artefact)[0].dim == 11
+    assert store.posteriors.read(row.artefact)[0].dim == 11
 
 
 def test_scores_of_predictions_and_distances_mix(store, load, line):
@@ -131,7 +130,7 @@ def test_scores_of_predictions_and_distances_mix(store, load, line):
         )
         assert row.metrics["rel_cov_dist"] < 1e-5
         assert isinstance(
-            artefacts.read_posterior(store.posteriors, row.artefact)[0], FullGaussian
+            store.posteriors.read(row.artefact)[0], FullGaussian
         )
 
 

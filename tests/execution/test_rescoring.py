@@ -12,10 +12,10 @@ from bdl.metrics.regression import Rmse
 from bdl.plan import Task
 from bdl.plan.planning import plan_tasks
 from bdl.posteriors import DiagonalGaussian
+from bdl.records import FitResult, Row, posterior_files
+from bdl.records.run_folder import RunFolder
 from bdl.runtime import OverLimit
 from bdl.spec import load_benchmark
-from bdl.store import FitResult, Row, artefacts
-from bdl.store.store import Store
 
 from .listeners import run_here
 
@@ -61,7 +61,7 @@ def test_an_added_metric_is_that_of_a_run_which_had_it_from_the_start(
         after, fitted = go(store, ["joint_nll", "nmll", "rmse", "neg_elbo", "runtime"], *NETWORK)
     assert fitted == []
     assert fits(store) == kept
-    with Store(tmp_path / "other.sqlite") as other:
+    with RunFolder(tmp_path / "other.sqlite") as other:
         expected, _ = go(other, ["joint_nll", "nmll", "rmse", "neg_elbo", "runtime"], *NETWORK)
     assert "neg_elbo_mcse" in expected[0].metrics
     for row, old, fresh in zip(after, before, expected, strict=True):
@@ -117,7 +117,7 @@ def row(split=0, **changes):
 def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none(store):
     """Rows without a posterior are left alone."""
     (cell,) = cells(["rmse", "nmll"])
-    content = artefacts.encode_posterior(
+    content = posterior_files.encode_posterior(
         DiagonalGaussian(torch.full((11,), 1e38), torch.ones(11)), {}
     )
     known = {"rmse": cell.score_hash(cell.benchmark.metrics[0])}

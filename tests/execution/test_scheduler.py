@@ -16,12 +16,12 @@ from bdl.plan import workload
 from bdl.plan.cost import estimate_batch_work
 from bdl.plan.planning import plan_tasks
 from bdl.posteriors.tensors import as_type
+from bdl.records import Row
+from bdl.records.run_folder import RunFolder
 from bdl.rng import normal_slice, trial_keys
 from bdl.search import propose
 from bdl.search.crossval import cross_validate
 from bdl.spec import Benchmark, load_benchmark
-from bdl.store import Row, artefacts
-from bdl.store.store import Store
 
 from .listeners import Ear, outcomes, run_here
 
@@ -50,13 +50,13 @@ def load(*changes: str, sampler: str = "random") -> Benchmark:
     return load_benchmark("uci-regression", "check", overrides).select(entries=["vifa-lr"])
 
 
-def go(store: Store, splits: Sequence[int], benchmark: Benchmark) -> Ear:
+def go(store: RunFolder, splits: Sequence[int], benchmark: Benchmark) -> Ear:
     ear = run_here(plan_tasks(benchmark, splits=splits, compile=False), store)
     assert ear.total == ear.done
     return ear
 
 
-def everything(store: Store) -> list[dict[str, object]]:
+def everything(store: RunFolder) -> list[dict[str, object]]:
     return outcomes(store, plan_tasks(load(), splits=(0,)))
 
 
@@ -64,7 +64,7 @@ def everything(store: Store) -> list[dict[str, object]]:
 def calm(request, tmp_path_factory):
     """A benchmark, its rows after an undisturbed run of three splits, and what the listener heard."""
     benchmark = load(sampler=request.param)
-    with Store(tmp_path_factory.mktemp("calm") / "store.sqlite") as store:
+    with RunFolder(tmp_path_factory.mktemp("calm") / "store.sqlite") as store:
         ear = go(store, (0, 1, 2), benchmark)
         return benchmark, everything(store), ear
 
@@ -171,7 +171,7 @@ def test_scores_follow_from_the_stored_posteriors(store):
     go(store, (0, 2), load())
     (cell,) = plan_tasks(load(), splits=(0, 2))
     for row in store.load_rows("final", CELL):
-        posterior, buffers = artefacts.read_posterior(store.posteriors, row.artefact)
+        posterior, buffers = store.posteriors.read(row.artefact)
         assert buffers == {}
         again = compute_scores(
             make_evaluation(cell, row.split, posterior, buffers, row.hyper),
@@ -320,7 +320,7 @@ class NewestFirst(WorkerPool):
 
 def test_groups_that_end_in_any_order_give_the_same_results(tiny, store, tmp_path):
     cells = tiny()
-    with Store(tmp_path / "calm.sqlite") as calm:
+    with RunFolder(tmp_path / "calm.sqlite") as calm:
         in_order = [(rows[0].cell, rows[0].stage) for rows in run_here(cells, calm).stored_rows]
         expected = outcomes(calm, cells)
     ear, workers = Ear(), NewestFirst()

@@ -12,9 +12,8 @@ from bdl.plan.cost import estimate_batch_work
 from bdl.plan.planning import check_task, group_tasks, plan_tasks
 from bdl.plan.workload import count_stage_updates
 from bdl.posteriors import FactorAnalysis
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
-from bdl.store import artefacts
-from bdl.store.store import Store
 
 from .listeners import run_here
 
@@ -141,7 +140,7 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
         for cell in (first, second)
         for outcome in group([(cell, 0), (cell, 1)]).run(silent)
     ]
-    with Store(tmp_path / "store.sqlite") as store:
+    with RunFolder(tmp_path / "store.sqlite") as store:
         done = group([(first, 0)]).run(silent)
         store.claim(first.key, first.fit_hash)
         store.append(done)

@@ -5,8 +5,8 @@ from execution.listeners import Ear
 
 from bdl.execution import WorkerPool, scheduler
 from bdl.plan.planning import plan_tasks
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
-from bdl.store.store import Store
 
 GUESTS = '''
 import collections
@@ -138,7 +138,7 @@ def line(method, hyper="hyper: {prior_precision: 10, noise_precision: 3e-4}", na
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "results/store.sqlite") as opened:
+    with RunFolder(tmp_path / "results/store.sqlite") as opened:
         yield opened
 
 

@@ -12,8 +12,8 @@ from bdl.data import load_dataset
 from bdl.execution import ProcessWorkers, WorkerPool, groups, open_local_pool, scheduler
 from bdl.execution.cluster import open_worker_pool
 from bdl.posteriors.predictive import MeanVariance
+from bdl.records import KEPT_DETAIL
 from bdl.reports import compare_with_papers
-from bdl.store import KEPT_DETAIL, artefacts
 
 from .conftest import CONJUGATE, GUESTS, line
 
@@ -103,7 +103,7 @@ def test_outputs_are_predicted_from_by_the_likelihood_and_drawn_from_the_seed_of
 def test_a_score_is_added_to_what_is_kept_of_a_function(rows, guest, store):
     rows(line(guest("Closure")), "metrics=[nmll]")
     found = rows(line(guest("Closure")))
-    posterior, _ = artefacts.read_posterior(store.posteriors, found[0].artefact)
+    posterior, _ = store.posteriors.read(found[0].artefact)
     assert isinstance(posterior, MeanVariance)
     assert posterior.rows.tolist() == load_dataset("diabetes").split(0).test.tolist()
     assert [row.metrics["rmse"] for row in found] == pytest.approx(

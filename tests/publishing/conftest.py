@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from bdl.store.store import Store
+from bdl.records.run_folder import RunFolder
 
 SPEC = """
 name: small
@@ -69,5 +69,5 @@ def published():
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "store.sqlite") as opened:
+    with RunFolder(tmp_path / "store.sqlite") as opened:
         yield opened

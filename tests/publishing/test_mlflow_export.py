@@ -27,10 +27,10 @@ from bdl.publishing.mlflow_names import (
 )
 from bdl.publishing.mlflow_ui import list_view_addresses, open_ui
 from bdl.publishing.tracking import connect, parse_database_path, upgrade_database
+from bdl.records import CurvePoint, FitResult, Row
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
-from bdl.store import CurvePoint, FitResult, Row
-from bdl.store.store import Store
 
 NAN, INF = math.nan, math.inf
 
@@ -200,7 +200,7 @@ def sent(client, uri, tmp_path_factory):
     benchmark = read(folder, "quick").model_copy(update=odd)
     (cell,) = (cell for cell in list_tasks(benchmark) if cell.dataset == "yacht")
     tags = {"bdl.git_commit": "abc", "version.torch": "2", "bdl.protocol": PROTOCOL}
-    with Store(folder / "store.sqlite") as store:
+    with RunFolder(folder / "store.sqlite") as store:
         fill(store)
         curve = [CurvePoint("epochs", 10, "nmll", 8.0), CurvePoint("epochs", 20, "nmll", 4.0)]
         store.append(

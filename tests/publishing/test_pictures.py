@@ -11,9 +11,9 @@ from bdl.plan.planning import list_tasks
 from bdl.posteriors import FullGaussian, Point
 from bdl.publishing import pictures
 from bdl.publishing.pictures import GRID_POINTS, evaluate_credible_bands, predict_labels
+from bdl.records import FitResult, Row, posterior_files
 from bdl.references.base import Truth
 from bdl.spec import load_benchmark
-from bdl.store import FitResult, Row, artefacts
 
 SAMPLES = 4000
 MEAN, COVARIANCE = np.array([2.0, -1.0]), np.array([[0.5, 0.2], [0.2, 0.3]])
@@ -57,7 +57,7 @@ def fitted(tmp_path, store):
         )
         path.write_text(TEXT.format(dataset, standardise, likelihood, hyper, SAMPLES, metrics))
         (cell,) = list_tasks(load_benchmark(path.as_posix()))
-        content = artefacts.encode_posterior(left, {}) if status == "ok" else None
+        content = posterior_files.encode_posterior(left, {}) if status == "ok" else None
         for split in cell.splits:
             row = Row(*cell.key, "final", split, 0, 0, status, None, hyper, {}, 1.0, {})
             store.append([FitResult(row, (), content)])

@@ -11,8 +11,8 @@ from bdl.plan import joint_hash
 from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
 from bdl.publishing.provenance import compute_overlaps
+from bdl.records import FitResult, Row
 from bdl.spec import load_benchmark
-from bdl.store import FitResult, Row
 
 MKL = "PyTorch built with:\n  - GCC 13.3\n  - Intel(R) oneAPI Math Kernel Library Version 2024.2 for Intel(R) 64\n"
 OPEN = (

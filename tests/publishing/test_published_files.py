@@ -16,10 +16,10 @@ from bdl.archive.loading import NO_VERDICTS, LoadedResults, load_results
 from bdl.plan.planning import list_tasks
 from bdl.publishing import published_files
 from bdl.publishing.published_files import compare_with_print, narrow_benchmark, render_tables
+from bdl.records import FitResult, Row
+from bdl.records.run_folder import RunFolder
 from bdl.reports.search_bounds import bound_notes
 from bdl.spec import load_benchmark, load_request
-from bdl.store import FitResult, Row
-from bdl.store.store import Store
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -51,7 +51,7 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
         "uci-regression", "check", ["sweep={model.hidden: [[5], [7]]}", "splits=1"]
     )
     cells = list_tasks(asked.benchmark)
-    with Store(locate_folder(tmp_path, asked) / "store.sqlite") as store:
+    with RunFolder(locate_folder(tmp_path, asked) / "store.sqlite") as store:
         store.record_request(json.dumps(asked.dump()))
         for cell in cells:
             store.append(

@@ -15,7 +15,7 @@ from bdl.archive.posteriors import read_posteriors, write_posteriors
 from bdl.errors import InputError
 from bdl.posteriors import Point
 from bdl.publishing.provenance import write_provenance
-from bdl.store import artefacts
+from bdl.records import posterior_files
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -206,7 +206,7 @@ def test_posteriors_travel_with_their_rows(published, part):
         (folder / "provenance.json").write_text(json.dumps(known))
 
     old, new = (
-        artefacts.encode_posterior(Point(torch.full((2,), value)), {}) for value in (0.0, 1.0)
+        posterior_files.encode_posterior(Point(torch.full((2,), value)), {}) for value in (0.0, 1.0)
     )
     told(published, {"yacht/bbb": {0: old, 1: old}, "yacht/slang": {0: old}})
     told(part, {"yacht/bbb": {1: new}})

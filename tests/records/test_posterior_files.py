@@ -16,7 +16,7 @@ from bdl.posteriors import (
     FullGaussian,
     LowRankPrecision,
 )
-from bdl.store.artefacts import encode_posterior, is_whole, read_posterior, write_posterior
+from bdl.records.posterior_files import PosteriorFiles, encode_posterior
 
 LOC = torch.tensor([0.1, -2.0, 1e-30], dtype=torch.float64)
 FACTORS = torch.arange(6, dtype=torch.float64).view(3, 2) / 7
@@ -39,11 +39,11 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 def test_every_bit_and_every_type_comes_back(tmp_path, posterior):
     """Under the digest of the file, which other programs can read."""
     content = encode_posterior(posterior, BUFFERS)
-    sha = write_posterior(tmp_path / "new/folder", content)
+    sha = PosteriorFiles(tmp_path / "new/folder").write(content)
     (file,) = (tmp_path / "new/folder").iterdir()
     assert file.name == f"{sha}.safetensors"
     assert sha == hashlib.sha256(file.read_bytes()).hexdigest()
-    again, kept = read_posterior(file.parent, sha)
+    again, kept = PosteriorFiles(file.parent).read(sha)
     assert type(again) is type(posterior)
     assert all(map(same, again, posterior))
     assert kept.keys() == BUFFERS.keys()
@@ -63,28 +63,28 @@ def test_every_bit_and_every_type_comes_back(tmp_path, posterior):
 def test_views_and_shared_memory_are_stored_as_what_they_show(tmp_path):
     whole = torch.arange(12.0).view(3, 4)
     posterior = FactorAnalysis(whole[:, 0], whole[:, 1:3], whole[:, 0])
-    again, _ = read_posterior(tmp_path, write_posterior(tmp_path, encode_posterior(posterior, {})))
+    again, _ = PosteriorFiles(tmp_path).read(PosteriorFiles(tmp_path).write(encode_posterior(posterior, {})))
     assert all(map(same, again, posterior))
 
 
 def test_a_file_is_whole_at_the_length_of_its_header(tmp_path):
-    sha = write_posterior(tmp_path, encode_posterior(POSTERIORS[1], BUFFERS))
-    assert is_whole(tmp_path, sha)
+    sha = PosteriorFiles(tmp_path).write(encode_posterior(POSTERIORS[1], BUFFERS))
+    assert PosteriorFiles(tmp_path).is_whole(sha)
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()
     for other in (content[:-1], content + b"x", content[:20], b""):
         file.write_bytes(other)
-        assert not is_whole(tmp_path, sha)
+        assert not PosteriorFiles(tmp_path).is_whole(sha)
     file.unlink()
-    assert not is_whole(tmp_path, sha)
+    assert not PosteriorFiles(tmp_path).is_whole(sha)
 
 
 def test_identical_content_is_written_once(tmp_path):
     content = encode_posterior(POSTERIORS[0], {})
-    sha = write_posterior(tmp_path, content)
+    sha = PosteriorFiles(tmp_path).write(content)
     (file,) = tmp_path.iterdir()
     before = file.stat()
-    assert write_posterior(tmp_path, content) == sha
+    assert PosteriorFiles(tmp_path).write(content) == sha
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert list(tmp_path.iterdir()) == [file]
 
@@ -94,22 +94,22 @@ def test_identical_content_is_written_once(tmp_path):
 )
 def test_a_damaged_file_is_refused_and_mended_by_writing_again(tmp_path, damage):
     content = encode_posterior(POSTERIORS[0], {})
-    sha = write_posterior(tmp_path, content)
+    sha = PosteriorFiles(tmp_path).write(content)
     file = tmp_path / f"{sha}.safetensors"
     file.write_bytes(damage(content))
     with pytest.raises(InputError, match=f"{sha}.safetensors is damaged; run again, which makes"):
-        read_posterior(tmp_path, sha)
-    write_posterior(tmp_path, content)
-    assert type(read_posterior(tmp_path, sha)[0]) is DiagonalGaussian
+        PosteriorFiles(tmp_path).read(sha)
+    PosteriorFiles(tmp_path).write(content)
+    assert type(PosteriorFiles(tmp_path).read(sha)[0]) is DiagonalGaussian
 
 
 def test_a_missing_file_and_another_under_its_own_digest_are_told(tmp_path):
     with pytest.raises(
         InputError, match="No such file or directory; run again, which makes this fit"
     ):
-        read_posterior(tmp_path, "0" * 64)
+        PosteriorFiles(tmp_path).read("0" * 64)
     with pytest.raises(InputError, match="is no posterior"):
-        read_posterior(tmp_path, write_posterior(tmp_path, b"nothing of the kind"))
+        PosteriorFiles(tmp_path).read(PosteriorFiles(tmp_path).write(b"nothing of the kind"))
 
 
 def test_nothing_is_left_of_a_write_that_fails(tmp_path, monkeypatch):
@@ -118,5 +118,5 @@ def test_nothing_is_left_of_a_write_that_fails(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError, match="No space left on device; choose another --results"):
-        write_posterior(tmp_path, encode_posterior(POSTERIORS[0], {}))
+        PosteriorFiles(tmp_path).write(encode_posterior(POSTERIORS[0], {}))
     assert list(tmp_path.iterdir()) == []

@@ -28,10 +28,8 @@ CellKey = tuple[str, str, str]
 sweep.
 """
 
-ROWS_PER_FETCH = 500
-"""Rows that are read at a time: few enough that their JSON is gone before the garbage collector
-looks at it.
-"""
+RowKey = tuple[Stage, int, int, int]
+"""Stage, split, trial and fold of a row of a cell."""
 
 
 class CurvePoint(NamedTuple):
@@ -95,6 +93,11 @@ class Row:
         """Key of the cell that it belongs to."""
         return self.dataset, self.entry, self.point
 
+    @property
+    def key(self) -> RowKey:
+        """Its key within the cell."""
+        return self.stage, self.split, self.trial, self.fold
+
 
 def join_refusals(refusals: Mapping[str, str]) -> str | None:
     """Write why scores could not be computed, by metric; None if all could."""
@@ -105,7 +108,7 @@ def join_refusals(refusals: Mapping[str, str]) -> str | None:
 
 
 class FitResult(NamedTuple):
-    """Everything that the store keeps of one trial."""
+    """Everything that a run folder keeps of one trial."""
 
     row: Row
     curve_points: tuple[CurvePoint, ...] = ()
