@@ -93,9 +93,9 @@ class PublishedCells:
     """The published rows of one folder, by cell."""
 
     def __init__(self, folder: Path) -> None:
-        with ResultsFolder(folder) as results:
-            self.request = results.recorded_request
-            rows = results.final_rows
+        results = ResultsFolder(folder)
+        self.request = results.recorded_request
+        rows = results.final_rows
         self._rows = rows[rows.status == "ok"].sort_values("split")
         self._keys = list_cell_keys(self._rows)
 

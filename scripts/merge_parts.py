@@ -151,8 +151,8 @@ def write(merged: Run, folder: Path) -> None:
             write_table(table, folder / f"{name}.parquet")
     travels = {"posteriors": write_posteriors(merged.posteriors, folder)}
     write_provenance({**merged.origin, **travels, **asked.dump()}, folder)
-    with ResultsFolder(folder, asked) as here:
-        found = load_open_results(here)
+    here = ResultsFolder(folder, asked)
+    found = load_open_results(here)
     for format, name in (("markdown", "table.md"), ("json", "table.json")):
         (folder / name).write_text(str(render_tables(found, format)), encoding="utf-8")
     draw_figures(gather_figure_data(found, {}), folder / "figures")

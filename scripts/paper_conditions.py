@@ -174,9 +174,7 @@ def main() -> None:
             for cell in list_tasks(benchmark.select(entries=["vifa"])):
                 reference = compute_truth(cell, 0)
                 kept = [row.artefact for row in store.load_rows("final", cell.key) if row.artefact]
-                moments = [
-                    moments_of(store.posteriors.read(sha)[0]) for sha in kept
-                ]
+                moments = [moments_of(store.posteriors.read(sha)[0]) for sha in kept]
                 values = [row(own, reference) for own in moments if reference is not None]
                 mean, cov, w2, truncated, *few = np.mean(values, 0)
                 text = f"{cell.dataset:<14} {mean:7.4f} {cov:10.4f} {w2:7.4f} {truncated:11.4f}"

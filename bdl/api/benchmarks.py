@@ -148,10 +148,10 @@ class Results:
                 raise unknown_name_error(kind, name, candidates)
             tasks = [task for task in tasks if task.key[position] == name]
         (task,) = tasks
-        with ResultsFolder(
+        results_folder = ResultsFolder(
             self.folder, self.loaded.recorded_request, prefer_store=True
-        ) as results_folder:
-            posterior, buffers, row = results_folder.load_posterior(task, split)
+        )
+        posterior, buffers, row = results_folder.load_posterior(task, split)
         return Fitted(task.with_splits((split,)), split, posterior, buffers, row.hyper)
 
 
@@ -315,9 +315,9 @@ def results(
         If there are none, or a file is damaged.
     """
     folder = Path(name_or_path)
-    with ResultsFolder(folder) as results_folder:
-        if results_folder.has_rows:
-            return Results(folder, load_open_results(results_folder))
+    results_folder = ResultsFolder(folder)
+    if results_folder.has_rows:
+        return Results(folder, load_open_results(results_folder))
     return benchmark(name_or_path, profile, set).results(
         datasets, methods, splits, results=results
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bdl import runtime
 from bdl.archive.loading import load_timings
-from bdl.archive.reuse import PublishedFits
+from bdl.archive.reuse import RecordedFits
 from bdl.data import file_states
 from bdl.errors import escape_unprintable
 from bdl.execution.estimate import (
@@ -100,7 +100,7 @@ def describe_missing_files(request: Request) -> list[str]:
     ]
 
 
-def describe_fits_without_data(request: Request, published: Sequence[PublishedFits]) -> list[str]:
+def describe_fits_without_data(request: Request, published: Sequence[RecordedFits]) -> list[str]:
     """Describe how many fits a run has, those of the search as well, before its data are there.
 
     Published fits are counted as such where they have an identity; whether it is that of today

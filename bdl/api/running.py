@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,19 +15,18 @@ from typer import Exit
 from bdl.api import forecast
 from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
 from bdl.api.run_summary import describe_end, summarise_run, write_report
-from bdl.archive.frames import (
-    STORE,
-    TRIALS,
+from bdl.archive.folders import (
     back_up_and_clear,
+    has_published_rows,
+    has_store,
     list_sibling_folders,
     locate_folder,
-    make_empty_store,
     open_for_writing,
     open_readonly,
 )
 from bdl.archive.loading import check_overwrite
 from bdl.archive.reuse import (
-    PublishedFits,
+    RecordedFits,
     copy_fits,
     iterate_stored_fits,
     list_reusable_splits,
@@ -176,7 +176,11 @@ def print_forecast(request: Request, options: RunOptions, console: Console) -> N
         _print_lines(missing_files, console)
         return
     tasks = _plan_tasks(request, options, console, dry=True)
-    with make_empty_store() if options.fresh else open_readonly(options.results, request) as store:
+    with (
+        nullcontext(RunFolder(None))
+        if options.fresh
+        else open_readonly(options.results, request) as store
+    ):
         check_stored_fits(tasks, store)
         copied_splits = _list_reusable_splits(request, tasks, store, options)
         estimate = forecast.estimate_run(
@@ -266,7 +270,11 @@ def _select_runnable_tasks(
     uninstalled_tasks = [task for task in tasks if task.settings.method.build().missing]
     if not uninstalled_tasks:
         return tasks
-    with make_empty_store() if options.fresh else open_readonly(options.results, request) as store:
+    with (
+        nullcontext(RunFolder(None))
+        if options.fresh
+        else open_readonly(options.results, request) as store
+    ):
         available_splits = _list_reusable_splits(request, uninstalled_tasks, store, options)
         for task in uninstalled_tasks:
             available_splits[task.key] |= {row.split for row in store.load_rows("final", task.key)}
@@ -304,7 +312,7 @@ def _list_reusable_splits(
 
 def _list_importable_fits(
     request: Request, tasks: list[Task], options: RunOptions
-) -> tuple[list[Task], list[PublishedFits]]:
+) -> tuple[list[Task], list[RecordedFits]]:
     """List the tasks whose published fits are imported, and these fits.
 
     With ``--published`` these are all tasks, otherwise those that cannot be fitted here.
@@ -318,7 +326,7 @@ def _list_importable_fits(
     return importing_tasks, _read_published_fits(request, options)
 
 
-def _read_published_fits(request: Request, options: RunOptions) -> list[PublishedFits]:
+def _read_published_fits(request: Request, options: RunOptions) -> list[RecordedFits]:
     """Read what is published of the benchmark and profile, and of its variants."""
     run_folder = locate_folder(options.results, request)
     return read_published_fits(run_folder, list_sibling_folders(run_folder))
@@ -330,7 +338,7 @@ def _check_published_rows(request: Request, options: RunOptions) -> None:
         return
     run_folder = locate_folder(options.results, request)
     folders = [run_folder, *list_sibling_folders(run_folder)]
-    if not any((path / name).exists() for path in folders for name in (TRIALS, STORE)):
+    if not any(has_published_rows(path) or has_store(path) for path in folders):
         base = locate_folder(options.results, request.full_request)
         raise InputError(
             f"--published: no published rows in {base}; run it in a clone of the repository, or "

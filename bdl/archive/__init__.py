@@ -1,43 +1,42 @@
-"""A folder of results, with a store, published rows or both.
+"""A folder of results: the run folder in which a run works, its store, a published one, or both.
 
 Published rows are what tables show, until a run publishes again. Failures, timings, posteriors and
 exports come from the store, where there is one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import pandas as pd
 from torch import Tensor
 
-from bdl.archive.frames import (
+from bdl.archive.folders import (
     STORE,
-    TRIALS,
-    PublishedRows,
-    list_cell_keys,
-    read_rows,
-    tabulate_curve_points,
-    tabulate_final_rows,
-    tabulate_rows,
+    has_published_rows,
+    has_store,
+    open_published,
+    open_store,
+    read_provenance,
 )
-from bdl.archive.posteriors import POSTERIORS
-from bdl.errors import InputError, parse_json
+from bdl.errors import InputError
 from bdl.execution.estimate import Basis, MeasuredFit
 from bdl.execution.scheduler import check_fit_hashes
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.posteriors import Posterior
-from bdl.records import STAGES, Row
-from bdl.records.run_folder import RunFolder
+from bdl.records import STAGES, CellKey, Row, Stage
+from bdl.records.row_files import (
+    list_cell_keys,
+    tabulate_curve_points,
+    tabulate_rows,
+)
+from bdl.records.run_folder import ROWS, RunFolder
 from bdl.spec import Benchmark, Request, load_request
 from bdl.spec.sections import Note
-
-HASH_FIELDS = ("fit_hashes", "score_hashes")
-"""Identities of the published fits and scores of each cell, in the provenance."""
 
 FIELDS_WITHOUT_EFFECT = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
 """Fields that decide no number: tables show what the file says now."""
@@ -67,8 +66,6 @@ class FailedFits(NamedTuple):
 class ResultsFolder:
     """The results in a folder for the data sets and entries of a request.
 
-    A ``with`` block closes the store.
-
     `request` is the benchmark as its file is now, with the overrides and the part of the run, or
     with a narrower part; None for what the rows themselves say. With `prefer_store`, rows are read
     from the store where both are there: a run may have added some since it published. Members that
@@ -79,30 +76,27 @@ class ResultsFolder:
         self, folder: Path, request: Request | None = None, *, prefer_store: bool = False
     ) -> None:
         self.folder = folder
-        self._has_published, self._has_store = (
-            (folder / name).exists() for name in (TRIALS, STORE)
-        )
+        self._has_published, self._has_store = has_published_rows(folder), has_store(folder)
         self.published = self._has_published and not (prefer_store and self._has_store)
-        self.path = folder / (TRIALS if self.published else STORE)
-        self._given_request, self._stack = request, ExitStack()
+        self.path = folder / (ROWS if self.published else STORE)
+        self._given_request = request
         self._selections: tuple[Sequence[str], Sequence[str]] = (
             (request.datasets, request.entries) if request else ((), ())
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the store."""
-        self._stack.close()
-
     @cached_property
     def store(self) -> RunFolder | None:
-        """The store; None if there is none."""
-        return self._stack.enter_context(RunFolder(self.folder / STORE)) if self._has_store else None
+        """The run folder in which a run works; None if there is none."""
+        return open_store(self.folder) if self._has_store else None
+
+    @cached_property
+    def records(self) -> RunFolder:
+        """The run folder whose rows tables show."""
+        if self.published:
+            return open_published(self.folder)
+        if self.store is None:
+            raise InputError(f"no results in {self.folder}")
+        return self.store
 
     @property
     def has_rows(self) -> bool:
@@ -115,11 +109,7 @@ class ResultsFolder:
 
         None if they do not say so, as those of earlier versions.
         """
-        text = (
-            self._published_rows.recorded_request
-            if self.published
-            else self._required_store.recorded_request
-        )
+        text = self.records.recorded_request
         return Request.parse(text, str(self.path)) if text else None
 
     @cached_property
@@ -154,18 +144,7 @@ class ResultsFolder:
     @cached_property
     def provenance(self) -> dict[str, Any]:
         """Where the published rows came from; empty if nothing says so."""
-        path = self.folder / "provenance.json"
-        if not path.exists():
-            return {}
-        try:
-            content = parse_json(path.read_text("utf-8"))
-            if not isinstance(content, dict) or not all(
-                isinstance(content.get(name, {}), dict) for name in HASH_FIELDS
-            ):
-                raise ValueError("it does not say what rows were made with")
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read {path} ({error}); remove it and run again") from None
-        return content
+        return read_provenance(self.folder)
 
     @cached_property
     def stored_tasks(self) -> list[Task]:
@@ -180,40 +159,23 @@ class ResultsFolder:
     @property
     def final_rows(self) -> pd.DataFrame:
         """Final rows."""
-        if not self.published:
-            return tabulate_final_rows(self.stored_tasks, self._required_store)
-        rows = self._published_rows.rows
-        return self._select_part(rows[rows.stage == "final"])
+        if self.published:
+            return self._tabulate(["final"])
+        return tabulate_final_rows(self.stored_tasks, self.records)
 
     @property
     def curve_points(self) -> pd.DataFrame:
         """Scores at recorded counts."""
-        return (
-            self._select_part(self._published_rows.points)
-            if self.published
-            else tabulate_curve_points(self.stored_tasks, self._required_store)
-        )
+        return self._select_part(tabulate_curve_points(self.records.select(self._cells)))
 
     def load_rows(self, *details: str) -> pd.DataFrame:
-        """Load all rows, folds of the search as well, with details of the store as columns."""
-        if self.published:
-            return self._select_part(self._published_rows.rows)
-        return self._select_part(
-            tabulate_rows(
-                list_tasks(self.recorded_request.benchmark), self._required_store, STAGES, details
-            )
-        )
+        """Load all rows, folds of the search as well, with further details as columns."""
+        return self._tabulate(STAGES, details)
 
     def list_failed_fits(self) -> list[FailedFits]:
         """List fits that failed, folds of the search as well, in the order of the cells."""
         cells = list_tasks(self.recorded_request.benchmark)
-        if self.published:
-            rows = self._select_part(self._published_rows.rows)
-            rows = rows[(rows.status != "ok") | rows.reason.notna()]
-        else:
-            rows = self._select_part(
-                tabulate_rows(cells, self._required_store, STAGES, ["traceback"], problems=True)
-            )
+        rows = self._tabulate(STAGES, ["traceback"], problems=True)
         labels = {cell.key: cell.label for cell in cells}
         columns = rows.reindex(columns=["stage", "split", "reason", "traceback"])
         # rows of earlier versions may have cells that the benchmark has no more
@@ -280,7 +242,7 @@ class ResultsFolder:
         """
         rerun = f"bdl-bench run {self.recorded_request.command_arguments}"
         if self.store is None:
-            rerun += " --published" if (self.folder / POSTERIORS).exists() else ""
+            rerun += " --published" if self.records.posteriors.pack.exists() else ""
             raise InputError(
                 f"{self.folder} has published rows alone, without posteriors; "
                 f"they come with: {rerun}"
@@ -298,24 +260,31 @@ class ResultsFolder:
             )
         return *self.store.posteriors.read(row.artefact), row
 
-    @cached_property
-    def _published_rows(self) -> PublishedRows:
-        checksums = {}
-        if not self._has_store:  # which writes the rows anew, and may have been stopped in between
-            with suppress(InputError):  # a damaged provenance, without which the rows are shown
-                checksums = self.provenance.get("checksums", {})
-        return read_rows(self.folder, checksums)
+    @property
+    def _cells(self) -> list[CellKey] | None:
+        """Cells whose rows are shown, those of the benchmark; None for all that are published."""
+        if self.published:
+            return None
+        return [task.key for task in list_tasks(self.recorded_request.benchmark)]
+
+    def _tabulate(
+        self, stages: Sequence[Stage], details: Sequence[str] = (), *, problems: bool = False
+    ) -> pd.DataFrame:
+        table = self.records.select(self._cells, stages)
+        return self._select_part(tabulate_rows(table, details, problems=problems))
 
     def _select_part(self, table: pd.DataFrame) -> pd.DataFrame:
         for column, names in zip(("dataset", "entry"), self._selections, strict=True):
             table = table[table[column].isin(names)] if names else table
         return table
 
-    @property
-    def _required_store(self) -> RunFolder:
-        if self.store is None:
-            raise InputError(f"no results in {self.folder}")
-        return self.store
+
+def tabulate_final_rows(tasks: Sequence[Task], store: RunFolder) -> pd.DataFrame:
+    """Tabulate final rows of a store, with a column for each metric of the benchmark."""
+    table = tabulate_rows(store.select([task.key for task in tasks], ["final"]))
+    metrics = tasks[0].benchmark.metrics if tasks else ()
+    missing = [str(name) for name in metrics if name not in table]
+    return table.reindex(columns=[*table.columns, *missing])
 
 
 def list_stored_cells(benchmark: Benchmark, store: RunFolder) -> list[Task]:

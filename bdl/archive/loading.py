@@ -19,10 +19,9 @@ from bdl.archive.departures import (
     list_departures,
     list_gaps,
 )
-from bdl.archive.frames import (
-    STORE,
-    TRIALS,
-    list_cell_keys,
+from bdl.archive.folders import (
+    has_published_rows,
+    has_store,
     list_replicate_folders,
     list_sibling_folders,
     locate_folder,
@@ -32,6 +31,7 @@ from bdl.execution.estimate import MeasuredFit
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.records import CellKey
+from bdl.records.row_files import list_cell_keys
 from bdl.registry import packaged_results
 from bdl.spec import (
     Benchmark,
@@ -146,8 +146,8 @@ def load_results(request: Request, results: Path) -> LoadedResults:
     with the overrides and the part of the run. If no run was narrowed to these data sets and
     entries, they are selected from the rows of the whole.
     """
-    with open_results(request, results) as results_folder:
-        return load_open_results(results_folder)
+    results_folder = open_results(request, results)
+    return load_open_results(results_folder)
 
 
 def load_open_results(results_folder: ResultsFolder) -> LoadedResults:
@@ -181,7 +181,6 @@ def open_results(request: Request, results: Path, *, prefer_store: bool = False)
         results_folder = ResultsFolder(path, request, prefer_store=prefer_store)
         if results_folder.has_rows:
             return results_folder
-        results_folder.close()
     start = request.format_command("run", results)
     raise InputError(
         f"no results in {part_folder}; start with: {start}"
@@ -198,7 +197,8 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
     tables = [rows[:0].assign(seed=pd.Series(dtype=int))]
     for path in list_replicate_folders(folder):
         # a replicate that cannot be read must not keep the rows themselves from being shown
-        with suppress(InputError), ResultsFolder(path) as results_folder:
+        with suppress(InputError):
+            results_folder = ResultsFolder(path)
             recorded = results_folder.original_request
             if recorded is None or recorded.benchmark.profile != benchmark.profile:
                 continue
@@ -243,14 +243,12 @@ def load_timings(request: Request, results: Path) -> list[MeasuredFit]:
     """
     requested_folder, base = locate_folder(results, request), results / request.benchmark.name
     fits: list[MeasuredFit] = []
-    folders: set[Path] = set()  # one that has both a store and published rows counts once
-    for below, name in product(_FOLDER_PATTERNS, (STORE, TRIALS)):
-        folders.update(path.parent for path in base.glob(below + name))
-    for path in sorted(folders):
-        with (
-            suppress(InputError),
-            ResultsFolder(path, request.full_request, prefer_store=True) as results_folder,
-        ):
+    folders = {base}
+    for below in filter(None, _FOLDER_PATTERNS):
+        folders.update(base.glob(below))
+    for path in sorted(filter(_has_rows, folders)):
+        with suppress(InputError):
+            results_folder = ResultsFolder(path, request.full_request, prefer_store=True)
             fits += results_folder.iterate_measured_fits(path == requested_folder)
     return fits
 
@@ -261,31 +259,27 @@ def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> N
     Rows would also be lost if the run had another spec for their cells.
     """
     path, name = locate_folder(results, request), request.benchmark.name
-    with ResultsFolder(path, request) as results_folder:
-        if not results_folder.published:
-            return
-        unstored_fits = set(
-            zip(
-                list_cell_keys(results_folder.final_rows),
-                results_folder.final_rows.split.astype(int),
-                strict=True,
-            )
+    results_folder = ResultsFolder(path, request)
+    if not results_folder.published:
+        return
+    unstored_fits = set(
+        zip(
+            list_cell_keys(results_folder.final_rows),
+            results_folder.final_rows.split.astype(int),
+            strict=True,
         )
-        stored_tasks = (
-            list_stored_cells(request.benchmark, results_folder.store)
-            if results_folder.store
-            else []
-        )
-        for task in stored_tasks:
-            unstored_fits.difference_update(product([task.key], task.splits))
-        has_spec = results_folder.original_request is not None or name not in dict(
-            list_benchmarks()
-        )
-        recorded_request = (
-            results_folder.recorded_request
-            if has_spec
-            else load_request(name, request.benchmark.profile)
-        )
+    )
+    stored_tasks = (
+        list_stored_cells(request.benchmark, results_folder.store) if results_folder.store else []
+    )
+    for task in stored_tasks:
+        unstored_fits.difference_update(product([task.key], task.splits))
+    has_spec = results_folder.original_request is not None or name not in dict(list_benchmarks())
+    recorded_request = (
+        results_folder.recorded_request
+        if has_spec
+        else load_request(name, request.benchmark.profile)
+    )
     planned_tasks = {task.key: task for task in tasks}
     elsewhere = "give the benchmark a name of its own, or choose another --results"
     for task in list_tasks(recorded_request.benchmark):
@@ -307,10 +301,14 @@ def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> N
         )
 
 
+def _has_rows(folder: Path) -> bool:
+    return has_published_rows(folder) or has_store(folder)
+
+
 def _suggest_sibling(folder: Path, source: str, results: Path) -> str:
     for path in list_sibling_folders(folder):
-        with ResultsFolder(path) as results_folder:
-            if results_folder.published and results_folder.original_request:
-                request = replace(results_folder.original_request, source=source)
-                return f" (there is: {request.format_command('table', results)})"
+        results_folder = ResultsFolder(path)
+        if results_folder.published and results_folder.original_request:
+            request = replace(results_folder.original_request, source=source)
+            return f" (there is: {request.format_command('table', results)})"
     return ""

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import list_cell_keys
-from bdl.archive.reuse import PublishedFits
+from bdl.archive.reuse import open_published_fits
 from bdl.errors import InputError
 from bdl.execution.scoring import compute_scores, fit_metrics, make_evaluation
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe
 from bdl.records import FitResult, posterior_files
+from bdl.records.row_files import list_cell_keys
+from bdl.records.run_folder import ROWS
 from bdl.references.base import check_files
 from bdl.spec.labels import MetricName
 
@@ -74,15 +75,15 @@ def verify_folder(folder: Path) -> Verification:
         If the folder has no published rows, names code of others, is too large, or is damaged, or
         if data are missing.
     """
-    with ResultsFolder(folder) as results_folder:
-        if not results_folder.published:
-            raise InputError(
-                f"{folder} has no published rows: give a folder that has a trials.parquet, "
-                "such as results/uci-regression"
-            )
-        benchmark = results_folder.recorded_request.benchmark
-        final_fits = Counter(list_cell_keys(results_folder.final_rows))
-    published = PublishedFits(folder)
+    results_folder = ResultsFolder(folder)
+    if not results_folder.published:
+        raise InputError(
+            f"{folder} has no published rows: give a folder that has a {ROWS}, "
+            "such as results/uci-regression"
+        )
+    benchmark = results_folder.recorded_request.benchmark
+    final_fits = Counter(list_cell_keys(results_folder.final_rows))
+    published = open_published_fits(folder)
     verification = Verification()
     for task in list_tasks(benchmark):
         # a part of the benchmark may be published

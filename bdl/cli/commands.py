@@ -220,10 +220,8 @@ def failures(
     """List the fits that failed, and why."""
     from bdl.archive.loading import open_results
 
-    with open_results(
-        request_options.request, request_options.results, prefer_store=True
-    ) as folder:
-        failed_fits = folder.list_failed_fits()
+    folder = open_results(request_options.request, request_options.results, prefer_store=True)
+    failed_fits = folder.list_failed_fits()
     if as_json:
         terminal.write_json([failure._asdict() for failure in failed_fits])
         return

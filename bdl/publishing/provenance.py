@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,12 @@ import numpy as np
 import torch
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import compute_row_checksums
 from bdl.execution.scoring import fit_metrics
 from bdl.files import write_atomically
 from bdl.plan import Task, joint_hash
 from bdl.plan.planning import list_tasks
 from bdl.records import STAGES, Row, Stage
-from bdl.records.run_folder import RunFolder
+from bdl.records.run_folder import PROVENANCE, ROWS, RunFolder
 from bdl.spec import Benchmark, Request
 
 _PACKAGES = (
@@ -80,12 +80,18 @@ def describe_provenance(
 
 
 def write_provenance(content: dict[str, Any], folder: Path) -> Path:
-    """Write ``provenance.json`` with the checksums of the rows beside it, all of it or nothing."""
-    path = folder / "provenance.json"
-    content = content | {"checksums": compute_row_checksums(folder)}
+    """Write the provenance with the digests of the files beside it, all of it or nothing."""
+    path = folder / PROVENANCE
+    content = content | {"files": compute_checksums(folder)}
     with write_atomically(path) as new_path:
         new_path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def compute_checksums(folder: Path) -> dict[str, str]:
+    """Compute the SHA-256 (hex) of the files of rows and posteriors in a folder, by name."""
+    paths = [folder / ROWS, RunFolder(folder).posteriors.pack]
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in paths if path.exists()}
 
 
 def _list_origins(tasks: Sequence[Task], store: RunFolder) -> list[dict[str, Any]]:
@@ -212,9 +218,9 @@ def load_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
 
     They are those of `compute_overlaps`.
     """
-    with ResultsFolder(folder) as results_folder:
-        recorded: dict[str, float] | None = results_folder.provenance.get("overlap")
-        fit_hashes = results_folder.provenance.get("fit_hashes", {})
+    results_folder = ResultsFolder(folder)
+    recorded: dict[str, float] | None = results_folder.provenance.get("overlap")
+    fit_hashes = results_folder.provenance.get("fit_hashes", {})
     covered = {label.partition("/")[0] for label in fit_hashes}
     return (
         compute_overlaps(benchmark)

@@ -9,17 +9,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import RenderableType
 
-from bdl.archive import ResultsFolder, list_stored_cells
-from bdl.archive.frames import (
-    locate_folder,
-    tabulate_curve_points,
-    tabulate_final_rows,
-    write_rows,
-)
+from bdl.archive import ResultsFolder, list_stored_cells, tabulate_final_rows
+from bdl.archive.folders import locate_folder
 from bdl.archive.loading import LoadedResults, load_open_results, load_results, open_results
-from bdl.archive.posteriors import is_archive_whole, load_stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown_name_error
-from bdl.plan import Task
 from bdl.plan.reference_posteriors import (
     copy_certificates,
     list_sampled_references,
@@ -27,12 +20,14 @@ from bdl.plan.reference_posteriors import (
 )
 from bdl.publishing.pictures import gather_pictures, list_complete_cells
 from bdl.publishing.provenance import (
+    compute_checksums,
     compute_overlaps,
     describe_provenance,
     load_overlaps,
     write_provenance,
 )
 from bdl.records.posterior_files import with_rerun_hint
+from bdl.records.row_files import tabulate_curve_points
 from bdl.records.run_folder import RunFolder
 from bdl.reports import TableEntry, compare_with_papers, refusal_notes
 from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
@@ -99,7 +94,9 @@ class PublishedRun(NamedTuple):
     """Data of the figures; None where all files were written before."""
 
 
-def publish(request: Request, store: RunFolder, results: Path, wall_seconds: float) -> PublishedRun:
+def publish(
+    request: Request, store: RunFolder, results: Path, wall_seconds: float
+) -> PublishedRun:
     """Write rows, posteriors, provenance, tables and figures.
 
     All but the rows are written only if one of them has changed. Figures that are no longer drawn
@@ -108,7 +105,8 @@ def publish(request: Request, store: RunFolder, results: Path, wall_seconds: flo
     """
     run_folder, benchmark = locate_folder(results, request), request.benchmark
     tasks = list_stored_cells(benchmark, store)
-    written = write_rows(tasks, store, run_folder, json.dumps(request.dump()))
+    cells = [task.key for task in tasks]
+    written = store.publish(run_folder, cells)
     origin = describe_provenance(request, tasks, store, wall_seconds)
     origin["overlap"] = compute_overlaps(benchmark)
     loaded = LoadedResults.of(
@@ -116,7 +114,7 @@ def publish(request: Request, store: RunFolder, results: Path, wall_seconds: flo
         request,
         benchmark,
         tabulate_final_rows(tasks, store),
-        tabulate_curve_points(tasks, store),
+        tabulate_curve_points(store.select(cells)),
     )
     table_entries = compare_with_print(loaded)
     copy_certificates(list_sampled_references(tasks), run_folder)  # the table shows it
@@ -126,11 +124,12 @@ def publish(request: Request, store: RunFolder, results: Path, wall_seconds: flo
         )
         for end, format in (("md", "markdown"), ("json", "json"))
     }
-    digest = _compute_digest(origin, written, texts, tasks, store)
+    digest = _compute_digest(origin, written, texts)
     if _is_unchanged(digest, run_folder):
         return PublishedRun(loaded, table_entries, _list_tables_and_figures(run_folder))
     # before anything is written: a damaged posterior ends the command here
-    posteriors = load_stored_posteriors(tasks, store)
+    shas = [sha for cell in cells for *_, sha in store.list_artefacts(cell) if sha]
+    posteriors = store.posteriors.choose_packable(shas)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     figure_data = gather_figure_data(loaded, gather_pictures(tasks, store), table_entries)
@@ -140,7 +139,7 @@ def publish(request: Request, store: RunFolder, results: Path, wall_seconds: flo
             if path not in figures and path.suffix in (".png", ".pdf"):
                 path.unlink()
     files = _list_tables_and_figures(run_folder)
-    origin["posteriors"] = write_posteriors(posteriors, run_folder)
+    RunFolder(run_folder).posteriors.write_pack(posteriors)
     # last, since its digest says that all other files are those of these rows
     write_provenance(
         origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
@@ -149,40 +148,26 @@ def publish(request: Request, store: RunFolder, results: Path, wall_seconds: flo
     return PublishedRun(loaded, table_entries, files, figure_data)
 
 
-def _compute_digest(
-    origin: Mapping[str, Any],
-    rows: Sequence[Path],
-    texts: Mapping[Path, str],
-    tasks: Sequence[Task],
-    store: RunFolder,
-) -> str:
+def _compute_digest(origin: Mapping[str, Any], rows: Path, texts: Mapping[Path, str]) -> str:
     """Compute the SHA-256 (hex) of all that tables and figures depend on, the code included."""
     stable_fields = {
         name: value
         for name, value in origin.items()
         if name not in ("written", "command_wall_minutes")
     }
-    artefacts = [artefact for task in tasks for *_, artefact in store.list_artefacts(task.key)]
-    content = [
-        stable_fields,
-        [sha256(path.read_bytes()).hexdigest() for path in rows],
-        [*texts.values()],
-        artefacts,
-    ]
+    content = [stable_fields, sha256(rows.read_bytes()).hexdigest(), [*texts.values()]]
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _is_unchanged(digest: str, folder: Path) -> bool:
     files = [path.name for path in _list_tables_and_figures(folder)]
     try:
-        with ResultsFolder(folder) as results_folder:
-            provenance = results_folder.provenance
-            return provenance.get("published") == {
-                "digest": digest,
-                "files": files,
-            } and is_archive_whole(folder, provenance)
+        provenance = ResultsFolder(folder).provenance
     except InputError:  # a damaged file, which is written anew
         return False
+    if provenance.get("published") != {"digest": digest, "files": files}:
+        return False
+    return bool(provenance.get("files") == compute_checksums(folder))
 
 
 def _list_tables_and_figures(folder: Path) -> list[Path]:
@@ -341,13 +326,13 @@ def load_figure_data(loaded: LoadedResults, request: Request, results: Path) -> 
 
 def gather_stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any]:
     """Gather the data of figures from the posteriors in the store of the rows, if there is one."""
-    with ResultsFolder(loaded.folder, request, prefer_store=True) as results_folder:
-        # an interrupted run may have begun it for other rows than the published ones
-        if results_folder.store is None or find_differences(
-            results_folder.recorded_request.benchmark, loaded.benchmark
-        ):
-            return {}
-        return gather_pictures(results_folder.stored_tasks, results_folder.store)
+    results_folder = ResultsFolder(loaded.folder, request, prefer_store=True)
+    # an interrupted run may have begun it for other rows than the published ones
+    if results_folder.store is None or find_differences(
+        results_folder.recorded_request.benchmark, loaded.benchmark
+    ):
+        return {}
+    return gather_pictures(results_folder.stored_tasks, results_folder.store)
 
 
 def gather_figure_data(
@@ -425,20 +410,20 @@ def export_earlier_run(request: Request, uri: str, results: Path) -> int:
     Errors as in `export_to_mlflow`.
     """
     run_folder = locate_folder(results, request)
-    with ResultsFolder(run_folder, request, prefer_store=True) as results_folder:
-        if results_folder.store is None:
-            open_results(request, results).close()  # says so if there is nothing at all
-            raise InputError(
-                f"{run_folder} has no store to export; "
-                f"one comes with: {request.format_command('run', results)}"
-            )
-        return export_to_mlflow(
-            load_open_results(results_folder),
-            results_folder.store,
-            uri,
-            results,
-            _list_tables_and_figures(run_folder),
+    results_folder = ResultsFolder(run_folder, request, prefer_store=True)
+    if results_folder.store is None:
+        open_results(request, results)  # says so if there is nothing at all
+        raise InputError(
+            f"{run_folder} has no store to export; "
+            f"one comes with: {request.format_command('run', results)}"
         )
+    return export_to_mlflow(
+        load_open_results(results_folder),
+        results_folder.store,
+        uri,
+        results,
+        _list_tables_and_figures(run_folder),
+    )
 
 
 def resolve_tracking_uri(uri: str, results: Path) -> str | None:

@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 
 from bdl.archive import FailedFits, ResultsFolder
-from bdl.archive.frames import locate_folder
+from bdl.archive.folders import locate_folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import get_metric_info
@@ -104,11 +104,11 @@ def _gather_page_values(
     table_entries, benchmark = figure_data.cells, loaded.benchmark
     ordered_entries = order_printed_first(table_entries)
     pictures = _group_pictures(folders, benchmark.name)
-    with ResultsFolder(loaded.folder, loaded.recorded_request) as results_folder:
-        failed_fits, origin = (
-            _build_failure_section(results_folder.list_failed_fits()),
-            results_folder.provenance,
-        )
+    results_folder = ResultsFolder(loaded.folder, loaded.recorded_request)
+    failed_fits, origin = (
+        _build_failure_section(results_folder.list_failed_fits()),
+        results_folder.provenance,
+    )
     compared = figure_data.benchmark, figure_data.differences
     verdicts = judge_run_claims(loaded)
     stems = [path.stem for path in chain.from_iterable(pictures.values())]

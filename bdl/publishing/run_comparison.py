@@ -13,12 +13,12 @@ from rich.text import Text
 
 from bdl.archive import FIELDS_WITHOUT_EFFECT, ResultsFolder
 from bdl.archive.departures import abbreviate_value
-from bdl.archive.frames import list_axes
 from bdl.archive.loading import LoadedResults
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
 from bdl.publishing.provenance import load_overlaps
 from bdl.publishing.published_files import compare_with_print, narrow_benchmark
+from bdl.records.row_files import list_axes
 from bdl.reports.layout import Section
 from bdl.reports.paired import (
     ScoreChange,
@@ -93,19 +93,19 @@ def load_run(name: str, results: Path) -> ComparedRun:
     `InputError` if there is none, or if it is damaged.
     """
     for folder in (Path(name), results / name):
-        with ResultsFolder(folder) as results_folder:
-            if results_folder.has_rows:
-                if not (results_folder.published or results_folder.original_request):
-                    raise InputError(
-                        f"{folder} does not say what it was made with; finish the run first"
-                    )
-                return ComparedRun(
-                    folder,
-                    results_folder.final_rows,
-                    results_folder.original_request.benchmark
-                    if results_folder.original_request
-                    else None,
+        results_folder = ResultsFolder(folder)
+        if results_folder.has_rows:
+            if not (results_folder.published or results_folder.original_request):
+                raise InputError(
+                    f"{folder} does not say what it was made with; finish the run first"
                 )
+            return ComparedRun(
+                folder,
+                results_folder.final_rows,
+                results_folder.original_request.benchmark
+                if results_folder.original_request
+                else None,
+            )
     raise InputError(
         f"no results in {name} or {results / name}: give a folder of a run or of published rows"
     )

@@ -237,6 +237,10 @@ class PosteriorFiles:
         else:  # the pack of an earlier run is not of these rows
             self.pack.unlink(missing_ok=True)
 
+    def check_pack(self) -> None:
+        """Raise `InputError` if the pack is damaged."""
+        _ = self._packed
+
     @cached_property
     def _packed(self) -> dict[str, bytes]:
         """Artefacts of the pack, none where there is no pack; `InputError` if it is damaged."""
@@ -249,10 +253,8 @@ class PosteriorFiles:
                 # before anything is unpacked: a small file may unpack to more than the memory
                 unpacked = sum(entry.file_size for entry in file.infolist())
                 if unpacked > 2 * _MAX_COMPRESSION * MAX_PACK_BYTES:  # headers as well
-                    raise InputError(
-                        f"{self.pack} unpacks to {unpacked / 1e6:,.0f} MB: remove it"
-                    )
-                for name in file.namelist():
+                    raise InputError(f"{self.pack} unpacks to {unpacked / 1e6:,.0f} MB: remove it")
+                for name in set(file.namelist()) - {"index.json"}:  # of version 0.1
                     sha, _, suffix = name.partition(".")
                     content = file.read(name)
                     if suffix != "safetensors" or sha256(content).hexdigest() != sha:

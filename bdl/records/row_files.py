@@ -7,7 +7,7 @@ made with, so that one is never without the other.
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from io import BytesIO
 from math import isfinite, nan
 from pathlib import Path
@@ -303,6 +303,21 @@ def list_axes(rows: pd.DataFrame) -> list[str]:
     return [str(name) for name in rows.columns[2 : rows.columns.get_loc("stage")]]
 
 
+def list_cell_keys(rows: pd.DataFrame) -> list[CellKey]:
+    """List the key of the cell of each row."""
+    axes = list_axes(rows)
+
+    # cached: a sweep has a few points, and its rows may be a million
+    @cache
+    def format_point(*texts: str) -> str:
+        return SweepPoint(
+            {path: parse_json(text) for path, text in zip(axes, texts, strict=True)}
+        ).text
+
+    keys = rows[["dataset", "entry", *axes]].itertuples(index=False, name=None)
+    return [(dataset, entry, format_point(*texts)) for dataset, entry, *texts in keys]
+
+
 def _list_dictionary_paths() -> list[str]:
     keys = [f"{name}.key_value.key" for name in ("hyper", "metrics")]
     points = [f"curve.list.element.{name}" for name in ("axis", "at", "metric")]
@@ -321,9 +336,7 @@ def _check_size(path: Path, file: ParquetFile) -> None:
         for number in range(group.num_columns):
             count += group.column(number).num_values
     if count > _MAX_VALUES:
-        raise InputError(
-            f"{path} has {count:,} values, more than the {_MAX_VALUES:,} of any run"
-        )
+        raise InputError(f"{path} has {count:,} values, more than the {_MAX_VALUES:,} of any run")
 
 
 def _check_texts(table: pa.Table) -> None:

@@ -44,6 +44,8 @@ from bdl.records.row_files import (
 ROWS = "rows.parquet"
 PROVENANCE = "run.json"
 """Name of the file that says where published rows came from, with the SHA-256 of other files."""
+ORIGIN_FIELDS = ("written", "git_commit", "python", "packages", "machine")
+"""Fields of the provenance that an imported fit keeps: date, software and machine."""
 _SEGMENTS = "rows"
 _MAX_SEGMENTS = 200
 """Segments that are put into `ROWS` while a run is under way: each takes a millisecond to open."""
@@ -198,8 +200,7 @@ class RunFolder:
                 rescored = replace(
                     stored.row,
                     metrics=_without(stored.row.metrics, row.metrics) | row.metrics,
-                    score_hashes=_without(stored.row.score_hashes, row.metrics)
-                    | row.score_hashes,
+                    score_hashes=_without(stored.row.score_hashes, row.metrics) | row.score_hashes,
                     refusals=refusals | row.refusals,
                 )
                 changed.append(stored._replace(row=rescored))
@@ -248,8 +249,9 @@ class RunFolder:
         selected, those of a file that nothing was added to in its order.
         """
         self._load_once()
-        if cells is None and not self._results and stages == STAGES:
-            return self._table
+        if cells is None and not self._results:
+            codes = [STAGES.index(stage) for stage in stages]
+            return self._table.filter(pa.array(self._keys["stage"].isin(codes)))
         tables = [SCHEMA.empty_table()]
         numbers: list[NDArray[np.intp]] = []
 
@@ -349,9 +351,7 @@ class RunFolder:
         texts = [_list_texts(self._table, name) for name in CELL_COLUMNS]
         numbers: dict[CellKey, NDArray[np.intp]] = {}
         for codes, rows in groups.items():
-            dataset, entry, point = (
-                names[code] for names, code in zip(texts, codes, strict=True)
-            )
+            dataset, entry, point = (names[code] for names, code in zip(texts, codes, strict=True))
             numbers[dataset, entry, point] = rows
         first_rows = sorted(numbers, key=lambda cell: numbers[cell][0])
         return {cell: numbers[cell] for cell in first_rows}

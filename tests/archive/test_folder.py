@@ -67,19 +67,17 @@ def place(tmp_path):
 def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, latest, splits):
     if missing:
         (place / missing).unlink()
-    with ResultsFolder(place, asked(), prefer_store=latest) as here:
-        assert here.has_rows
-        assert here.final_rows.split.tolist() == here.load_rows().split.tolist() == splits
-        assert here.curve_points.value.tolist() == [nmll + 1 for nmll in here.final_rows.nmll]
-        assert here.published == (len(splits) == 2)
-        assert (here.store is None) == (missing == "store.sqlite")
-        basis = (
-            "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
-        )
-        assert {
-            (one.seconds, one.updates, one.basis)
-            for one in here.iterate_measured_fits(is_requested=True)
-        } == {(2.0, 7, basis)}
+    here = ResultsFolder(place, asked(), prefer_store=latest)
+    assert here.has_rows
+    assert here.final_rows.split.tolist() == here.load_rows().split.tolist() == splits
+    assert here.curve_points.value.tolist() == [nmll + 1 for nmll in here.final_rows.nmll]
+    assert here.published == (len(splits) == 2)
+    assert (here.store is None) == (missing == "store.sqlite")
+    basis = "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
+    assert {
+        (one.seconds, one.updates, one.basis)
+        for one in here.iterate_measured_fits(is_requested=True)
+    } == {(2.0, 7, basis)}
 
 
 @pytest.mark.parametrize("missing", ["trials.parquet", "store.sqlite"])
@@ -90,8 +88,8 @@ def test_a_part_is_selected_from_the_whole_which_says_what_it_was_made_with(plac
     assert set(part.rows.entry) == set(part.points.entry) == {"vifa-nn"}
     with pytest.raises(InputError, match=r"no results in .*splits-1"):
         open_results(asked(splits="1"), place.parents[1])
-    with ResultsFolder(place) as here:
-        assert here.recorded_request.command_arguments == "uci-regression --profile check"
+    here = ResultsFolder(place)
+    assert here.recorded_request.command_arguments == "uci-regression --profile check"
 
 
 def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
@@ -99,23 +97,23 @@ def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
     (place / "store.sqlite").unlink()
     RunFolder(place / "store.sqlite").__exit__(None, None, None)
     for latest in (False, True):
-        with open_results(asked(), tmp_path, prefer_store=latest) as here:
-            assert here.has_rows
+        here = open_results(asked(), tmp_path, prefer_store=latest)
+        assert here.has_rows
     (place / "trials.parquet").unlink()
-    with ResultsFolder(place) as here:
-        assert not here.has_rows
+    here = ResultsFolder(place)
+    assert not here.has_rows
 
 
 def test_a_provenance_that_is_damaged_is_told_in_one_line(place):
-    with ResultsFolder(place) as here:
-        assert here.provenance == {}
+    here = ResultsFolder(place)
+    assert here.provenance == {}
     (place / "provenance.json").write_text("{")
-    with ResultsFolder(place) as here:
-        assert here.recorded_request.benchmark.name == "uci-regression", "tables do not need it"
-        with pytest.raises(
-            InputError, match=r"cannot read .*provenance.json .*; remove it and run again"
-        ):
-            _ = here.provenance
+    here = ResultsFolder(place)
+    assert here.recorded_request.benchmark.name == "uci-regression", "tables do not need it"
+    with pytest.raises(
+        InputError, match=r"cannot read .*provenance.json .*; remove it and run again"
+    ):
+        _ = here.provenance
 
 
 def test_siblings_are_the_other_folders_of_the_benchmark(tmp_path):
@@ -141,8 +139,8 @@ def test_no_other_package_knows_which_files_there_are():
 
 
 def failures(asked, results):
-    with open_results(asked, results, prefer_store=True) as here:
-        return here.list_failed_fits()
+    here = open_results(asked, results, prefer_store=True)
+    return here.list_failed_fits()
 
 
 def failed(cell, stage, split, reason, **details):

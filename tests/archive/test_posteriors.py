@@ -161,11 +161,9 @@ def test_scores_of_other_code_are_computed_again(clone, run, fits, monkeypatch):
 
 
 def test_posteriors_alone_name_the_command(clone):
-    with (
-        ResultsFolder(PLACE) as here,
-        pytest.raises(
-            InputError, match=r"published rows alone.*: bdl-bench run small --published$"
-        ),
+    here = ResultsFolder(PLACE)
+    with pytest.raises(
+        InputError, match=r"published rows alone.*: bdl-bench run small --published$"
     ):
         here.load_posterior(None, 0)
 

@@ -129,9 +129,7 @@ def test_scores_of_predictions_and_distances_mix(store, load, line):
             (x[test] @ mean - y[test]).square().mean().sqrt().item(), rel=1e-3
         )
         assert row.metrics["rel_cov_dist"] < 1e-5
-        assert isinstance(
-            store.posteriors.read(row.artefact)[0], FullGaussian
-        )
+        assert isinstance(store.posteriors.read(row.artefact)[0], FullGaussian)
 
 
 @pytest.mark.parametrize(

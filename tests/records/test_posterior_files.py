@@ -63,7 +63,9 @@ def test_every_bit_and_every_type_comes_back(tmp_path, posterior):
 def test_views_and_shared_memory_are_stored_as_what_they_show(tmp_path):
     whole = torch.arange(12.0).view(3, 4)
     posterior = FactorAnalysis(whole[:, 0], whole[:, 1:3], whole[:, 0])
-    again, _ = PosteriorFiles(tmp_path).read(PosteriorFiles(tmp_path).write(encode_posterior(posterior, {})))
+    again, _ = PosteriorFiles(tmp_path).read(
+        PosteriorFiles(tmp_path).write(encode_posterior(posterior, {}))
+    )
     assert all(map(same, again, posterior))
 
 

@@ -330,8 +330,7 @@ def test_two_writers_lose_no_row_and_store_none_twice(store, monkeypatch):
     refused = context.Queue()
     orders = [*range(30)], [*range(29, -1, -1)]
     writers = [
-        context.Process(target=write_splits, args=(store.path, order, refused))
-        for order in orders
+        context.Process(target=write_splits, args=(store.path, order, refused)) for order in orders
     ]
     for writer in writers:
         writer.start()

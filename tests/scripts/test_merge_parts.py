@@ -206,7 +206,8 @@ def test_posteriors_travel_with_their_rows(published, part):
         (folder / "provenance.json").write_text(json.dumps(known))
 
     old, new = (
-        posterior_files.encode_posterior(Point(torch.full((2,), value)), {}) for value in (0.0, 1.0)
+        posterior_files.encode_posterior(Point(torch.full((2,), value)), {})
+        for value in (0.0, 1.0)
     )
     told(published, {"yacht/bbb": {0: old, 1: old}, "yacht/slang": {0: old}})
     told(part, {"yacht/bbb": {1: new}})
