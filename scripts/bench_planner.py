@@ -19,13 +19,13 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from bdl.archive.frames import read_rows
 from bdl.errors import InputError
 from bdl.execution.estimate import RemainingWork
 from bdl.execution.timing import time_updates
 from bdl.plan import Task
 from bdl.plan.cost import estimate_fit_seconds
 from bdl.plan.planning import list_tasks
+from bdl.records.run_folder import RunFolder
 from bdl.spec import Request
 
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -66,7 +66,8 @@ def of_folder(place: Path, seconds: float) -> list[Stage]:
     InputError
         If the rows cannot be read, or their data sets are not at hand.
     """
-    rows, _, text = read_rows(place)
+    records = RunFolder(place)
+    rows, text = records.tabulate(), records.recorded_request
     if text is None or not {"updates", "width", "compiled"} <= set(rows):
         return []
     cells = {cell.key: cell for cell in list_tasks(Request.parse(text, str(place)).benchmark)}
@@ -91,7 +92,7 @@ def main() -> None:
     )
     asked = parser.parse_args()
     folders = asked.folders or sorted(
-        path.parent for path in Path("results").rglob("trials.parquet")
+        path.parent for path in Path("results").rglob("rows.parquet")
     )
     table, ratios = (
         Table("folder", "stages", "measured (min)", "estimated (min)", "ratio"),

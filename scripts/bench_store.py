@@ -56,7 +56,7 @@ def write(place: Path, rows: int) -> tuple[Path, list[float]]:
     file.write_text(yaml.safe_dump(CONTENT | {"splits": max(1, rows // 100)}))
     asked = load_request(str(file))
     cells = list_tasks(asked.benchmark)
-    with RunFolder(place / "results/many/store.sqlite") as store:
+    with RunFolder(place / "results/many/store") as store:
         store.record_request(json.dumps(asked.dump()))
         for cell in cells:
             store.claim(cell.key, cell.fit_hash)

@@ -6,7 +6,7 @@ depends on both, and training amplifies rounding. The search is not repeated. Du
 out. What is shown of a cell is its largest relative difference over all splits and scores.
 
 Processors round differently, so that published rows of long fits are met to every digit only on
-the kind of processor that made them (``provenance.json`` names it). ``--json`` keeps the scores
+the kind of processor that made them (``run.json`` names it). ``--json`` keeps the scores
 that were repeated here, and ``--beside`` holds them against those that another version of the
 package has kept on the same machine.
 
@@ -25,12 +25,13 @@ import pandas as pd
 from rich.console import Console
 
 from bdl.archive import ResultsFolder
-from bdl.archive.frames import TRIALS, list_cell_keys
+from bdl.archive.folders import has_published_rows
 from bdl.errors import InputError
 from bdl.execution.groups import FinalFit, group_final_fits
 from bdl.plan import Task
 from bdl.plan.planning import group_tasks, list_tasks
 from bdl.records import FitResult
+from bdl.records.row_files import list_cell_keys
 
 
 class Difference(NamedTuple):
@@ -180,7 +181,7 @@ def _list_folders(options: argparse.Namespace) -> list[Path]:
         profiles = options.profile or ["paper", *_list_published_profiles(options.results / name)]
         for profile in profiles:
             folder = options.results / name / ("" if profile == "paper" else profile)
-            if (folder / TRIALS).exists():
+            if has_published_rows(folder):
                 folders.append(folder)
             elif options.benchmarks and options.profile:
                 raise InputError(f"no published rows in {folder}")
@@ -188,7 +189,7 @@ def _list_folders(options: argparse.Namespace) -> list[Path]:
 
 
 def _list_published_profiles(folder: Path) -> list[str]:
-    return sorted(path.parent.name for path in folder.glob(f"*/{TRIALS}"))
+    return sorted(path.name for path in folder.glob("*/") if has_published_rows(path))
 
 
 def _select_tasks(published: PublishedCells, options: argparse.Namespace) -> list[Task]:

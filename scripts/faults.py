@@ -20,17 +20,19 @@ import random
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
+from filelock import FileLock
+
+from bdl.records.run_folder import RunFolder
 
 CHANGES = [
     "splits=20",
@@ -64,7 +66,7 @@ metrics: [nmll, rmse, runtime]
 """
 KILLS = ("parent", "worker", "all", "dask worker", "dask scheduler", "dask parent")
 TIMES = ["seconds", "runtime"]
-KEY = "dataset, entry, point, stage, split, trial, fold"
+KEY = ["dataset", "entry", "point", "stage", "split", "trial", "fold"]
 JUMPING = """
 import random, time
 _real, _moment, _shift = time.time, time.monotonic() + random.uniform(1, 8), random.uniform(-2, 2) * 86400
@@ -169,19 +171,15 @@ def finish(results: Path, jobs: int, name: str = FIRST) -> None:
 
 def store(results: Path, name: str = FIRST) -> Path | None:
     """Find a run's store."""
-    return next(results.glob(f"{name}/**/store.sqlite"), None)
+    return next(results.glob(f"{name}/**/store"), None)
 
 
 def keys(results: Path, name: str = FIRST) -> list[tuple[object, ...]]:
     """List the keys of the rows that are safe, once each time that they are there."""
     if (path := store(results, name)) is None:
         return []
-    with closing(
-        sqlite3.connect(path, timeout=30)
-    ) as db:  # which rolls back what a kill left half written
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'fits'").fetchone():
-            return []
-        return [(name, *row) for row in db.execute(f"SELECT {KEY} FROM fits")]
+    table = RunFolder(path).select().select(KEY).to_pylist()
+    return [(name, *values.values()) for values in table]
 
 
 def workers(parent: int) -> list[int]:
@@ -295,10 +293,8 @@ def lock(process: subprocess.Popen[str], results: Path, dice: random.Random) -> 
     until(lambda: process.poll() is not None or store(results), 60)
     if (path := store(results)) is None:
         return "nothing to lock: the run had ended"
-    with closing(sqlite3.connect(path, timeout=30)) as db:
-        db.execute("BEGIN EXCLUSIVE")
+    with FileLock(path / "rows.lock"):
         time.sleep(dice.uniform(1, 8))
-        db.rollback()
     return "store locked for a while"
 
 
@@ -329,8 +325,8 @@ def fill(process: subprocess.Popen[str], small: Path, dice: random.Random) -> st
 
 def rows(results: Path, name: str = FIRST) -> pd.DataFrame:
     """Read the published rows, without what differs from run to run."""
-    (path,) = results.glob(f"{name}/**/trials.parquet")
-    return pd.read_parquet(path).drop(columns=TIMES)
+    (path,) = results.glob(f"{name}/**/run.json")
+    return RunFolder(path.parent).tabulate().drop(columns=TIMES)
 
 
 def disturbance(

@@ -88,7 +88,7 @@ LATE = """
 SUM, SUM_LATE = "return self.scale *", "return (1 / 0 if evaluation.samples > 2 else self.scale) *"
 SEARCHED = (
     "python -c \"import pandas; rows = pandas.concat(map(pandas.read_parquet, __import__('pathlib').Path('results')"
-    ".rglob('trials.parquet'))); print(rows[rows.stage == 'search'].seconds.tolist())\""
+    ".rglob('rows.parquet'))); print(rows[rows.stage == 'search'].seconds.tolist())\""
 )
 
 

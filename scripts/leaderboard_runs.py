@@ -48,7 +48,7 @@ def published_run(folder: str) -> Run:
     """Return what is published in a folder of results, ``name`` or ``name/profile``."""
     name, _, profile = folder.partition("/")
     found = load_results(load_request(name, profile or "paper"), ROOT / "results")
-    origin = json.loads((found.folder / "provenance.json").read_text("utf-8"))
+    origin = json.loads((found.folder / "run.json").read_text("utf-8"))
     methods = {entry: settings.method.name for entry, settings in found.benchmark.entries.items()}
     labels = list(dict.fromkeys(zip(found.rows["dataset"], found.rows["entry"], strict=True)))
     earlier = {
@@ -56,7 +56,7 @@ def published_run(folder: str) -> Run:
         for each in origin.get("taken_from", ())
         for label in each["cells"]
     }
-    raw = f"results/{folder}/trials.parquet"
+    raw = f"results/{folder}/rows.parquet"
     return Run(
         folder,
         found,

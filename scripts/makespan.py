@@ -1,6 +1,6 @@
 """How long a run takes on many workers: its recorded groups, in the order of the real queue, on a clock that jumps.
 
-    python scripts/makespan.py uci-regression --rows results/uci-regression/trials.parquet
+    python scripts/makespan.py uci-regression --rows results/uci-regression
     --workers 1 2 4 16 64
 
 A group's time is the sum of what its fits were recorded with. Two bounds stand beside the
@@ -29,6 +29,7 @@ from bdl.execution.groups import Group
 from bdl.execution.scheduler import JobChain, run_chains
 from bdl.plan.planning import list_tasks
 from bdl.plan.workload import find_slot_batch
+from bdl.records.run_folder import RunFolder
 from bdl.search import count_settings_per_round
 from bdl.spec import load_benchmark
 from bdl.spec.sections import Limits
@@ -166,11 +167,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("benchmark")
     parser.add_argument("--profile", default="paper")
-    parser.add_argument("--rows", type=Path, required=True, help="trials.parquet of a run")
+    parser.add_argument("--rows", type=Path, required=True, help="folder of a run")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 16, 64])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    cells = recorded(options.benchmark, options.profile, pd.read_parquet(options.rows))
+    cells = recorded(options.benchmark, options.profile, RunFolder(options.rows).tabulate())
     found = [simulate(cells, Simulated(workers)) for workers in options.workers]
     headings = (
         "workers",

@@ -7,7 +7,7 @@ cells where both have the same hashes, and take the place of those of the same s
 hashes are others, they take the place of all rows of the cell, and a part that lacks a published
 split is refused. Other cells stay. Posteriors that travel with the rows do the same.
 
-``provenance.json`` names the machine, the packages and the commit of what was written last; those
+``run.json`` names the machine, the packages and the commit of what was written last; those
 of every other origin stand under ``taken_from`` with the splits that came from there, and each
 cell keeps the hashes of the code that made it. Rows are shown as made with the benchmark's file as
 it is now, so that a note has to say where kept rows are not.
@@ -18,49 +18,47 @@ Parts of a replicate (``--set seed=1``) are put together in the same way, in
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
 from rich.console import Console
 
-from bdl.archive import ResultsFolder
-from bdl.archive.frames import TRIALS, list_axes, read_rows, write_table
+from bdl.archive import ResultsFolder, list_stored_cells
+from bdl.archive.folders import has_published_rows, open_published, read_provenance
 from bdl.archive.loading import load_open_results
-from bdl.archive.posteriors import PosteriorFiles, read_posteriors, write_posteriors
-from bdl.archive.reuse import ORIGIN_FIELDS
 from bdl.errors import InputError
-from bdl.publishing.provenance import write_provenance
+from bdl.publishing.provenance import describe_provenance, write_provenance
 from bdl.publishing.published_files import gather_figure_data, render_tables
+from bdl.records import CellKey, FitResult, Row
+from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 from bdl.reports.figures import draw_figures
-from bdl.spec import load_request
+from bdl.spec import Request, load_request
 from bdl.spec.request import to_inline_yaml
 
-Splits = dict[str, list[int]]
-"""Splits of cells, by ``dataset/entry``."""
-
-BY_CELL = ("fit_hashes", "score_hashes", "compiled")
-"""What a provenance tells of each cell."""
+BY_LABEL = ("fit_hashes", "score_hashes", "compiled", "overlap")
+"""Fields of the provenance that say something of each cell or data set."""
 
 
-class Run(NamedTuple):
+class Part(NamedTuple):
     """Published rows with their provenance."""
 
-    rows: pd.DataFrame
-    points: pd.DataFrame
-    origin: dict[str, Any]
-    posteriors: PosteriorFiles
+    results: dict[CellKey, list[FitResult]]
+    fit_hashes: dict[CellKey, str | None]
+    provenance: dict[str, Any]
+    posteriors: dict[str, bytes]
+    """Content of the posteriors that travel, by digest."""
 
     @property
-    def splits(self) -> Splits:
+    def splits(self) -> dict[CellKey, list[int]]:
         """Splits of the final fits of each cell."""
-        final = self.rows[self.rows.stage == "final"]
-        found: Splits = {}
-        for cell, split in zip(_cells(final), final.split, strict=True):
-            found.setdefault(cell, []).append(int(split))
-        return {cell: sorted(splits) for cell, splits in found.items()}
+        splits: dict[CellKey, list[int]] = {}
+        for cell, results in self.results.items():
+            finals = [result.row.split for result in results if result.row.stage == "final"]
+            splits[cell] = sorted(finals)
+        return splits
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, console = parser.parse_args(arguments), Console()
     try:
         folders = list(options.parts)
-        if (options.published / TRIALS).exists():
+        if has_published_rows(options.published):
             folders.insert(0, options.published)
         merged = reduce(merge, map(read, folders))
         options.published.mkdir(exist_ok=True)
@@ -83,19 +81,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"error: {error}", style="red", highlight=False)
         return 2
     for cell, splits in merged.splits.items():
-        console.print(f"{cell}: {len(splits)} splits", highlight=False)
+        console.print(f"{'/'.join(cell[:2])}: {len(splits)} splits", highlight=False)
     return 0
 
 
-def read(folder: Path) -> Run:
-    """Read a folder of published rows; errors as in `read_rows`."""
-    origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-    rows, points, _ = read_rows(folder, origin.get("checksums"))
-    return Run(rows, points, origin, read_posteriors(folder, origin))
+def read(folder: Path) -> Part:
+    """Read a folder of published rows; `InputError` if they are damaged."""
+    records = open_published(folder)
+    results: dict[CellKey, list[FitResult]] = {}
+    posteriors: dict[str, bytes] = {}
+    for cell in records.list_cells():
+        results[cell] = records.load_results(cell)
+        for row, *_ in results[cell]:
+            if row.artefact and records.posteriors.is_whole(row.artefact):
+                posteriors[row.artefact] = records.posteriors.read_bytes(row.artefact)
+    hashes = {cell: records.find_fit_hash(cell) for cell in results}
+    return Part(results, hashes, read_provenance(folder), posteriors)
 
 
-def merge(published: Run, part: Run) -> Run:
-    """Put a part's splits beside published ones of the same hashes, and in the place of all others of its cells.
+def merge(published: Part, part: Part) -> Part:
+    """Put a part's splits into published rows of the same hashes, and in the place of all others of its cells.
 
     Raises
     ------
@@ -104,167 +109,105 @@ def merge(published: Run, part: Run) -> Run:
         cell.
     """
     for name in ("benchmark", "profile", "overrides"):
-        if part.origin[name] != published.origin[name]:
+        if part.provenance[name] != published.provenance[name]:
             raise InputError(
-                f"{part.origin[name]} is not the {name} of the published rows: leave it out"
+                f"{part.provenance[name]} is not the {name} of the published rows: leave it out"
             )
-    replaced: Splits = {}
+    newest = max((published, part), key=lambda run: str(run.provenance["written"]))
+    origin = _origin(newest)
+    kept, added = _with_origin(published, origin), _with_origin(part, origin)
+    results = dict(kept.results)
     for cell, splits in part.splits.items():
         known = published.splits.get(cell, [])
-        alike = all(
-            _told(published, name).get(cell) == _told(part, name).get(cell) for name in BY_CELL
-        )
+        alike = _identity(published, cell) == _identity(part, cell)
         if not alike and not set(known) <= set(splits):
             raise InputError(
-                f"{cell}: the part lacks splits that are published with other code; run them, too"
+                f"{'/'.join(cell[:2])}: the part lacks splits that are published with other code; "
+                "run them, too"
             )
-        replaced[cell] = splits if alike else known
-    posteriors = {
-        cell: {
-            split: content for split, content in own.items() if split not in replaced.get(cell, ())
-        }
-        for cell, own in published.posteriors.items()
+        replaced = splits if alike else known
+        # A part that was stopped may have searched a split that it did not fit.
+        results[cell] = [
+            *(one for one in kept.results.get(cell, ()) if one.row.split not in replaced),
+            *(one for one in added.results[cell] if one.row.split in splits),
+        ]
+    by_label = {
+        name: {**published.provenance.get(name, {}), **part.provenance.get(name, {})}
+        for name in BY_LABEL
     }
-    tables = _without(published.rows, replaced), _without(published.points, replaced)
-    kept = Run(*tables, published.origin, posteriors)
-    # A part that was stopped may have searched a split that it did not fit.
-    part_rows = part.rows[_among(part.rows, part.splits)]
-    rows = _ordered(pd.concat([kept.rows, part_rows], ignore_index=True), published)
-    _refuse_duplicates(rows)
-    points = _ordered(pd.concat([kept.points, part.points], ignore_index=True), published)
-    joined = {
-        cell: {**posteriors.get(cell, {}), **part.posteriors.get(cell, {})}
-        for cell in dict.fromkeys((*posteriors, *part.posteriors))
-    }
-    return Run(rows, points, _provenance(kept, part, rows), joined)
+    return Part(
+        results,
+        {**published.fit_hashes, **part.fit_hashes},
+        {**newest.provenance, **by_label},
+        {**published.posteriors, **part.posteriors},
+    )
 
 
-def write(merged: Run, folder: Path) -> None:
+def write(merged: Part, folder: Path) -> None:
     """Write rows, provenance, tables and figures."""
-    overrides = [
-        f"{path}={to_inline_yaml(value)}" for path, value in merged.origin["overrides"].items()
-    ]
-    asked = load_request(merged.origin["benchmark"], merged.origin["profile"], overrides)
-    for name, table in (("trials", merged.rows), ("points", merged.points)):
-        table.attrs["made"] = json.dumps(asked.dump())
-        if len(table):
-            write_table(table, folder / f"{name}.parquet")
-    travels = {"posteriors": write_posteriors(merged.posteriors, folder)}
-    write_provenance({**merged.origin, **travels, **asked.dump()}, folder)
-    here = ResultsFolder(folder, asked)
-    found = load_open_results(here)
+    request = _load_request(merged.provenance)
+    records = RunFolder(None)
+    for cell, results in merged.results.items():
+        fit_hash = merged.fit_hashes[cell]
+        if fit_hash is not None:
+            records.claim(cell, fit_hash)
+        records.append(results)
+    records.record_request(json.dumps(request.dump()))
+    tasks = list_stored_cells(request.benchmark, records)
+    records.publish(folder, list(merged.results))
+    artefacts = {row.artefact for results in merged.results.values() for row, *_ in results}
+    posteriors = {sha: content for sha, content in merged.posteriors.items() if sha in artefacts}
+    RunFolder(folder).posteriors.write_pack(posteriors)
+    described = describe_provenance(request, tasks, records, 0.0)
+    # as the rows were made, not as they are put together
+    fields = {name: merged.provenance[name] for name in ORIGIN_FIELDS if name in merged.provenance}
+    splits = sorted({split for splits in merged.splits.values() for split in splits})
+    fields |= {"splits": splits} | {name: merged.provenance[name] for name in BY_LABEL}
+    write_provenance({**described, **fields}, folder)
+    loaded = load_open_results(ResultsFolder(folder, request))
     for format, name in (("markdown", "table.md"), ("json", "table.json")):
-        (folder / name).write_text(str(render_tables(found, format)), encoding="utf-8")
-    draw_figures(gather_figure_data(found, {}), folder / "figures")
+        (folder / name).write_text(str(render_tables(loaded, format)), encoding="utf-8")
+    draw_figures(gather_figure_data(loaded, {}), folder / "figures")
 
 
-def _cells(table: pd.DataFrame) -> "pd.Series[str]":
-    return table.dataset + "/" + table.entry
-
-
-def _without(table: pd.DataFrame, splits: Splits) -> pd.DataFrame:
-    return table[[not own for own in _among(table, splits)]]
-
-
-def _among(table: pd.DataFrame, splits: Splits) -> list[bool]:
-    return [
-        split in splits.get(cell, ())
-        for cell, split in zip(_cells(table), table.split, strict=True)
+def _load_request(provenance: Mapping[str, Any]) -> Request:
+    overrides = [
+        f"{path}={to_inline_yaml(value)}" for path, value in provenance["overrides"].items()
     ]
+    return load_request(provenance["benchmark"], provenance["profile"], overrides)
 
 
-def _refuse_duplicates(rows: pd.DataFrame) -> None:
-    """Refuse rows of which two are of one fold of one trial."""
-    keys = ["dataset", "entry", *list_axes(rows), "stage", "split", "trial", "fold"]
-    duplicates = rows[rows.duplicated(keys)]
-    if len(duplicates):
-        first = duplicates.iloc[0]
-        raise InputError(
-            f"{first.dataset}/{first.entry}, split {first.split}: {len(duplicates)} rows would be "
-            "there twice; take them out of the part or of the published rows"
-        )
+def _identity(run: Part, cell: CellKey) -> tuple[object, ...]:
+    """Return what identifies the code of a cell's fits and scores."""
+    label = f"{cell[0]}/{cell[1]}" + ("" if cell[2] == "{}" else f" {cell[2]}")
+    scores = run.provenance.get("score_hashes", {}).get(label)
+    return run.fit_hashes.get(cell), scores, run.provenance.get("compiled", {}).get(label)
 
 
-def _ordered(table: pd.DataFrame, like: Run) -> pd.DataFrame:
-    """Order cells as they are published, new ones last, and the splits of each.
-
-    Rows of a split stay as they are.
-    """
-    order = {name: at for at, name in enumerate(dict.fromkeys([*like.splits, *_cells(table)]))}
-    final = table.stage == "final" if "stage" in table else True
-    places = pd.DataFrame({"cell": _cells(table).map(order), "final": final, "split": table.split})
-    return table.loc[places.sort_values([*places], kind="stable").index].reset_index(drop=True)
+def _origin(run: Part) -> dict[str, Any]:
+    return {name: run.provenance[name] for name in ORIGIN_FIELDS if name in run.provenance}
 
 
-def _provenance(kept: Run, part: Run, rows: pd.DataFrame) -> dict[str, Any]:
-    """Name each origin once: the newest at the top, the others under ``taken_from``."""
-    newest = max((kept.origin, part.origin), key=lambda origin: str(origin["written"]))
-    origins = dict[str, tuple[dict[str, Any], Splits]]()
-    for run in (kept, part):
-        for origin, splits in _origins(run):
-            own = {name: origin[name] for name in ORIGIN_FIELDS if name in origin}
-            known = origins.setdefault(_place(own), (own, {}))
-            known[0]["written"] = max(known[0]["written"], own["written"])
-            for cell, some in splits.items():
-                known[1][cell] = sorted([*known[1].get(cell, ()), *some])
-    cells = Run(rows, kept.points, {}, {}).splits
-    made = {cell: part if cell in part.splits else kept for cell in cells}
-    by_cell = {
-        name: {cell: _told(run, name).get(cell) for cell, run in made.items()} for name in BY_CELL
-    }
-    own = {
-        "splits": sorted(set().union(*cells.values())),
-        "work_minutes": _minutes(rows, origins.pop(_place(newest))[1]),
-    }
-    taken = [
-        {**origin, "work_minutes": _minutes(rows, splits), "cells": splits}
-        for origin, splits in origins.values()
-        if splits
-    ]
-    overlap = {**kept.origin.get("overlap", {}), **part.origin.get("overlap", {})}
-    return {
-        **newest,
-        **by_cell,
-        "overlap": overlap,
-        **own,
-        "command_wall_minutes": 0.0,
-        "taken_from": taken,
-    }
+def _with_origin(run: Part, newest: Mapping[str, Any]) -> Part:
+    """Name the origin of rows that say none, unless it is the newest of all."""
+    origin = _origin(run)
+    if _without_date(origin) == _without_date(newest):
+        return run
+    results: dict[CellKey, list[FitResult]] = {}
+    for cell, own in run.results.items():
+        results[cell] = [one._replace(row=_add_origin(one.row, origin)) for one in own]
+    return run._replace(results=results)
 
 
-def _place(origin: Mapping[str, Any]) -> str:
-    """Distinguish origins, whenever they wrote."""
-    return json.dumps({name: origin.get(name) for name in ORIGIN_FIELDS if name != "written"})
+def _add_origin(row: Row, origin: Mapping[str, Any]) -> Row:
+    if row.stage == "search" or row.imported:
+        return row
+    return replace(row, details={**row.details, "origin": dict(origin)})
 
 
-def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], Splits]]:
-    """Return each origin of a run with the splits of its cells that are from there."""
-    left = {cell: set(splits) for cell, splits in run.splits.items()}
-    for other in run.origin.get("taken_from", ()):
-        own = {
-            cell: sorted(left[cell].intersection(splits))
-            for cell, splits in other["cells"].items()
-            if cell in left
-        }
-        for cell, splits in own.items():
-            left[cell] -= set(splits)
-        yield other, {cell: splits for cell, splits in own.items() if splits}
-    yield run.origin, {cell: sorted(splits) for cell, splits in left.items() if splits}
-
-
-def _told(run: Run, name: str) -> dict[str, Any]:
-    """Return what a provenance tells of each cell.
-
-    Earlier versions called the hashes of fits fingerprints.
-    """
-    earlier = run.origin.get("fingerprints", {}) if name == "fit_hashes" else {}
-    told: dict[str, Any] = run.origin.get(name) or earlier
-    return told
-
-
-def _minutes(rows: pd.DataFrame, splits: Splits) -> float:
-    final = rows[rows.stage == "final"]
-    return round(float(final[_among(final, splits)].runtime.sum()), 3)
+def _without_date(origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what distinguishes origins, whenever they wrote."""
+    return {name: value for name, value in origin.items() if name != "written"}
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from peers import slang_release
 
-from bdl.archive.frames import locate_folder
+from bdl.archive.folders import locate_folder
 from bdl.data import load_stream
 from bdl.metrics.distances import relative_distance, wasserstein2
 from bdl.plan import Task
@@ -170,7 +170,7 @@ def main() -> None:
         f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2"
     )
     for benchmark in map(load_benchmark, ("uci-linear-posterior", "logistic-posterior")):
-        with RunFolder(locate_folder(results, Request(benchmark)) / "store.sqlite") as store:
+        with RunFolder(locate_folder(results, Request(benchmark)) / "store") as store:
             for cell in list_tasks(benchmark.select(entries=["vifa"])):
                 reference = compute_truth(cell, 0)
                 kept = [row.artefact for row in store.load_rows("final", cell.key) if row.artefact]

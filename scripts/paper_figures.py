@@ -28,6 +28,7 @@ from bdl.data import load_dataset
 from bdl.models.base import Layout
 from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior, HorseshoePrior, Prior, SpikeSlabPrior, StudentTPrior
+from bdl.records.run_folder import RunFolder
 from bdl.reports import drawing
 from bdl.reports.figures import draw_figure, reduce_colours
 from bdl.reports.layout import metric_with_unit
@@ -212,8 +213,8 @@ def last_updates() -> Figure:
     There the paper's code takes SLANG's models, of which each ELBO is an estimate by a hundred
     samples.
     """
-    points = pd.read_parquet(ROOT / "results/slang-toy/points.parquet").query(
-        "metric == 'neg_elbo'"
+    points = (
+        RunFolder(ROOT / "results/slang-toy").tabulate_curve_points().query("metric == 'neg_elbo'")
     )
     end = int(points["at"].max())
     figure, panels = drawing.lay_out_panels(2, (4.2, 3.0), sharey=True)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import bdl
-from bdl.archive.frames import TRIALS
+from bdl.archive.folders import has_published_rows
 from bdl.publishing.published_files import judge_run_claims
 from bdl.reports.claims import ClaimVerdict
 from bdl.reports.papers import PAPERS, load_paper
@@ -99,7 +99,7 @@ def claims() -> list[tuple[str, ClaimVerdict]]:
     runs = [
         bdl.results(name, results=ROOT / "results")
         for name, _ in list_benchmarks()
-        if load_benchmark(name).claims and (ROOT / "results" / name / TRIALS).exists()
+        if load_benchmark(name).claims and has_published_rows(ROOT / "results" / name)
     ]
     return [
         (run.loaded.benchmark.name, each) for run in runs for each in judge_run_claims(run.loaded)

@@ -21,6 +21,7 @@ from bdl.cli.listing import KINDS
 from bdl.data import DATASETS
 from bdl.methods import METHODS
 from bdl.plan import _load_prepared
+from bdl.records.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -65,12 +66,12 @@ def run(tiny, invoke):
 def latest() -> Path:
     """Folder that was published to last: that of the protocol, or that of a variant."""
     return max(
-        Path("results").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns
+        Path("results").rglob("rows.parquet"), key=lambda path: path.stat().st_mtime_ns
     ).parent
 
 
 def raw() -> pd.DataFrame:
-    return pd.read_parquet(latest() / "trials.parquet")
+    return RunFolder(latest()).tabulate()
 
 
 def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
@@ -84,7 +85,7 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
     assert rows.groupby(["entry", "stage"]).size().to_dict() == counts
     assert set(rows.status) == {"ok"}
     names = {path.name for path in folder.iterdir()}
-    assert {"store.sqlite", "trials.parquet", "provenance.json", "table.md", "table.json"} <= names
+    assert {"store", "rows.parquet", "run.json", "table.md", "table.json"} <= names
     shown = invoke("table", tiny, "--format", "markdown")[1]
     assert (folder / "table.md").read_text("utf-8") == shown
     assert "A claim" in shown
@@ -108,8 +109,8 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
     code, out, _ = run("--changed")
     assert code == 0
     assert "Starting 1 of 2 cells anew" in out
-    (copy,) = folder.glob("store.sqlite.*")
-    assert copy.read_bytes() == before[folder / "store.sqlite"]
+    (copy,) = folder.glob("store.*")
+    assert copy.read_bytes() == before[folder / "store"]
     again = raw()
     finals = again[again.stage == "final"].set_index("entry")
     assert finals.loc["lr", "updates"].tolist() == [
@@ -137,7 +138,7 @@ def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, invoke):
     call = "run", tiny, *FIXED, "--no-compile"
     assert invoke(*call)[0] == 0
     folder = latest()
-    kept = [folder / "provenance.json", folder / "table.md", *(folder / "figures").iterdir()]
+    kept = [folder / "run.json", folder / "table.md", *(folder / "figures").iterdir()]
 
     def stamps():
         return [path.stat().st_mtime_ns for path in kept]
@@ -251,7 +252,7 @@ def test_scores_in_the_course_of_fits(tiny, run):
     assert not (latest() / "points.parquet").exists()
     tiny.write_text(f"{plain}record: {{unit: epochs, every: 1}}\n", "utf-8")
     assert run(*FIXED, "--fresh")[0] == 0
-    rows, points = raw(), pd.read_parquet(latest() / "points.parquet")
+    rows, points = raw(), RunFolder(latest()).tabulate_curve_points()
     assert rows.nmll.tolist() == before.nmll.tolist()
     assert list(points.columns) == ["dataset", "entry", "split", "axis", "at", "metric", "value"]
     assert set(points.metric) == {"nmll", "rmse"}
@@ -310,8 +311,8 @@ def test_ctrl_c_ends_the_workers_and_the_same_command_goes_on(tiny, run):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     (folder,) = Path("results/tiny/variants").iterdir()
-    assert not (folder / "trials.parquet").exists()
-    with sqlite3.connect(folder / "store.sqlite") as db:
+    assert not (folder / "rows.parquet").exists()
+    with sqlite3.connect(folder / "store") as db:
         (done,) = db.execute("SELECT COUNT(*) FROM fits").fetchone()
     assert done > 0
     code, out, _ = run(*many[:4], "--dry-run")

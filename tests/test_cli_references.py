@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from bdl.data import load_dataset, streams
+from bdl.records.run_folder import RunFolder
 from bdl.references import nuts
 from bdl.references.certificate import NO_ERRORS
 from bdl.references.mcmc import ChainDraws, Origin
@@ -81,7 +82,7 @@ def test_a_run_samples_what_is_missing_and_keeps_it(sampled, invoke, tmp_path):
     ]
     assert [info["rows"] for info in infos] == [1000, 1000]
     assert infos[0]["key"] != infos[1]["key"]
-    rows = pd.read_parquet(tmp_path / "results/sampled/trials.parquet")
+    rows = RunFolder(tmp_path / "results/sampled").tabulate()
     for metric in ("rel_mean_dist", "rel_cov_dist", "scaled_w2"):
         assert (rows[metric] / rows[f"{metric}_floor"]).between(0.1, 3).all()
         assert (rows[f"{metric}_mcse"] / rows[f"{metric}_floor"]).between(0.1, 3).all()
@@ -208,7 +209,7 @@ def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(
     code, out, _ = invoke("run", "./uncertified.yaml", "--tracking", "none", "--uncertified")
     assert code == 0
     assert "kept apart from the protocol" in out
-    (rows,) = (tmp_path / "results/uncertified/variants").glob("*/trials.parquet")
+    (rows,) = (tmp_path / "results/uncertified/variants").glob("*/rows.parquet")
     table = pd.read_parquet(rows)
     assert table[["function_w2", "function_w2_floor"]].notna().all(axis=None)
     assert "function_w2_mcse" not in table
@@ -283,4 +284,4 @@ def test_bad_input_stops_a_run_before_it_trains(
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
-    assert not list(tmp_path.rglob("trials.parquet"))
+    assert not list(tmp_path.rglob("rows.parquet"))

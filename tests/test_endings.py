@@ -215,12 +215,12 @@ def spoil(path: Path) -> None:
 
 
 DAMAGE = {
-    "empty rows": ("trials.parquet", lambda path: path.write_bytes(b""), ["table", "figures"]),
-    "spoilt rows": ("trials.parquet", spoil, ["table"]),
-    "text for rows": ("trials.parquet", lambda path: path.write_text("rows"), ["table", "run"]),
-    "empty store": ("store.sqlite", lambda path: path.write_bytes(b""), [EXPORTING]),
-    "spoilt store": ("store.sqlite", spoil, [EXPORTING, "run"]),
-    "text for a store": ("store.sqlite", lambda path: path.write_text("rows" * 1000), ["run"]),
+    "empty rows": ("rows.parquet", lambda path: path.write_bytes(b""), ["table", "figures"]),
+    "spoilt rows": ("rows.parquet", spoil, ["table"]),
+    "text for rows": ("rows.parquet", lambda path: path.write_text("rows"), ["table", "run"]),
+    "empty store": ("store", lambda path: path.write_bytes(b""), [EXPORTING]),
+    "spoilt store": ("store", spoil, [EXPORTING, "run"]),
+    "text for a store": ("store", lambda path: path.write_text("rows" * 1000), ["run"]),
 }
 
 
@@ -394,5 +394,5 @@ def test_a_run_needs_neither_an_account_nor_a_home(tiny, tmp_path):
         text=True,
     )
     assert found.returncode == 0, found.stderr
-    assert (tmp_path / "results/tiny/provenance.json").exists()
+    assert (tmp_path / "results/tiny/run.json").exists()
     assert list((tmp_path / "results/tiny/figures").glob("*.png"))

@@ -42,7 +42,7 @@ def rows_of(folder, invoke, blank_figures, monkeypatch):
         code, _, error = invoke(*arguments, "--tracking", "none", "--results", "here", *more)
         assert code == 0, error
         return pd.read_parquet(
-            max(Path("here").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns)
+            max(Path("here").rglob("rows.parquet"), key=lambda path: path.stat().st_mtime_ns)
         )
 
     return call

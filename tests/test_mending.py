@@ -11,6 +11,7 @@ from tiny import refusal
 import bdl
 from bdl.errors import InputError
 from bdl.execution.groups import FinalGroup, SearchGroup
+from bdl.records.run_folder import RunFolder
 from bdl.registry import Registry, outside_file
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -109,7 +110,7 @@ def write_method(fault):
 
 
 def rows(stage="final"):
-    table = pd.read_parquet(STORED / "trials.parquet")
+    table = RunFolder(STORED).tabulate()
     return table[table.stage == stage].reset_index(drop=True)
 
 
@@ -358,13 +359,13 @@ def test_a_score_that_is_no_finite_number_leaves_its_own_column_empty(
     code, out, err = invoke("run", "undefined.yaml", "--tracking", "none")
     assert code == 1
     assert f"is no finite number: {value}" in out + err
-    rows = pd.read_parquet("results/undefined/trials.parquet")
+    rows = RunFolder(Path("results/undefined")).tabulate()
     assert set(rows.status) == {"ok"}
     assert rows.nmll.notna().all()
     assert rows.own.isna().all()
     assert len(list(Path("results/undefined/posteriors").iterdir())) == 2
     Path("undefined.py").write_text(UNDEFINED.replace("VALUE", "0.5"))
     assert invoke("run", "undefined.yaml", "--tracking", "none")[0] == 0
-    mended = pd.read_parquet("results/undefined/trials.parquet")
+    mended = RunFolder(Path("results/undefined")).tabulate()
     assert (mended.own == 0.5).all()
     pd.testing.assert_series_equal(mended.nmll, rows.nmll)

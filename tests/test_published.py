@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
+from bdl.records.run_folder import RunFolder
 from bdl.reports.distributions import gather_truth_ranks
 from bdl.spec import load_benchmark
 
@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 @pytest.fixture(scope="module")
 def logistic():
     """Final rows of the logistic regressions."""
-    rows = pd.read_parquet(RESULTS / "slang-logistic" / "trials.parquet")
+    rows = RunFolder(RESULTS / "slang-logistic").tabulate()
     return rows[(rows.stage == "final") & (rows.status == "ok")]
 
 
@@ -39,7 +39,7 @@ def test_the_divergence_from_itself_is_zero(logistic):
 
 
 def test_ranks_are_uniform_under_the_exact_posterior_and_not_under_mean_field():
-    rows = pd.read_parquet(RESULTS / "simulation-calibration" / "trials.parquet")
+    rows = RunFolder(RESULTS / "simulation-calibration").tabulate()
     ranked = gather_truth_ranks(load_benchmark("simulation-calibration"), rows)
     inside = {(one.entry, one.quantity): not one.outside_envelope.any() for one in ranked}
     assert [inside["conjugate", f"parameter {index}"] for index in (0, 1, 3)] == [True, True, True]

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from bdl.archive.frames import REQUEST_ATTRIBUTE  # the key under which a table keeps its request
 from safetensors.torch import save
 
-from bdl.archive.frames import REQUEST_ATTRIBUTE  # the key under which a table keeps its request
+from bdl.records.run_folder import RunFolder
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAME = "noisy-wine-splits"
@@ -48,15 +49,15 @@ def folder(tmp_path):
 
 def change_request(folder, change):
     """Change what the rows say that they were made with, with all checksums right."""
-    path = folder / "trials.parquet"
+    path = folder / "rows.parquet"
     rows = pd.read_parquet(path)
     request = json.loads(rows.attrs[REQUEST_ATTRIBUTE])
     change(request["spec"])
     rows.attrs[REQUEST_ATTRIBUTE] = json.dumps(request)
     rows.to_parquet(path, compression="zstd", index=False)
-    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
-    provenance["checksums"]["trials.parquet"] = sha256(path.read_bytes()).hexdigest()
-    (folder / "provenance.json").write_text(json.dumps(provenance), "utf-8")
+    provenance = json.loads((folder / "run.json").read_text("utf-8"))
+    provenance["checksums"]["rows.parquet"] = sha256(path.read_bytes()).hexdigest()
+    (folder / "run.json").write_text(json.dumps(provenance), "utf-8")
 
 
 def name_in(*path):
@@ -125,13 +126,13 @@ def test_the_file_that_names_the_code_allows_it(invoke, tmp_path, monkeypatch):
 
 def test_a_store_names_no_code_either(invoke, folder, evil, tmp_path):
     """The request of a store is text as well, and so is the family of a posterior."""
-    rows = pd.read_parquet(folder / "trials.parquet")
+    rows = RunFolder(folder).tabulate()
     request = json.loads(rows.attrs[REQUEST_ATTRIBUTE])
     PLACES["metric"](request["spec"], f"{evil}:load")
     for path in folder.iterdir():
         if path.is_file():
             path.unlink()
-    with sqlite3.connect(folder / "store.sqlite") as db:
+    with sqlite3.connect(folder / "store") as db:
         db.execute("PRAGMA user_version = 1")
         db.execute("CREATE TABLE made (variant TEXT)")
         db.execute("INSERT INTO made VALUES (?)", (json.dumps(request),))
@@ -157,9 +158,9 @@ def test_posteriors_that_unpack_to_gigabytes_are_refused(invoke, tmp_path):
     with zipfile.ZipFile(folder / "posteriors.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("index.json", b" " * 200_000_000)
     content = (folder / "posteriors.zip").read_bytes()
-    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+    provenance = json.loads((folder / "run.json").read_text("utf-8"))
     provenance["posteriors"] = {"sha256": sha256(content).hexdigest()}
-    (folder / "provenance.json").write_text(json.dumps(provenance), "utf-8")
+    (folder / "run.json").write_text(json.dumps(provenance), "utf-8")
     code, _, err = invoke("run", name, "--published", "--dry-run", "--results", folder.parent)
     assert code == 2
     assert "unpacks to 200 MB" in err
@@ -167,8 +168,8 @@ def test_posteriors_that_unpack_to_gigabytes_are_refused(invoke, tmp_path):
 
 def test_a_table_of_billions_of_rows_is_refused(invoke, folder):
     """Equal values take a few bytes, however many there are."""
-    (folder / "provenance.json").unlink()
-    pd.DataFrame({"dataset": ["x"]}).loc[[0] * 41_000_000].to_parquet(folder / "trials.parquet")
+    (folder / "run.json").unlink()
+    pd.DataFrame({"dataset": ["x"]}).loc[[0] * 41_000_000].to_parquet(folder / "rows.parquet")
     code, _, err = invoke("table", NAME, "--results", folder.parent)
     assert code == 2
     assert "values, more than the 40,000,000 of any run" in err
@@ -213,19 +214,19 @@ def with_point(rows, text):
 
 
 def attack_rows(folder, attack):
-    path = folder / "trials.parquet"
+    path = folder / "rows.parquet"
     if attack == LONG_TEXT:
         as_long_text(path)
     else:
         ATTACKS[attack](pd.read_parquet(path)).to_parquet(path, compression="zstd")
-    (folder / "provenance.json").unlink()
+    (folder / "run.json").unlink()
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the files of Linux")
 @pytest.mark.parametrize("attack", [*ATTACKS, LONG_TEXT, BRACKETS])
 def test_every_reading_command_stays_under_a_gigabyte(folder, tmp_path, attack):
     if attack == BRACKETS:
-        (folder / "provenance.json").write_text("[" * 200_000)
+        (folder / "run.json").write_text("[" * 200_000)
     else:
         attack_rows(folder, attack)
     outside = {path for path in tmp_path.rglob("*") if folder not in path.parents}
@@ -249,7 +250,7 @@ def test_a_long_text_in_many_rows_is_refused(invoke, folder):
 def test_an_archive_with_another_index_is_damaged(invoke, tmp_path):
     name = "vifa-synthetic"
     folder = Path(shutil.copytree(RESULTS / name, tmp_path / "results" / name))
-    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+    provenance = json.loads((folder / "run.json").read_text("utf-8"))
     for index in (
         "[" * 200_000,
         "[]",
@@ -261,7 +262,7 @@ def test_an_archive_with_another_index_is_damaged(invoke, tmp_path):
             file.writestr("index.json", index)
         content = (folder / "posteriors.zip").read_bytes()
         provenance["posteriors"] = {"sha256": sha256(content).hexdigest()}
-        (folder / "provenance.json").write_text(json.dumps(provenance), "utf-8")
+        (folder / "run.json").write_text(json.dumps(provenance), "utf-8")
         code, _, err = invoke("run", name, "--published", "--dry-run", "--results", folder.parent)
         assert code == 2, index[:20]
         assert "posteriors.zip is damaged" in err
@@ -274,11 +275,11 @@ def test_html_in_results_is_text_in_a_report(invoke, folder):
         spec["notes"] = [{"entry": "adam", "text": MARK}]
 
     change_request(folder, change)
-    path = folder / "trials.parquet"
+    path = folder / "rows.parquet"
     rows = pd.read_parquet(path)
     rows["reason"] = MARK
     rows.to_parquet(path)
-    (folder / "provenance.json").unlink()
+    (folder / "run.json").unlink()
     code, _, err = invoke(
         "report", NAME, "--results", folder.parent, "--output", folder / "r.html"
     )

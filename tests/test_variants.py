@@ -13,6 +13,7 @@ from tiny import TINY, contents, raising, refusal
 from bdl.archive.departures import count_beyond_first, list_departures
 from bdl.archive.loading import LoadedResults
 from bdl.publishing import mlflow_export
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_request
 
 TWO = TINY.replace("  fixed:", "  fixed: &fixed").replace(
@@ -55,9 +56,7 @@ def protocol(folder: Path) -> dict[Path, bytes | None]:
 
 
 def newest() -> Path:
-    return max(
-        Path("results").rglob("provenance.json"), key=lambda path: path.stat().st_mtime_ns
-    ).parent
+    return max(Path("results").rglob("run.json"), key=lambda path: path.stat().st_mtime_ns).parent
 
 
 OTHERS = {
@@ -109,7 +108,7 @@ def test_a_variant_leaves_what_is_published_and_says_what_it_is(
     """The protocol says nothing of the kind."""
     shown = (published / "table.md").read_text("utf-8") + invoke("table", tiny)[1]
     assert "protocol:" not in shown
-    origin = json.loads((published / "provenance.json").read_text("utf-8"))
+    origin = json.loads((published / "run.json").read_text("utf-8"))
     assert (origin["overrides"], origin["narrowed_to"]) == ({}, None)
     assert origin["machine"]["instructions"] == torch.backends.cpu.get_cpu_capability()
     assert origin["compiled"] == {"diabetes/fixed": []}
@@ -134,7 +133,7 @@ def test_a_variant_leaves_what_is_published_and_says_what_it_is(
         expected = caption if format == "rich" else remark
         assert expected.replace("_", "") in out.replace("\\", "").replace("_", "")
     rate = 0.5 if FASTER[1] in options else 0.01
-    origin = json.loads((place / "provenance.json").read_text("utf-8"))
+    origin = json.loads((place / "run.json").read_text("utf-8"))
     assert origin["overrides"] == (
         {"entries.fixed.hyper.learning_rate": rate} if rate == 0.5 else {}
     )
@@ -151,11 +150,11 @@ def test_an_entry_that_a_profile_runs_on_no_data_set_has_not_come_since():
 
 def test_the_whole_reuses_the_fits_of_parts(tiny, run):
     assert run(tiny, "--splits", "1-1")[0] == 0
-    part = pd.read_parquet(newest() / "trials.parquet")
+    part = RunFolder(newest()).tabulate()
     code, out, _ = run(tiny)
     assert code == 0
     assert "final fits reused from other runs of tiny: 1" in out
-    whole = pd.read_parquet("results/tiny/trials.parquet")
+    whole = RunFolder(Path("results/tiny")).tabulate()
     pd.testing.assert_frame_equal(whole[whole.split == 1].reset_index(drop=True), part)
     code, out, _ = run(tiny, *FASTER)
     assert "other runs" not in out, "those are other fits"
@@ -209,14 +208,14 @@ def test_figures_never_take_the_place_of_plots_that_have_data(
     with monkeypatch.context() as patch:
         patch.setattr("bdl.api.running.run_tasks", raising(KeyboardInterrupt()))
         assert run(tiny)[0] == 130
-    for extra in (published / "store.sqlite", published / "store.lock"):
+    for extra in (published / "store", published / "store.lock"):
         before[extra] = extra.read_bytes()
     assert invoke("figures", tiny)[0] == 0
     assert {
         path: data for path, data in protocol(published).items() if path.suffix != ".pdf"
     } == before
     assert "no results in" in refusal(invoke("figures", tiny, *FASTER))
-    (published / "trials.parquet").unlink()
+    (published / "rows.parquet").unlink()
     assert "no results in results/tiny; start with: bdl-bench run" in refusal(
         invoke("figures", tiny)
     )
@@ -282,7 +281,7 @@ def test_an_entry_of_ones_own_stands_among_the_published_ones(published, tiny, r
     assert "final fits imported from published rows: 2" in out
     assert "mine is an entry of its own" in out
     assert "withheld" not in out
-    rows = pd.read_parquet(newest() / "trials.parquet")
+    rows = RunFolder(newest()).tabulate()
     assert set(zip(rows.entry, rows.status, strict=True)) == {("fixed", "ok"), ("mine", "ok")}
     assert protocol(published) == before
     cells = json.loads(invoke("table", "tiny.yaml", "--set", MINE, "--format", "json")[1])
@@ -310,10 +309,7 @@ def cells_of_table(invoke, *words):
 def test_a_table_is_of_the_mean_over_replicates(published, tiny, run, invoke):
     before = cells_of_table(invoke)["fixed"]
     assert run("tiny.yaml", "--set", "seed=1")[0] == 0
-    rows = [
-        pd.read_parquet(folder / "trials.parquet").nmll
-        for folder in (published, published / "seed-1")
-    ]
+    rows = [RunFolder(folder).tabulate().nmll for folder in (published, published / "seed-1")]
     means = [scores.mean() for scores in rows]
     assert means[0] != means[1]
     after = cells_of_table(invoke)["fixed"]

@@ -29,11 +29,7 @@ from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.posteriors import Posterior
 from bdl.records import STAGES, CellKey, Row, Stage
-from bdl.records.row_files import (
-    list_cell_keys,
-    tabulate_curve_points,
-    tabulate_rows,
-)
+from bdl.records.row_files import list_cell_keys
 from bdl.records.run_folder import ROWS, RunFolder
 from bdl.spec import Benchmark, Request, load_request
 from bdl.spec.sections import Note
@@ -166,7 +162,7 @@ class ResultsFolder:
     @property
     def curve_points(self) -> pd.DataFrame:
         """Scores at recorded counts."""
-        return self._select_part(tabulate_curve_points(self.records.select(self._cells)))
+        return self._select_part(self.records.tabulate_curve_points(self._cells))
 
     def load_rows(self, *details: str) -> pd.DataFrame:
         """Load all rows, folds of the search as well, with further details as columns."""
@@ -270,8 +266,8 @@ class ResultsFolder:
     def _tabulate(
         self, stages: Sequence[Stage], details: Sequence[str] = (), *, problems: bool = False
     ) -> pd.DataFrame:
-        table = self.records.select(self._cells, stages)
-        return self._select_part(tabulate_rows(table, details, problems=problems))
+        table = self.records.tabulate(self._cells, stages, details, problems=problems)
+        return self._select_part(table)
 
     def _select_part(self, table: pd.DataFrame) -> pd.DataFrame:
         for column, names in zip(("dataset", "entry"), self._selections, strict=True):
@@ -281,7 +277,7 @@ class ResultsFolder:
 
 def tabulate_final_rows(tasks: Sequence[Task], store: RunFolder) -> pd.DataFrame:
     """Tabulate final rows of a store, with a column for each metric of the benchmark."""
-    table = tabulate_rows(store.select([task.key for task in tasks], ["final"]))
+    table = store.tabulate([task.key for task in tasks], ["final"])
     metrics = tasks[0].benchmark.metrics if tasks else ()
     missing = [str(name) for name in metrics if name not in table]
     return table.reindex(columns=[*table.columns, *missing])

@@ -259,8 +259,10 @@ class _RowConverter:
         )
 
     def _find_origin(self, label: str, split: int) -> dict[str, Any]:
+        # those of a sweep that was put together of parts are named without its point
         for run in self._provenance.get("taken_from", ()):
-            if split in run["cells"].get(label, ()):
+            cells = run["cells"]
+            if split in cells.get(label, cells.get(label.split(" ")[0], ())):
                 return {name: run[name] for name in ORIGIN_FIELDS if name in run}
         return {}
 

@@ -27,7 +27,6 @@ from bdl.publishing.provenance import (
     write_provenance,
 )
 from bdl.records.posterior_files import with_rerun_hint
-from bdl.records.row_files import tabulate_curve_points
 from bdl.records.run_folder import RunFolder
 from bdl.reports import TableEntry, compare_with_papers, refusal_notes
 from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
@@ -114,7 +113,7 @@ def publish(
         request,
         benchmark,
         tabulate_final_rows(tasks, store),
-        tabulate_curve_points(store.select(cells)),
+        store.tabulate_curve_points(cells),
     )
     table_entries = compare_with_print(loaded)
     copy_certificates(list_sampled_references(tasks), run_folder)  # the table shows it

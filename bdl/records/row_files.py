@@ -259,7 +259,7 @@ def tabulate_rows(
     columns = {
         **_key_columns(table),
         "stage": _texts(table, "stage"),
-        **{name: table[name].to_numpy() for name in KEY_COLUMNS[1:]},
+        **{name: table[name].to_numpy().astype(np.int64) for name in KEY_COLUMNS[1:]},
         "status": _texts(table, "status"),
         "reason": reasons,
         "seconds": table["seconds"].to_numpy(),
@@ -282,7 +282,7 @@ def tabulate_curve_points(table: pa.Table) -> pd.DataFrame:
     points = curves.flatten()
     rows = np.repeat(np.arange(len(curves)), np.diff(curves.offsets.to_numpy()))
     columns = {name: values[rows] for name, values in _key_columns(table).items()}
-    columns["split"] = table["split"].to_numpy()[rows]
+    columns["split"] = table["split"].to_numpy().astype(np.int64)[rows]
     for name in ("axis", "metric"):
         columns[name] = _expand(points.field(name))
     columns["at"] = points.field("at").to_numpy(zero_copy_only=False)

@@ -35,6 +35,8 @@ from bdl.records.row_files import (
     make_removals,
     read_rows,
     sort_curve_points,
+    tabulate_curve_points,
+    tabulate_rows,
     to_results,
     to_table,
     without_tracebacks,
@@ -271,6 +273,21 @@ class RunFolder:
                 numbers.append(self._sort_numbers(self._row_numbers[cell], stages))
         take_rows()
         return pa.concat_tables(tables).combine_chunks()
+
+    def tabulate(
+        self,
+        cells: Iterable[CellKey] | None = None,
+        stages: Sequence[Stage] = STAGES,
+        details: Collection[str] = (),
+        *,
+        problems: bool = False,
+    ) -> pd.DataFrame:
+        """Tabulate rows of `select`, as `bdl.records.row_files.tabulate_rows` does."""
+        return tabulate_rows(self.select(cells, stages), details, problems=problems)
+
+    def tabulate_curve_points(self, cells: Iterable[CellKey] | None = None) -> pd.DataFrame:
+        """Tabulate the scores at recorded counts of cells, or of all."""
+        return tabulate_curve_points(self.select(cells))
 
     def compact(self) -> None:
         """Put all segments into one file."""

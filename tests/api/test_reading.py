@@ -111,7 +111,7 @@ def test_rows_are_those_of_the_command_line(run, folder, invoke):
     )
     code, _, err = invoke("run", str(folder / "small.yaml"), *words, "--results", folder / "cli")
     assert (code, err) == (0, "")
-    (published,) = (folder / "cli").rglob("trials.parquet")
+    (published,) = (folder / "cli").rglob("rows.parquet")
     rows = pd.read_parquet(published)
     pd.testing.assert_frame_equal(
         run.rows.drop(columns=[*TIMES, "method"]), rows.drop(columns=TIMES)
@@ -214,7 +214,7 @@ def test_failed_published_and_changed_fits_have_no_posteriors(folder, tmp_path, 
     assert list(made.rows.status) == ["ok", "failed"]
     with pytest.raises(InputError, match="diabetes/fails, split 0 has no posterior: non-finite"):
         made.posterior("diabetes", "fails")
-    with sqlite3.connect(made.folder / "store.sqlite") as db:
+    with sqlite3.connect(made.folder / "store") as db:
         db.execute("UPDATE cells SET fit_hash = 'other'")
     with pytest.raises(InputError, match="holds diabetes/exact of another spec, data or code"):
         made.posterior("diabetes", "exact")

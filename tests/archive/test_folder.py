@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from bdl.archive.frames import list_sibling_folders, locate_folder, write_rows, write_table
 
 import bdl
 from bdl.archive import FailedFits, ResultsFolder
-from bdl.archive.frames import list_sibling_folders, locate_folder, write_rows, write_table
 from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
@@ -47,7 +47,7 @@ def final(cell, split, nmll):
 def place(tmp_path):
     """Split 0 of two entries is published, and split 1 was made since."""
     path, cells = locate_folder(tmp_path, asked()), list_tasks(asked().benchmark)[:2]
-    with RunFolder(path / "store.sqlite") as store:
+    with RunFolder(path / "store") as store:
         store.record_request(json.dumps(asked().dump()))
         store.append([final(cell, 0, nmll) for nmll, cell in enumerate(cells)])
         write_rows(cells, store, path, store.recorded_request)
@@ -60,8 +60,8 @@ def place(tmp_path):
     [
         (None, False, [0, 0]),
         (None, True, [0, 1, 0, 1]),
-        ("trials.parquet", False, [0, 1, 0, 1]),
-        ("store.sqlite", True, [0, 0]),
+        ("rows.parquet", False, [0, 1, 0, 1]),
+        ("store", True, [0, 0]),
     ],
 )
 def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, latest, splits):
@@ -72,7 +72,7 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
     assert here.final_rows.split.tolist() == here.load_rows().split.tolist() == splits
     assert here.curve_points.value.tolist() == [nmll + 1 for nmll in here.final_rows.nmll]
     assert here.published == (len(splits) == 2)
-    assert (here.store is None) == (missing == "store.sqlite")
+    assert (here.store is None) == (missing == "store")
     basis = "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
     assert {
         (one.seconds, one.updates, one.basis)
@@ -80,7 +80,7 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
     } == {(2.0, 7, basis)}
 
 
-@pytest.mark.parametrize("missing", ["trials.parquet", "store.sqlite"])
+@pytest.mark.parametrize("missing", ["rows.parquet", "store"])
 def test_a_part_is_selected_from_the_whole_which_says_what_it_was_made_with(place, missing):
     (place / missing).unlink()
     part = load_results(asked(entries=ENTRIES[1:]), place.parents[1])
@@ -94,12 +94,12 @@ def test_a_part_is_selected_from_the_whole_which_says_what_it_was_made_with(plac
 
 def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
     """A run that was stopped at once leaves one."""
-    (place / "store.sqlite").unlink()
-    RunFolder(place / "store.sqlite").__exit__(None, None, None)
+    (place / "store").unlink()
+    RunFolder(place / "store").__exit__(None, None, None)
     for latest in (False, True):
         here = open_results(asked(), tmp_path, prefer_store=latest)
         assert here.has_rows
-    (place / "trials.parquet").unlink()
+    (place / "rows.parquet").unlink()
     here = ResultsFolder(place)
     assert not here.has_rows
 
@@ -107,12 +107,10 @@ def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
 def test_a_provenance_that_is_damaged_is_told_in_one_line(place):
     here = ResultsFolder(place)
     assert here.provenance == {}
-    (place / "provenance.json").write_text("{")
+    (place / "run.json").write_text("{")
     here = ResultsFolder(place)
     assert here.recorded_request.benchmark.name == "uci-regression", "tables do not need it"
-    with pytest.raises(
-        InputError, match=r"cannot read .*provenance.json .*; remove it and run again"
-    ):
+    with pytest.raises(InputError, match=r"cannot read .*run.json .*; remove it and run again"):
         _ = here.provenance
 
 
@@ -129,7 +127,7 @@ def test_siblings_are_the_other_folders_of_the_benchmark(tmp_path):
 
 
 def test_no_other_package_knows_which_files_there_are():
-    names = "trials.parquet", "points.parquet", "store.sqlite"
+    names = "rows.parquet", "points.parquet", "store"
     knowing = {
         path.relative_to(PACKAGE).parts[0]
         for path in PACKAGE.rglob("*.py")
@@ -151,7 +149,7 @@ def failed(cell, stage, split, reason, **details):
 def failing(tmp_path):
     """A folder of results in which fits have failed."""
     lr, nn = list_tasks(asked().benchmark)[:2]
-    with RunFolder(locate_folder(tmp_path, asked()) / "store.sqlite") as store:
+    with RunFolder(locate_folder(tmp_path, asked()) / "store") as store:
         store.append(
             [
                 final(lr, 0, 1.0),
@@ -185,7 +183,7 @@ def test_fits_of_a_cell_that_failed_alike_are_told_together(failing, invoke):
     )
     assert out.splitlines()[-1] == "--traceback shows where in the code"
     assert "Traceback ...\nValueError: no\n" in invoke(*words, "--traceback")[1]
-    (locate_folder(failing, asked()) / "store.sqlite").unlink()
+    (locate_folder(failing, asked()) / "store").unlink()
     bare = [own._replace(traceback="") for own in expected]
     assert (failures(asked(), failing), failures(part, failing)) == (bare, bare[1:])
 
@@ -198,7 +196,7 @@ def published(tmp_path):
 
 
 def test_no_flipped_bit_of_published_rows_changes_a_table_silently(published):
-    rows, whole = published / "trials.parquet", ResultsFolder(published).load_rows()
+    rows, whole = published / "rows.parquet", ResultsFolder(published).load_rows()
     content = rows.read_bytes()
     for flipped in np.random.default_rng(0).integers(len(content), size=100):
         damaged = bytearray(content)
@@ -212,9 +210,9 @@ def test_no_flipped_bit_of_published_rows_changes_a_table_silently(published):
 
 def test_pages_have_checksums_of_their_own(published):
     """A copy of the rows alone, without their provenance, still notices damage to its pages."""
-    rows = published / "trials.parquet"
+    rows = published / "rows.parquet"
     write_table(pd.read_parquet(rows), rows)
-    (published / "provenance.json").unlink()
+    (published / "run.json").unlink()
     content = bytearray(rows.read_bytes())
     content[len(content) // 2] ^= 1
     rows.write_bytes(content)

@@ -2,14 +2,14 @@
 
 import pandas as pd
 import pytest
-
-from bdl.archive import list_stored_cells
 from bdl.archive.frames import (
     locate_folder,
     tabulate_curve_points,
     tabulate_final_rows,
     write_rows,
 )
+
+from bdl.archive import list_stored_cells
 from bdl.archive.loading import load_results
 from bdl.plan.planning import list_tasks
 from bdl.records import CurvePoint, FitResult, Row
@@ -38,7 +38,7 @@ def final(cell, split, metrics, **changes):
 
 @pytest.fixture
 def store(tmp_path):
-    with RunFolder(tmp_path / "store.sqlite") as opened:
+    with RunFolder(tmp_path / "store") as opened:
         yield opened
 
 
@@ -95,7 +95,7 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
     )
     asked = Request(whole)
     place = locate_folder(tmp_path, asked)
-    with RunFolder(place / "store.sqlite") as store:
+    with RunFolder(place / "store") as store:
         for cell in own[:1]:
             fold = Row(
                 *cell.key,
@@ -115,10 +115,10 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
         assert [cell.key for cell in list_stored_cells(whole, store)] == [own[0].key]
         stored = found(asked, tmp_path)
         assert [path.name for path in write_rows(own, store, place)] == [
-            "trials.parquet",
+            "rows.parquet",
             "points.parquet",
         ]
-    raw = pd.read_parquet(place / "trials.parquet")
+    raw = RunFolder(place).tabulate()
     assert raw.stage.tolist() == ["search", "final"]
     assert raw.nmll.tolist() == [9.0, 1.0]
     published = found(asked, tmp_path)

@@ -5,19 +5,20 @@ import shutil
 from hashlib import sha256
 from pathlib import Path
 
+import bdl.archive.posteriors as travelling
 import pandas as pd
 import pytest
 import torch
+from bdl.archive.posteriors import POSTERIORS, read_posteriors, write_posteriors
 
 import bdl
-import bdl.archive.posteriors as travelling
 from bdl.archive import ResultsFolder
-from bdl.archive.posteriors import POSTERIORS, read_posteriors, write_posteriors
 from bdl.errors import InputError
 from bdl.execution import groups
 from bdl.posteriors import DiagonalGaussian, Empirical
 from bdl.publishing.provenance import write_provenance
 from bdl.records import posterior_files
+from bdl.records.run_folder import RunFolder
 
 SPEC = """
 name: small
@@ -83,12 +84,12 @@ def run(clone, invoke):
 
 
 def finals(place: Path = PLACE) -> pd.DataFrame:
-    rows = pd.read_parquet(place / "trials.parquet")
+    rows = RunFolder(place).tabulate()
     return rows[rows.stage == "final"].set_index(["entry", "split"]).sort_index()
 
 
 def told(place: Path) -> dict:
-    return json.loads((place / "provenance.json").read_text("utf-8"))
+    return json.loads((place / "run.json").read_text("utf-8"))
 
 
 def test_a_score_that_is_added_needs_no_fit_in_a_clone(original, clone, run, fits, invoke):
@@ -145,11 +146,11 @@ def test_a_file_that_is_gone_is_written_again(original, clone, run):
 
 def test_scores_of_other_code_are_computed_again(clone, run, fits, monkeypatch):
     """A wrong number under a hash that is not today's is put right, and one under today's is kept."""
-    rows = pd.read_parquet(PLACE / "trials.parquet")
+    rows = RunFolder(PLACE).tabulate()
     attrs = dict(rows.attrs)
     rows["rmse"] = -1.0
     rows.attrs = attrs
-    rows.to_parquet(PLACE / "trials.parquet")
+    rows.to_parquet(PLACE / "rows.parquet")
     known = told(PLACE)
     known["score_hashes"]["diabetes/exact"] = "other"
     write_provenance(known, PLACE)
@@ -198,7 +199,7 @@ def test_a_large_posterior_stays_in_the_store(original, clone, run, monkeypatch)
     monkeypatch.setattr(travelling, "MAX_POSTERIOR_BYTES", large - 1)
     assert run()[0] == 0
     assert [*read_posteriors(PLACE, told(PLACE))] == ["diabetes/stepped"]
-    for name in ("store.sqlite", "posteriors"):
+    for name in ("store", "posteriors"):
         path = PLACE / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     clone.write_text(MORE, "utf-8")

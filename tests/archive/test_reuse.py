@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 import bdl
-from bdl.archive.frames import make_empty_store
 from bdl.archive.loading import load_timings
 from bdl.archive.reuse import (
     ORIGIN_FIELDS,
@@ -101,7 +100,7 @@ def cells(file):
 
 def left(file):
     """How many final fits would be imported."""
-    with make_empty_store() as store:
+    with RunFolder(None) as store:
         return sum(map(len, list_reusable_splits(cells(file), store, published()).values()))
 
 
@@ -111,13 +110,13 @@ def rewrite(name, change):
     changed = change(table)
     changed.attrs = table.attrs
     changed.to_parquet(PLACE / name)
-    write_provenance(json.loads((PLACE / "provenance.json").read_text("utf-8")), PLACE)
+    write_provenance(json.loads((PLACE / "run.json").read_text("utf-8")), PLACE)
     return table
 
 
 def test_imported_fits_are_those_of_the_store(file, original):
     """All of it, but the posteriors."""
-    with make_empty_store() as store, RunFolder(original / PLACE / "store.sqlite") as own:
+    with RunFolder(None) as store, RunFolder(original / PLACE / "store") as own:
         for cell in cells(file):
             store.claim(cell.key, str(own.find_fit_hash(cell.key)))
         assert copy_fits(cells(file), store, published()) == FINALS
@@ -135,14 +134,14 @@ def test_imported_fits_are_those_of_the_store(file, original):
 
 def test_a_clone_imports_published_fits_if_told_so(run):
     rows, figures = (
-        pd.read_parquet(PLACE / "trials.parquet"),
+        RunFolder(PLACE).tabulate(),
         sorted(PLACE.joinpath("figures").iterdir()),
     )
     code, out, _ = run("--published")
     assert code == 0
     assert IMPORTED.format(FINALS, FINALS) in out
     assert "Everything is in the store already" in out
-    pd.testing.assert_frame_equal(pd.read_parquet(PLACE / "trials.parquet"), rows)
+    pd.testing.assert_frame_equal(RunFolder(PLACE).tabulate(), rows)
     assert sorted(PLACE.joinpath("figures").iterdir()) == figures
     code, out, _ = run("--published")
     assert (code, "imported" in out) == (0, False)
@@ -161,13 +160,13 @@ def test_what_is_missing_is_made(file, run):
             status=rows.status.mask((rows.entry == "fixed") & (rows.split == 1), "failed")
         )
 
-    rows = rewrite("trials.parquet", failed)
+    rows = rewrite("rows.parquet", failed)
     file.write_text(SPEC.replace("sweep:", "  own: *fixed\nsweep:"), "utf-8")
     assert "fits: 0 of the search and 6 final" in run("--published", "--dry-run")[1]
     code, out, _ = run("--published")
     assert code == 1, "two have failed"
     assert IMPORTED.format(FINALS, FINALS - 2) in out
-    again = pd.read_parquet(PLACE / "trials.parquet")
+    again = RunFolder(PLACE).tabulate()
     assert again[again.stage == "final"].groupby("entry").size().to_dict() == {
         "fixed": 6,
         "own": 6,
@@ -194,7 +193,7 @@ def test_other_fits_and_other_scores_are_not_imported(file, changed, number):
 
 def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(file, run):
     assert run("--published")[0] == 0
-    before = (PLACE / "trials.parquet").read_bytes()
+    before = (PLACE / "rows.parquet").read_bytes()
     file.write_text(SPEC.replace("nmll, rmse", "nmll, mse_at_mean, rmse"), "utf-8")
     for words in ((), ("--dry-run",), ("--published",)):
         code, _, err = run(*words)
@@ -204,11 +203,11 @@ def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(f
             in err
         )
         assert err.endswith("--changed\n")
-    assert (PLACE / "trials.parquet").read_bytes() == before
+    assert (PLACE / "rows.parquet").read_bytes() == before
     code, out, _ = run("--changed")
     assert code == 0
     assert "Starting 4 of 4 cells anew" in out
-    rows = pd.read_parquet(PLACE / "trials.parquet")
+    rows = RunFolder(PLACE).tabulate()
     assert rows[rows.stage == "final"].mse_at_mean.notna().all()
 
 
@@ -220,13 +219,13 @@ def test_fits_without_the_curves_that_are_recorded_are_left(file):
     (PLACE / "points.parquet").unlink()
     with pytest.raises(InputError, match=r"points\.parquet is damaged or of another run"):
         left(file)
-    write_provenance(json.loads((PLACE / "provenance.json").read_text("utf-8")), PLACE)
+    write_provenance(json.loads((PLACE / "run.json").read_text("utf-8")), PLACE)
     assert left(file) == 0
 
 
 def test_a_score_that_is_not_finite_is_imported_as_one(file):
-    rewrite("trials.parquet", lambda rows: rows.assign(rmse=rows.rmse.mask(rows.stage == "final")))
-    with make_empty_store() as store:
+    rewrite("rows.parquet", lambda rows: rows.assign(rmse=rows.rmse.mask(rows.stage == "final")))
+    with RunFolder(None) as store:
         assert copy_fits(cells(file), store, published()) == FINALS
         rows = [row for cell in cells(file) for row in store.load_rows("final", cell.key)]
         assert {row.metrics["rmse"] for row in rows} == {None}
@@ -236,7 +235,7 @@ def test_a_score_that_is_not_finite_is_imported_as_one(file):
 def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, original):
     made, known = (
         load_request(str(file), "paper"),
-        json.loads((PLACE / "provenance.json").read_text("utf-8")),
+        json.loads((PLACE / "run.json").read_text("utf-8")),
     )
     known |= {
         "machine": {"processor": "Abacus"},
@@ -247,7 +246,7 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
     provenance.write_provenance(known, PLACE)
     labels = {cell.label: [0, 1, 2] for cell in cells(file)}
     for _ in range(2):
-        with make_empty_store() as store:
+        with RunFolder(None) as store:
             for cell in cells(file):
                 store.claim(cell.key, known["fit_hashes"][cell.label])
             copy_fits(cells(file), store, published())
@@ -263,14 +262,14 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
         )
         assert again["machine"]["processor"] != "Abacus"
         provenance.write_provenance(again, PLACE)
-    with RunFolder(original / PLACE / "store.sqlite") as own:
+    with RunFolder(original / PLACE / "store") as own:
         here = provenance.describe_provenance(made, cells(file), own, 0.0)
     assert (here["taken_from"], here["work_minutes"]) == ([], found["work_minutes"])
 
 
 def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(file, original):
     asked = load_request(str(file), "paper")
-    with RunFolder(PLACE / "store.sqlite") as store:
+    with RunFolder(PLACE / "store") as store:
         store.record_request(json.dumps(asked.dump()))
         for cell in cells(file):
             store.claim(cell.key, cell.fit_hash)
@@ -287,24 +286,24 @@ def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(fil
 def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
     other, known = (
         PLACE / "variants/other",
-        json.loads((PLACE / "provenance.json").read_text("utf-8")),
+        json.loads((PLACE / "run.json").read_text("utf-8")),
     )
     shutil.copytree(PLACE, other, ignore=shutil.ignore_patterns("variants"))
     for text in ("{", "[]", '{"fit_hashes": []}'):
-        (other / "provenance.json").write_text(text, "utf-8")
+        (other / "run.json").write_text(text, "utf-8")
         assert len(read_published_fits(PLACE, [other])) == 1
         with pytest.raises(
-            InputError, match=r"cannot read .*other/provenance.json .*remove it and run again"
+            InputError, match=r"cannot read .*other/run.json .*remove it and run again"
         ):
             read_published_fits(other, [PLACE])
     del known["score_hashes"]
-    (PLACE / "provenance.json").write_text(json.dumps(known), "utf-8")
+    (PLACE / "run.json").write_text(json.dumps(known), "utf-8")
     assert left(file) == 0, "published without hashes"
-    (PLACE / "provenance.json").write_text("{", "utf-8")
+    (PLACE / "run.json").write_text("{", "utf-8")
     code, out, err = run("--published")
     assert (code, out) == (2, "")
-    assert err.startswith("bdl-bench: cannot read results/small/provenance.json")
-    for name in ("trials.parquet", "points.parquet", "provenance.json"):
+    assert err.startswith("bdl-bench: cannot read results/small/run.json")
+    for name in ("rows.parquet", "points.parquet", "run.json"):
         (PLACE / name).unlink()
     code, out, _ = run("--published", "--dry-run")
     assert (code, "fits: 24 of the search and 12 final\n" in out) == (0, True)

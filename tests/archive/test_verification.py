@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from bdl.archive.frames import TRIALS, read_rows, write_table
 
 import bdl
-from bdl.archive.frames import TRIALS, read_rows, write_table
 from bdl.archive.verification import (
     EARLIER_SCORE,
     EARLIER_VERSION,
@@ -68,7 +68,7 @@ def change_rows(folder: Path, change) -> None:
     rows = change(published.rows.copy())
     rows.attrs["made"] = published.recorded_request
     write_table(rows, folder / TRIALS)
-    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+    provenance = json.loads((folder / "run.json").read_text("utf-8"))
     write_provenance(provenance, folder)
 
 
@@ -111,7 +111,7 @@ def test_rounding_of_another_processor_is_none(folder):
 
 
 def test_what_cannot_be_verified_is_counted(folder):
-    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+    provenance = json.loads((folder / "run.json").read_text("utf-8"))
     provenance["fit_hashes"]["diabetes/exact"] = "of an earlier version"
     provenance["score_hashes"]["diabetes/stepped"] = "of an earlier version"
     write_provenance(provenance, folder)
@@ -129,7 +129,7 @@ def test_a_value_that_a_score_did_not_have_is_counted(folder):
 
 
 def test_fits_without_a_posterior_are_counted(folder):
-    provenance = json.loads((folder / "provenance.json").read_text("utf-8"))
+    provenance = json.loads((folder / "run.json").read_text("utf-8"))
     (folder / "posteriors.zip").unlink()
     write_provenance(provenance | {"posteriors": None}, folder)
     assert verify_folder(folder).unverified_fits == {NO_POSTERIOR: 4}
@@ -142,7 +142,7 @@ def test_code_of_others_is_refused(folder):
     recorded["spec"]["entries"]["exact"]["method"] = {"name": "evil.py:Method"}
     rows.attrs["made"] = json.dumps(recorded)
     write_table(rows, folder / TRIALS)
-    write_provenance(json.loads((folder / "provenance.json").read_text("utf-8")), folder)
+    write_provenance(json.loads((folder / "run.json").read_text("utf-8")), folder)
     with pytest.raises(InputError, match=r"evil\.py:Method"):
         verify_folder(folder)
 

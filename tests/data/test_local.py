@@ -21,6 +21,7 @@ import pytest
 
 from bdl.data import DATASETS, Dataset, describe_dataset, file_states
 from bdl.errors import InputError
+from bdl.records.run_folder import RunFolder
 from bdl.registry import Label
 from bdl.spec.labels import DatasetName
 
@@ -804,7 +805,7 @@ def test_a_search_keeps_groups_whole(tmp_path: Path, invoke) -> None:
     spec.write_text(GROUPED.replace("FILE", str(path)).replace("FOLDS", "5"))
     code, out, err = invoke(*command)
     assert (code, err) == (0, ""), out + err
-    trials = pd.read_parquet(results / "grouped/trials.parquet")
+    trials = RunFolder(results / "grouped").tabulate()
     scores = trials[trials.stage == "search"].groupby("hyper_prior_precision").rmse.mean()
     assert scores.min() > 2.5
     assert set(trials[trials.stage == "final"].hyper_prior_precision) == {1000}
@@ -897,7 +898,7 @@ def test_a_benchmark_on_a_file_of_ones_own(tmp_path: Path, invoke) -> None:
     spec.write_text(MINE.replace("HOUSES", str(path)))
     code, out, err = invoke("run", str(spec), "--results", results, "--tracking", "none")
     assert (code, err) == (0, ""), out + err
-    found = pd.read_parquet(tmp_path / "results/mine/trials.parquet")
+    found = RunFolder(tmp_path / "results/mine").tabulate()
     assert list(found.dataset) == ["houses"] * 2
     assert set(found.hyper_noise_precision) == {0.01}
     assert "\nhouses " in out

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-import pandas as pd
+from bdl.records.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 PAGE = " ".join((ROOT / "docs/results.md").read_text("utf-8").split())
 
 
 def final_rows(name):
-    rows = pd.read_parquet(ROOT / "results" / name / "trials.parquet")
+    rows = RunFolder(ROOT / "results" / name).tabulate()
     return rows[(rows.stage == "final") & (rows.status == "ok")]
 
 
@@ -20,7 +20,7 @@ def printed_cells(name):
 
 
 def recorded_means(name, metric):
-    points = pd.read_parquet(ROOT / "results" / name / "points.parquet")
+    points = RunFolder(ROOT / "results" / name).tabulate_curve_points()
     return points[points.metric == metric].groupby(["dataset", "entry", "at"]).value.mean()
 
 

@@ -208,7 +208,7 @@ def test_links_and_downloads_of_the_leaderboard_are_there(site, name):
         assert len(rows) == sum(len(cell["at"]) for cell in own)
         for cell in own:  # an installed package knows nine digits
             assert re.fullmatch(r"[0-9a-f]{9,40}(\+changes)?", cell["commit"])
-        origin = json.loads((ROOT / f"results/{folder}/provenance.json").read_text("utf-8"))
+        origin = json.loads((ROOT / f"results/{folder}/run.json").read_text("utf-8"))
         made = {
             label: each["git_commit"]
             for each in origin.get("taken_from", ())
@@ -276,9 +276,7 @@ def test_the_leaderboard_in_a_narrow_browser(site):
     """
     found = opened(site / "leaderboard/uci/index.html", COMPARED, 400)
     published = load_results(load_request("uci-regression"), ROOT / "results")
-    shared = json.loads((ROOT / "results/uci-regression/provenance.json").read_text("utf-8"))[
-        "overlap"
-    ]
+    shared = json.loads((ROOT / "results/uci-regression/run.json").read_text("utf-8"))["overlap"]
     expected = [
         each for each in paired_differences(published.benchmark, published.rows, shared) if each.n
     ]

@@ -70,7 +70,7 @@ def finish(ran, blank_figures):
 
 @pytest.fixture
 def store(tmp_path):
-    with RunFolder(tmp_path / "results/store.sqlite") as opened:
+    with RunFolder(tmp_path / "results/store") as opened:
         yield opened
 
 

@@ -105,7 +105,7 @@ def test_a_cluster_gives_the_rows_of_one_process_and_is_refused_or_lost_in_one_l
     Where a worker is killed the run goes on, where all are it ends, and goes on.
     """
     cells = tiny()
-    with RunFolder(tmp_path / "calm/store.sqlite") as calm:
+    with RunFolder(tmp_path / "calm/store") as calm:
         run_here(cells, calm)
         expected = outcomes(calm, cells)
     with scheduling() as (own, address):

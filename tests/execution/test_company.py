@@ -24,7 +24,7 @@ def test_a_split_gives_the_same_rows_alone_and_in_company(tiny, store, tmp_path)
     changes = "splits=4", "entries.random.record={unit: epochs, every: 2}"
     alone, everyone = tiny(*changes, splits=(2,)), tiny(*changes, splits=range(4))
     run_here(alone, store)
-    with RunFolder(tmp_path / "together/store.sqlite") as together:
+    with RunFolder(tmp_path / "together/store") as together:
         run_here(everyone, together)
         assert of_split(store, alone, 2) == of_split(together, everyone, 2)
         run_here(everyone, store)
@@ -53,7 +53,7 @@ def test_folds_with_other_numbers_of_minibatches_are_the_same_in_company(
     )
     run_here(alone, store)
     assert len({row.details["updates"] for row in store.load_rows("search", alone[0].key)}) == 2
-    with RunFolder(tmp_path / "together/store.sqlite") as together:
+    with RunFolder(tmp_path / "together/store") as together:
         run_here(everyone, together)
         assert of_split(store, alone, 1) == of_split(together, everyone, 1)
 

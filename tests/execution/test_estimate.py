@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from bdl.archive.frames import make_empty_store
 from bdl.execution import timing
 from bdl.execution.estimate import MeasuredFit, count_remaining, estimate_remaining
 from bdl.execution.timing import time_updates
@@ -16,6 +15,7 @@ from bdl.plan.cost import estimate_scoring_seconds
 from bdl.plan.planning import list_tasks, plan_tasks
 from bdl.plan.workload import count_stage_updates
 from bdl.records import FitResult, Row
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
 from bdl.training.updates import COMPILATION_SECONDS
 
@@ -73,7 +73,7 @@ def measured(cell, stage, seconds, width, updates=None, basis=SAME, compiled=Fal
 
 
 def left(cells, rows=(), elsewhere=()):
-    with make_empty_store() as store:
+    with RunFolder(None) as store:
         store.append(rows)
         return [count_remaining(cell, store, elsewhere) for cell in cells]
 

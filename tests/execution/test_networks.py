@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 import yaml
@@ -16,6 +15,8 @@ from bdl.methods.vifa_two_stage import TwoStageVifa
 from bdl.models.likelihoods import Categorical
 from bdl.models.modules import Module
 from bdl.models.problem import Problem
+from bdl.records.posterior_files import PosteriorFiles
+from bdl.records.run_folder import RunFolder
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, run_to_end
 from bdl.training.schedule import Schedule
@@ -74,19 +75,19 @@ def test_a_convolutional_network_with_batch_norm_learns_and_keeps_its_statistics
     (tmp_path / "stripes.yaml").write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
     ran(tmp_path, "run", "stripes.yaml", "--no-compile", "--tracking", "none")
     results = tmp_path / "results/stripes"
-    rows = pd.read_parquet(results / "trials.parquet")
+    rows = RunFolder(results).tabulate()
     assert list(rows.status) == ["ok", "ok"]
     assert (rows.error < 0.1).all(), "guessing errs in half of the rows"
     assert (rows.nll < 0.5).all()
     assert rows.ece.between(0, 1).all()
-    points = pd.read_parquet(results / "points.parquet")
+    points = RunFolder(results).tabulate_curve_points()
     curve = points[(points.metric == "nll") & (points.split == 0)].set_index("at").value
     assert list(curve.index) == [1, 2, 3, 4]
     assert curve[4] == rows.nll[0], "the last is the end of the fit"
     assert curve[4] < curve[1]
 
-    file, _ = (results / "posteriors").iterdir()
-    posterior, buffers = artefacts.read_posterior(file.parent, file.stem)
+    file, _ = (results / "store/posteriors").iterdir()
+    posterior, buffers = PosteriorFiles(file.parent).read(file.stem)
     assert set(buffers) == {
         f"{layer}.running_{part}" for layer in (1, 5) for part in ("mean", "var")
     }
@@ -216,7 +217,7 @@ def test_bbb_and_vifa_learn_digits(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.rpartition("peak ")[2]) < 4 * 2**20, "kilobytes"
-    rows = pd.read_parquet(tmp_path / "results/digits/trials.parquet").set_index("entry")
+    rows = RunFolder(tmp_path / "results/digits").tabulate().set_index("entry")
     assert list(rows.updates) == [60, 60]
     assert (rows.error < 0.3).all(), "guessing errs in nine of ten"
     assert (rows.nll < 1).all()

@@ -35,7 +35,7 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     cells = tiny(
         f"entries.exact.by_dataset={broken}", "entries.random.record={unit: epochs, every: 2}"
     )
-    with RunFolder(tmp_path / "calm/store.sqlite") as calm:
+    with RunFolder(tmp_path / "calm/store") as calm:
         run_here(cells, calm)
         expected = outcomes(calm, cells)
         curves = [calm.load_curve_points(cell.key) for cell in cells]

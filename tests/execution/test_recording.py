@@ -58,7 +58,7 @@ def test_a_look_finds_what_a_fit_of_that_length_gives(recorded, store, tmp_path)
     assert found.keys() == {(split, at) for split in (0, 1) for at in (2, 4, 6)}
     for epochs in (2, 4, 6):
         short = recorded("null", epochs)
-        with RunFolder(tmp_path / f"{epochs}.sqlite") as other:
+        with RunFolder(tmp_path / f"{epochs}") as other:
             run_here([short], other)
             assert other.load_curve_points(short.key) == []
             for row in other.load_rows("final", short.key):
@@ -71,7 +71,7 @@ def test_a_look_finds_what_a_fit_of_that_length_gives(recorded, store, tmp_path)
 def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, monkeypatch):
     """With the same bits, and with the scores of before; nothing is left of the checkpoint."""
     cell = recorded("{unit: epochs, every: 1}", 6)
-    with RunFolder(tmp_path / "calm/store.sqlite") as calm:
+    with RunFolder(tmp_path / "calm/store") as calm:
         run_here([cell], calm)
         expected, curve = outcomes(calm, [cell]), calm.load_curve_points(cell.key)
     monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))

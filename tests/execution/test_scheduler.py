@@ -64,7 +64,7 @@ def everything(store: RunFolder) -> list[dict[str, object]]:
 def calm(request, tmp_path_factory):
     """A benchmark, its rows after an undisturbed run of three splits, and what the listener heard."""
     benchmark = load(sampler=request.param)
-    with RunFolder(tmp_path_factory.mktemp("calm") / "store.sqlite") as store:
+    with RunFolder(tmp_path_factory.mktemp("calm") / "store") as store:
         ear = go(store, (0, 1, 2), benchmark)
         return benchmark, everything(store), ear
 
@@ -320,7 +320,7 @@ class NewestFirst(WorkerPool):
 
 def test_groups_that_end_in_any_order_give_the_same_results(tiny, store, tmp_path):
     cells = tiny()
-    with RunFolder(tmp_path / "calm.sqlite") as calm:
+    with RunFolder(tmp_path / "calm") as calm:
         in_order = [(rows[0].cell, rows[0].stage) for rows in run_here(cells, calm).stored_rows]
         expected = outcomes(calm, cells)
     ear, workers = Ear(), NewestFirst()

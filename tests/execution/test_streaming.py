@@ -12,6 +12,7 @@ from bdl.plan.cost import estimate_batch_work
 from bdl.plan.planning import check_task, group_tasks, plan_tasks
 from bdl.plan.workload import count_stage_updates
 from bdl.posteriors import FactorAnalysis
+from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
 
@@ -74,9 +75,7 @@ def test_is_the_estimator_fed_with_the_stream(tmp_path):
                         outcome.row.metrics[name] if seen == 1100 else curve(outcome, name)[seen]
                     )
                     assert found == pytest.approx(float(distance), rel=2e-4)
-        kept, _ = artefacts.read_posterior(
-            tmp_path, artefacts.write_posterior(tmp_path, outcome.posterior)
-        )
+        kept, _ = PosteriorFiles(tmp_path).read(PosteriorFiles(tmp_path).write(outcome.posterior))
         assert isinstance(kept, FactorAnalysis)
         torch.testing.assert_close(kept.mean().double(), q[0], rtol=1e-4, atol=1e-6)
 
@@ -140,7 +139,7 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
         for cell in (first, second)
         for outcome in group([(cell, 0), (cell, 1)]).run(silent)
     ]
-    with RunFolder(tmp_path / "store.sqlite") as store:
+    with RunFolder(tmp_path / "store") as store:
         done = group([(first, 0)]).run(silent)
         store.claim(first.key, first.fit_hash)
         store.append(done)

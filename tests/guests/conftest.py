@@ -138,7 +138,7 @@ def line(method, hyper="hyper: {prior_precision: 10, noise_precision: 3e-4}", na
 
 @pytest.fixture
 def store(tmp_path):
-    with RunFolder(tmp_path / "results/store.sqlite") as opened:
+    with RunFolder(tmp_path / "results/store") as opened:
         yield opened
 
 

@@ -45,7 +45,7 @@ def run(tmp_path, monkeypatch, invoke, blank_figures):
 
 
 def finals(tmp_path):
-    (path,) = (tmp_path / "results").rglob("trials.parquet")
+    (path,) = (tmp_path / "results").rglob("rows.parquet")
     rows = pd.read_parquet(path)
     return [(row.entry, row.split) for row in rows[rows.stage == "final"].itertuples()]
 
@@ -60,7 +60,7 @@ def test_an_entry_without_its_package_is_left_out(run, tmp_path):
 @pytest.mark.slow  # whole runs
 def test_its_published_fits_are_imported_and_nothing_is_lost(run, tmp_path):
     assert run(there=True)[0] == 0
-    for path in tmp_path.rglob("store.sqlite"):
+    for path in tmp_path.rglob("store"):
         path.unlink()
     code, out, _ = run("--dry-run")
     assert code == 0

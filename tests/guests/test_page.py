@@ -31,7 +31,7 @@ def test_the_guests_of_the_page_run_beside_a_method_of_the_suite(
         *arguments, "--tracking", "none", *fewer, *(f"--method={name}" for name in known)
     )
     assert (code, error) == (0, "")
-    (published,) = (tmp_path / "results").rglob("trials.parquet")
+    (published,) = (tmp_path / "results").rglob("rows.parquet")
     rows = pd.read_parquet(published)
     finals = rows[rows.stage == "final"].set_index("entry")
     assert list(finals.status) == ["ok"] * len(known), finals.reason.tolist()

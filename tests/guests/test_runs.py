@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from execution.listeners import Ear
 
-from bdl.archive.frames import tabulate_final_rows
+from bdl.archive import tabulate_final_rows
 from bdl.data import load_dataset
 from bdl.execution import ProcessWorkers, WorkerPool, groups, open_local_pool, scheduler
 from bdl.execution.cluster import open_worker_pool

@@ -182,7 +182,7 @@ def test_a_data_set_that_gains_a_setting_keeps_its_identity(monkeypatch):
 @pytest.mark.parametrize("name", ["slang-uci", "network-posterior"])
 def test_hashes_of_published_searches_are_those_of_today(name):
     """One has hashes from before scores had a setting, the other those made while its default was written."""
-    path = Path(__file__).parents[2] / "results" / name / "provenance.json"
+    path = Path(__file__).parents[2] / "results" / name / "run.json"
     recorded = json.loads(path.read_text("utf-8"))["fit_hashes"]
     own = list_tasks(load_benchmark(name, "paper").select(datasets=["yacht"]))
     assert {

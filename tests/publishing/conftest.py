@@ -58,7 +58,7 @@ def write(folder, scores, spec=SPEC, **columns):
     ]
     place = folder / "results" / "small"
     place.mkdir(parents=True)
-    pd.DataFrame(rows).assign(**columns).to_parquet(place / "trials.parquet")
+    pd.DataFrame(rows).assign(**columns).to_parquet(place / "rows.parquet")
     return path
 
 
@@ -69,5 +69,5 @@ def published():
 
 @pytest.fixture
 def store(tmp_path):
-    with RunFolder(tmp_path / "store.sqlite") as opened:
+    with RunFolder(tmp_path / "store") as opened:
         yield opened

@@ -200,7 +200,7 @@ def sent(client, uri, tmp_path_factory):
     benchmark = read(folder, "quick").model_copy(update=odd)
     (cell,) = (cell for cell in list_tasks(benchmark) if cell.dataset == "yacht")
     tags = {"bdl.git_commit": "abc", "version.torch": "2", "bdl.protocol": PROTOCOL}
-    with RunFolder(folder / "store.sqlite") as store:
+    with RunFolder(folder / "store") as store:
         fill(store)
         curve = [CurvePoint("epochs", 10, "nmll", 8.0), CurvePoint("epochs", 20, "nmll", 4.0)]
         store.append(

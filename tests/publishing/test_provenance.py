@@ -121,7 +121,7 @@ def test_a_provenance_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no more"):
         provenance.write_provenance({"machine": "second"}, tmp_path)
     assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [
-        ("provenance.json", before)
+        ("run.json", before)
     ]
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from bdl.archive.frames import locate_folder
+from bdl.archive.folders import locate_folder
 from bdl.archive.loading import NO_VERDICTS, LoadedResults, load_results
 from bdl.plan.planning import list_tasks
 from bdl.publishing import published_files
@@ -51,7 +51,7 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
         "uci-regression", "check", ["sweep={model.hidden: [[5], [7]]}", "splits=1"]
     )
     cells = list_tasks(asked.benchmark)
-    with RunFolder(locate_folder(tmp_path, asked) / "store.sqlite") as store:
+    with RunFolder(locate_folder(tmp_path, asked) / "store") as store:
         store.record_request(json.dumps(asked.dump()))
         for cell in cells:
             store.append(

@@ -10,6 +10,7 @@ import pytest
 from scipy.special import stdtrit
 
 from bdl.publishing.run_comparison import compare_runs, load_run
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
 
 from .conftest import SPEC
@@ -116,7 +117,7 @@ def test_notes_are_not_printed_as_they_are_stored(both):
 
 
 def test_cells_of_one_run_alone_and_nothing_in_common(invoke, both):
-    path = Path(both[1]) / "trials.parquet"
+    path = Path(both[1]) / "rows.parquet"
     rows = pd.read_parquet(path)
     rows.assign(entry=rows.entry.replace("two", "three")).to_parquet(path)
     _, text, _ = invoke("compare", *both, "--format", "markdown")
@@ -178,7 +179,7 @@ def test_intervals_without_the_data_are_those_with_it(invoke, monkeypatch, tmp_p
         for row in pairs
         if (row["dataset"], row["method"], row["metric"]) == ("yacht", "vifa-nn", "nmll")
     )
-    rows = pd.read_parquet(root / "uci-regression" / "trials.parquet")
+    rows = RunFolder(root / "uci-regression").tabulate()
     final = rows[(rows.stage == "final") & (rows.dataset == "yacht")].set_index(["entry", "split"])
     differences = (final.nmll["vifa-nn"] - final.nmll["swag-nn"]).dropna()
     overlap = 31 / 277  # test rows over training rows

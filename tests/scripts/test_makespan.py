@@ -113,8 +113,8 @@ def test_groups_from_rows():
 
 
 def test_table_and_file(tmp_path, capsys):
-    rows().to_parquet(tmp_path / "trials.parquet")
-    command = ["uci-regression", "--rows", str(tmp_path / "trials.parquet"), "--workers", "1", "4"]
+    rows().to_parquet(tmp_path / "rows.parquet")
+    command = ["uci-regression", "--rows", str(tmp_path / "rows.parquet"), "--workers", "1", "4"]
     assert makespan.main([*command, "--json", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     assert [(one["workers"], one["makespan"], one["ratio"]) for one in found] == [

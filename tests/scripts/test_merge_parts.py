@@ -9,9 +9,9 @@ import merge_parts
 import pandas as pd
 import pytest
 import torch
-
 from bdl.archive.frames import read_rows
 from bdl.archive.posteriors import read_posteriors, write_posteriors
+
 from bdl.errors import InputError
 from bdl.posteriors import Point
 from bdl.publishing.provenance import write_provenance
@@ -32,8 +32,8 @@ def published(tmp_path):
         rows.dataset.isin(["yacht", "energy"]) & rows.entry.isin(["bbb", "slang"])
     ].reset_index(drop=True)
     few.attrs["made"] = made
-    few.to_parquet(target / "trials.parquet", index=False)
-    origin = json.loads((PUBLISHED / "provenance.json").read_text("utf-8"))
+    few.to_parquet(target / "rows.parquet", index=False)
+    origin = json.loads((PUBLISHED / "run.json").read_text("utf-8"))
     write_provenance(origin, target)
     return target
 
@@ -48,8 +48,8 @@ def part(published, tmp_path):
         rmse=lambda table: 2 * table.rmse
     )
     own.attrs["made"] = made
-    own.to_parquet(folder / "trials.parquet", index=False)
-    origin = json.loads((published / "provenance.json").read_text())
+    own.to_parquet(folder / "rows.parquet", index=False)
+    origin = json.loads((published / "run.json").read_text())
     del origin["checksums"]
     machine = {**origin["machine"], "processor": "another"}
     told = {
@@ -64,7 +64,7 @@ def part(published, tmp_path):
         "written": "2999-01-01T00:00:00+00:00",
         "taken_from": [],
     }
-    (folder / "provenance.json").write_text(json.dumps(new))
+    (folder / "run.json").write_text(json.dumps(new))
     return folder
 
 
@@ -75,7 +75,7 @@ def cell(folder: Path) -> pd.Series:
 
 def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(published, part):
     before, _, _ = read_rows(published)
-    own, origin = cell(published), json.loads((published / "provenance.json").read_text())
+    own, origin = cell(published), json.loads((published / "run.json").read_text())
     assert merge_parts.main([str(published), str(part)]) == 0
     after, _, _ = read_rows(published)
     expected = before.assign(rmse=before.rmse.where(~own, 2 * before.rmse))
@@ -90,7 +90,7 @@ def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(publish
     ten_digits = pytest.approx(2 * before[own & (before.stage == "final")].rmse.mean(), rel=1e-9)
     assert found["ours"] == ten_digits
 
-    told = json.loads((published / "provenance.json").read_text())
+    told = json.loads((published / "run.json").read_text())
     assert told["machine"]["processor"] == "another"
     others = ["energy/bbb", "energy/slang", "yacht/slang"]
     assert told["fit_hashes"] == {name: origin["fit_hashes"][name] for name in others} | {
@@ -108,11 +108,11 @@ def test_a_split_that_a_part_searched_without_a_fit_is_left_out(published, part)
     rows, _, made = read_rows(part)
     rows = rows[(rows.split != 3) | (rows.stage == "search")].reset_index(drop=True)
     rows.attrs["made"] = made
-    rows.to_parquet(part / "trials.parquet", index=False)
-    known = json.loads((published / "provenance.json").read_text())
+    rows.to_parquet(part / "rows.parquet", index=False)
+    known = json.loads((published / "run.json").read_text())
     hashes = {name: {"yacht/bbb": known[name]["yacht/bbb"]} for name in merge_parts.BY_CELL}
-    told = json.loads((part / "provenance.json").read_text()) | hashes
-    (part / "provenance.json").write_text(json.dumps(told))
+    told = json.loads((part / "run.json").read_text()) | hashes
+    (part / "run.json").write_text(json.dumps(told))
     before, _, _ = read_rows(published)
     assert merge_parts.main([str(published), str(part)]) == 0
     after, _, _ = read_rows(published)
@@ -125,24 +125,24 @@ def test_rows_that_are_there_twice_are_refused(published, part, capsys):
     rows, _, made = read_rows(part)
     rows = pd.concat([rows, rows.tail(2)], ignore_index=True)
     rows.attrs["made"] = made
-    rows.to_parquet(part / "trials.parquet", index=False)
+    rows.to_parquet(part / "rows.parquet", index=False)
     assert merge_parts.main([str(published), str(part)]) == 2
     assert "2 rows would be there twice" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_cell_of_two_machines_has_the_splits_of_each(published, part):
     """As a run with ``--published`` leaves it: some splits are imported, and the rest is made."""
-    origin = json.loads((part / "provenance.json").read_text())
+    origin = json.loads((part / "run.json").read_text())
     earlier = {
         **origin,
         "machine": {**origin["machine"], "processor": "a third"},
         "cells": {"yacht/bbb": [0, 4, 7]},
     }
-    (part / "provenance.json").write_text(json.dumps({**origin, "taken_from": [earlier]}))
+    (part / "run.json").write_text(json.dumps({**origin, "taken_from": [earlier]}))
     rows, _, _ = read_rows(part)
     final = rows[rows.stage == "final"]
     assert merge_parts.main([str(published), str(part)]) == 0
-    after = json.loads((published / "provenance.json").read_text())
+    after = json.loads((published / "run.json").read_text())
     [third] = [
         found for found in after["taken_from"] if found["machine"]["processor"] == "a third"
     ]
@@ -169,7 +169,7 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
         folder = shutil.copytree(part, tmp_path / f"part-{number}")
         few = rows[rows.split.isin(splits)]
         few.attrs["made"] = made
-        few.to_parquet(folder / "trials.parquet", index=False)
+        few.to_parquet(folder / "rows.parquet", index=False)
         parts.append(merge_parts.read(folder))
     joined = reduce(merge_parts.merge, parts)
     assert joined.splits == {"yacht/bbb": list(range(20))}
@@ -182,16 +182,16 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
     )
     assert merge_parts.main([str(published), str(part)]) == 0
     pd.testing.assert_frame_equal(read_rows(whole)[0], read_rows(published)[0])
-    assert (whole / "provenance.json").read_text() == (published / "provenance.json").read_text()
+    assert (whole / "run.json").read_text() == (published / "run.json").read_text()
 
 
 def test_a_part_of_other_code_with_fewer_splits_is_refused(published, part, capsys):
     rows, _, _ = read_rows(part)
-    rows[rows.split != 3].to_parquet(part / "trials.parquet", index=False)
-    before = (published / "trials.parquet").read_bytes()
+    rows[rows.split != 3].to_parquet(part / "rows.parquet", index=False)
+    before = (published / "rows.parquet").read_bytes()
     assert merge_parts.main([str(published), str(part)]) == 2
     assert "yacht/bbb: the part lacks splits" in capsys.readouterr().out
-    assert (published / "trials.parquet").read_bytes() == before
+    assert (published / "rows.parquet").read_bytes() == before
 
 
 def test_posteriors_travel_with_their_rows(published, part):
@@ -201,9 +201,9 @@ def test_posteriors_travel_with_their_rows(published, part):
     """
 
     def told(folder: Path, contents: dict) -> None:
-        known = json.loads((folder / "provenance.json").read_text())
+        known = json.loads((folder / "run.json").read_text())
         known["posteriors"] = write_posteriors(contents, folder)
-        (folder / "provenance.json").write_text(json.dumps(known))
+        (folder / "run.json").write_text(json.dumps(known))
 
     old, new = (
         posterior_files.encode_posterior(Point(torch.full((2,), value)), {})
@@ -212,7 +212,7 @@ def test_posteriors_travel_with_their_rows(published, part):
     told(published, {"yacht/bbb": {0: old, 1: old}, "yacht/slang": {0: old}})
     told(part, {"yacht/bbb": {1: new}})
     assert merge_parts.main([str(published), str(part)]) == 0
-    found = read_posteriors(published, json.loads((published / "provenance.json").read_text()))
+    found = read_posteriors(published, json.loads((published / "run.json").read_text()))
     assert found == {"yacht/bbb": {1: new}, "yacht/slang": {0: old}}
 
 

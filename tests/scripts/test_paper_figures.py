@@ -7,10 +7,11 @@ import math
 import re
 
 import numpy as np
-import pandas as pd
 import paper_figures
 import pytest
 from scipy import integrate, stats
+
+from bdl.records.run_folder import RunFolder
 
 
 def horseshoe(theta, kappa):
@@ -104,7 +105,7 @@ def test_stars_are_where_the_elbo_of_slang_is_least():
 def test_few_draws_from_the_prior_count():
     """Those of other random numbers have 1030 on twenty rows (posterior-methods-weights)."""
     few, many = (panel.get_title(loc="left") for panel in paper_figures.prior_draws().axes)
-    rows = pd.read_parquet(paper_figures.ROOT / "results/posterior-methods-weights/trials.parquet")
+    rows = RunFolder(paper_figures.ROOT / "results/posterior-methods-weights").tabulate()
     prior = rows[(rows.stage == "final") & (rows.entry == "prior")]
     ess = prior.groupby("dataset").ess.mean()
     counts = [

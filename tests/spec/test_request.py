@@ -25,7 +25,7 @@ EPOCHS = "entries.vifa-lr.training.epochs=2"
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"spec": {}}', '{"spec": {"name": "x"}}'])
 def test_what_is_no_variant_is_refused(text):
     with pytest.raises(InputError, match=r"trials\.parquet"):
-        Request.parse(text, "trials.parquet")
+        Request.parse(text, "rows.parquet")
 
 
 @pytest.mark.parametrize(("name", "title"), list_benchmarks())

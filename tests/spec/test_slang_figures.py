@@ -3,10 +3,10 @@
 import math
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from bdl.methods.counters import StepCounters
+from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
 
 ROOT = Path(__file__).parents[2]
@@ -103,13 +103,11 @@ def test_rates_of_the_toy_problem(updates):
 @pytest.mark.parametrize("name", ["slang-1", "slang-5"])
 def test_selected_fits_of_the_toy_problem_end_where_the_elbo_was_best(name):
     folder = ROOT / "results/slang-toy"
-    curve = pd.read_parquet(folder / "points.parquet").query(
-        "metric == 'neg_elbo' and entry == @name"
+    curve = (
+        RunFolder(folder).tabulate_curve_points().query("metric == 'neg_elbo' and entry == @name")
     )
     best = curve.loc[curve["value"].idxmin()]
     assert sorted(curve["at"]) == [*range(1, 10_001)]
     assert load_benchmark("slang-toy", "selected").entries[name].training.epochs == best["at"]
-    (score,) = pd.read_parquet(folder / "selected/trials.parquet").query("entry == @name")[
-        "neg_elbo"
-    ]
+    (score,) = RunFolder(folder / "selected").tabulate().query("entry == @name")["neg_elbo"]
     assert score == best["value"]
