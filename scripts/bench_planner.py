@@ -92,7 +92,7 @@ def main() -> None:
     )
     asked = parser.parse_args()
     folders = asked.folders or sorted(
-        path.parent for path in Path("results").rglob("rows.parquet")
+        path.parent for path in Path("results").rglob("run.json")
     )
     table, ratios = (
         Table("folder", "stages", "measured (min)", "estimated (min)", "ratio"),

@@ -45,13 +45,13 @@ PACKAGES = {
     "metrics": ("bdl/metrics/*.py", 100),
     "posteriors": ("bdl/posteriors/*.py", 80),
     "references": ("bdl/references/*.py", 60),
-    "store": ("bdl/store/*.py", 40),
+    "records": ("bdl/records/*.py", 40),
     "verdicts": ("bdl/reports/verdicts*.py", 40),
 }
 """Where a package has its files, and how many mutants are drawn from it."""
 TESTS = [
     f"tests/{name}"
-    for name in ("methods", "metrics", "models", "posteriors", "references", "store")
+    for name in ("methods", "metrics", "models", "posteriors", "references", "records")
 ]
 TESTS += [
     "tests/archive/test_folder.py",

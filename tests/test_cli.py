@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -66,7 +65,7 @@ def run(tiny, invoke):
 def latest() -> Path:
     """Folder that was published to last: that of the protocol, or that of a variant."""
     return max(
-        Path("results").rglob("rows.parquet"), key=lambda path: path.stat().st_mtime_ns
+        Path("results").rglob("run.json"), key=lambda path: path.stat().st_mtime_ns
     ).parent
 
 
@@ -95,7 +94,7 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
     assert "Everything is in the store already" in out
     pd.testing.assert_frame_equal(raw(), rows)
 
-    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    before = contents(folder)
     tiny.write_text(TINY.replace("epochs: 1", "epochs: 2", 1), "utf-8")
     code, out, err = run()
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -103,14 +102,14 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
     assert err.endswith(
         f"start anew, with a copy of the store, by: bdl-bench run {tiny} --changed\n"
     )
-    assert all(path.read_bytes() == content for path, content in before.items())
+    assert contents(folder) == before
     assert "diabetes" in invoke("table", tiny, "--format", "csv")[1]
 
     code, out, _ = run("--changed")
     assert code == 0
     assert "Starting 1 of 2 cells anew" in out
-    (copy,) = folder.glob("store.*")
-    assert copy.read_bytes() == before[folder / "store"]
+    (copy,) = folder.glob("store-*.parquet")
+    assert copy.read_bytes() == before[folder / "store/rows.parquet"]
     again = raw()
     finals = again[again.stage == "final"].set_index("entry")
     assert finals.loc["lr", "updates"].tolist() == [
@@ -215,7 +214,7 @@ def test_a_sweep_from_the_command_line_to_the_figures(tiny, run, invoke):
     assert [line[1:4] for line in cells if line[1] == "diabetes"][:3] == [
         ["diabetes", n, "fixed"] for n in "248"
     ]
-    assert len(list((folder / "posteriors").iterdir())) == 6
+    assert len(list((folder / "store/posteriors").iterdir())) == 6
 
     part = "--set", "sweep={model.hidden: [[4], [2], [8], [3]]}", *FIXED
     assert run(*part)[0] == 0, "values are added, in any order"
@@ -249,7 +248,7 @@ def test_scores_in_the_course_of_fits(tiny, run):
     tiny.write_text(plain, "utf-8")
     assert run(*FIXED)[0] == 0
     before, curve = raw(), latest() / "figures/tiny-nmll-curve.png"
-    assert not (latest() / "points.parquet").exists()
+    assert RunFolder(latest()).tabulate_curve_points().empty
     tiny.write_text(f"{plain}record: {{unit: epochs, every: 1}}\n", "utf-8")
     assert run(*FIXED, "--fresh")[0] == 0
     rows, points = raw(), RunFolder(latest()).tabulate_curve_points()
@@ -263,7 +262,7 @@ def test_scores_in_the_course_of_fits(tiny, run):
     assert curve.exists()
     tiny.write_text(plain, "utf-8")
     assert run(*FIXED, "--fresh")[0] == 0
-    assert not (latest() / "points.parquet").exists()
+    assert RunFolder(latest()).tabulate_curve_points().empty
     assert not curve.exists()
 
 
@@ -312,8 +311,7 @@ def test_ctrl_c_ends_the_workers_and_the_same_command_goes_on(tiny, run):
             os.killpg(process.pid, signal.SIGKILL)
     (folder,) = Path("results/tiny/variants").iterdir()
     assert not (folder / "rows.parquet").exists()
-    with sqlite3.connect(folder / "store") as db:
-        (done,) = db.execute("SELECT COUNT(*) FROM fits").fetchone()
+    done = len(RunFolder(folder / "store").select())
     assert done > 0
     code, out, _ = run(*many[:4], "--dry-run")
     assert code == 0

@@ -218,9 +218,9 @@ DAMAGE = {
     "empty rows": ("rows.parquet", lambda path: path.write_bytes(b""), ["table", "figures"]),
     "spoilt rows": ("rows.parquet", spoil, ["table"]),
     "text for rows": ("rows.parquet", lambda path: path.write_text("rows"), ["table", "run"]),
-    "empty store": ("store", lambda path: path.write_bytes(b""), [EXPORTING]),
-    "spoilt store": ("store", spoil, [EXPORTING, "run"]),
-    "text for a store": ("store", lambda path: path.write_text("rows" * 1000), ["run"]),
+    "empty store": ("store/rows.parquet", lambda path: path.write_bytes(b""), [EXPORTING]),
+    "spoilt store": ("store/rows.parquet", spoil, [EXPORTING, "run"]),
+    "text for a store": ("store/rows.parquet", lambda path: path.write_text("rows" * 1000), ["run"]),
 }
 
 

@@ -17,6 +17,7 @@ from bdl.metrics import METRICS
 from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Batch, Problem
+from bdl.records.run_folder import RunFolder
 
 PAGE = Path(__file__).parents[1].joinpath("docs/extending.md").read_text("utf-8")
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))
@@ -41,9 +42,8 @@ def rows_of(folder, invoke, blank_figures, monkeypatch):
         assert program == "bdl-bench"
         code, _, error = invoke(*arguments, "--tracking", "none", "--results", "here", *more)
         assert code == 0, error
-        return pd.read_parquet(
-            max(Path("here").rglob("rows.parquet"), key=lambda path: path.stat().st_mtime_ns)
-        )
+        newest = max(Path("here").rglob("run.json"), key=lambda path: path.stat().st_mtime_ns)
+        return RunFolder(newest.parent).tabulate()
 
     return call
 

@@ -101,7 +101,8 @@ def has_store(folder: Path) -> bool:
 
 def has_published_rows(folder: Path) -> bool:
     """Return whether a folder of results has published rows."""
-    return (folder / ROWS).exists() or legacy.has_published_rows(folder)
+    is_published = folder.name != STORE and (folder / ROWS).exists()
+    return is_published or legacy.has_published_rows(folder)
 
 
 def open_published(folder: Path) -> RunFolder:

@@ -1,12 +1,12 @@
 """Running a benchmark, its results as frames, and the posteriors that it has left."""
 
-import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from run_folders import rewrite
 from typer import Exit
 
 import bdl
@@ -15,6 +15,7 @@ from bdl.api.progress import Bar
 from bdl.data import load_dataset
 from bdl.errors import InputError
 from bdl.metrics import METRICS
+from bdl.records.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 SPEC = """
@@ -111,8 +112,8 @@ def test_rows_are_those_of_the_command_line(run, folder, invoke):
     )
     code, _, err = invoke("run", str(folder / "small.yaml"), *words, "--results", folder / "cli")
     assert (code, err) == (0, "")
-    (published,) = (folder / "cli").rglob("rows.parquet")
-    rows = pd.read_parquet(published)
+    (published,) = (folder / "cli").rglob("run.json")
+    rows = RunFolder(published.parent).tabulate()
     pd.testing.assert_frame_equal(
         run.rows.drop(columns=[*TIMES, "method"]), rows.drop(columns=TIMES)
     )
@@ -214,8 +215,8 @@ def test_failed_published_and_changed_fits_have_no_posteriors(folder, tmp_path, 
     assert list(made.rows.status) == ["ok", "failed"]
     with pytest.raises(InputError, match="diabetes/fails, split 0 has no posterior: non-finite"):
         made.posterior("diabetes", "fails")
-    with sqlite3.connect(made.folder / "store") as db:
-        db.execute("UPDATE cells SET fit_hash = 'other'")
+    cells = RunFolder(made.folder / "store").list_cells()
+    rewrite(made.folder / "store", fit_hashes=dict.fromkeys(cells, "other"))
     with pytest.raises(InputError, match="holds diabetes/exact of another spec, data or code"):
         made.posterior("diabetes", "exact")
     monkeypatch.chdir(ROOT)

@@ -1,9 +1,11 @@
 """Runs without the package that an entry needs: its published fits are imported, or it is left out, with a line."""
 
-import pandas as pd
+import shutil
+
 import pytest
 
 from bdl.methods import guest as guests
+from bdl.records.run_folder import RunFolder
 
 from .conftest import BENCHMARK, CONJUGATE, GUESTS, line
 
@@ -45,8 +47,8 @@ def run(tmp_path, monkeypatch, invoke, blank_figures):
 
 
 def finals(tmp_path):
-    (path,) = (tmp_path / "results").rglob("rows.parquet")
-    rows = pd.read_parquet(path)
+    (path,) = (tmp_path / "results").rglob("run.json")
+    rows = RunFolder(path.parent).tabulate()
     return [(row.entry, row.split) for row in rows[rows.stage == "final"].itertuples()]
 
 
@@ -61,7 +63,7 @@ def test_an_entry_without_its_package_is_left_out(run, tmp_path):
 def test_its_published_fits_are_imported_and_nothing_is_lost(run, tmp_path):
     assert run(there=True)[0] == 0
     for path in tmp_path.rglob("store"):
-        path.unlink()
+        shutil.rmtree(path)
     code, out, _ = run("--dry-run")
     assert code == 0
     assert "2 cells, fits: 0 of the search and 2 final; done already and left out: 0 and 2" in out

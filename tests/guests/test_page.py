@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bdl.methods import METHODS
+from bdl.records.run_folder import RunFolder
 
 PAGE = Path(__file__).parents[2].joinpath("docs/guests.md").read_text("utf-8")
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))
@@ -31,8 +31,8 @@ def test_the_guests_of_the_page_run_beside_a_method_of_the_suite(
         *arguments, "--tracking", "none", *fewer, *(f"--method={name}" for name in known)
     )
     assert (code, error) == (0, "")
-    (published,) = (tmp_path / "results").rglob("rows.parquet")
-    rows = pd.read_parquet(published)
+    (published,) = (tmp_path / "results").rglob("run.json")
+    rows = RunFolder(published.parent).tabulate()
     finals = rows[rows.stage == "final"].set_index("entry")
     assert list(finals.status) == ["ok"] * len(known), finals.reason.tolist()
     assert (finals.loc[["ridge"], "kept"] == "predictions at the test rows").all()

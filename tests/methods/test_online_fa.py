@@ -4,12 +4,12 @@ import math
 from itertools import islice
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from bdl.records.run_folder import RunFolder
 from bdl.data.teachers import draw_factor_model, draw_observations
 from bdl.methods import online_fa
 from bdl.methods.batch_fa import exact_fa
@@ -192,7 +192,7 @@ def test_error_falls_as_the_root_of_the_sample_size(estimator, first):
 
 
 STREAMS, SEEN = 2, 2000
-POINTS = Path(__file__).parents[2] / "results/online-fa/points.parquet"
+PUBLISHED = Path(__file__).parents[2] / "results/online-fa"
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_published_distance(entry, estimator):
     blocks = [draw_observations([model], seed, 100_000, 2000) for seed, model in enumerate(models)]
     for parts in islice(zip(*blocks, strict=True), SEEN // 2000):
         state = estimator.update_block(state, torch.cat(parts))
-    where = {"dataset": "fa_100_10", "entry": entry, "at": SEEN, "metric": "rel_cov_dist"}
-    published = pd.read_parquet(
-        POINTS, filters=[(name, "==", value) for name, value in where.items()]
+    points = RunFolder(PUBLISHED).tabulate_curve_points()
+    published = points.query(
+        "dataset == 'fa_100_10' and entry == @entry and at == @SEEN and metric == 'rel_cov_dist'"
     )
     for index, model in enumerate(models):
         truth = model.covariance().double()

@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from run_folders import write_frame
 
 from bdl.records.run_folder import RunFolder
 
@@ -40,7 +41,7 @@ def write(folder, scores, spec=SPEC, **columns):
                 "stage": "final",
                 "split": split,
                 "trial": 0,
-                "fold": None,
+                "fold": 0,
             },
             **{
                 "status": "failed" if score is None else "ok",
@@ -56,9 +57,7 @@ def write(folder, scores, spec=SPEC, **columns):
         for entry, values in scores.items()
         for split, score in enumerate(values)
     ]
-    place = folder / "results" / "small"
-    place.mkdir(parents=True)
-    pd.DataFrame(rows).assign(**columns).to_parquet(place / "rows.parquet")
+    write_frame(folder / "results" / "small", pd.DataFrame(rows).assign(**columns))
     return path
 
 

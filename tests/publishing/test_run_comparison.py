@@ -5,8 +5,8 @@ import re
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
+from run_folders import write_frame
 from scipy.special import stdtrit
 
 from bdl.publishing.run_comparison import compare_runs, load_run
@@ -117,13 +117,13 @@ def test_notes_are_not_printed_as_they_are_stored(both):
 
 
 def test_cells_of_one_run_alone_and_nothing_in_common(invoke, both):
-    path = Path(both[1]) / "rows.parquet"
-    rows = pd.read_parquet(path)
-    rows.assign(entry=rows.entry.replace("two", "three")).to_parquet(path)
+    second = Path(both[1])
+    rows = RunFolder(second).tabulate()
+    write_frame(second, rows.assign(entry=rows.entry.replace("two", "three")))
     _, text, _ = invoke("compare", *both, "--format", "markdown")
     assert "only in the first: diabetes/two\n" in text
     assert "only in the second: diabetes/three\n" in text
-    rows.drop(columns=["nmll", "rmse"]).to_parquet(path)
+    write_frame(second, rows.drop(columns=["nmll", "rmse"]))
     code, _, err = invoke("compare", *both)
     assert code == 2
     assert "there is nothing to pair" in err

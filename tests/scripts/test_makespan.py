@@ -8,6 +8,7 @@ import makespan
 import pandas as pd
 import pytest
 from makespan import Simulated, recorded, simulate
+from run_folders import write_frame
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_the_watch_sees_an_idle_worker():
 
 def rows() -> pd.DataFrame:
     """Two trials of three folds and a final fit of each of 20 splits, of the shape of slang-nn on yacht."""
-    each = {"dataset": "yacht", "entry": "slang-nn"}
+    each = {"dataset": "yacht", "entry": "slang-nn", "status": "ok", "reason": None, "fold": 0}
     search = [
         each
         | {"stage": "search", "split": split, "trial": trial, "fold": fold, "seconds": 1.0 + trial}
@@ -113,8 +114,8 @@ def test_groups_from_rows():
 
 
 def test_table_and_file(tmp_path, capsys):
-    rows().to_parquet(tmp_path / "rows.parquet")
-    command = ["uci-regression", "--rows", str(tmp_path / "rows.parquet"), "--workers", "1", "4"]
+    write_frame(tmp_path, rows())
+    command = ["uci-regression", "--rows", str(tmp_path), "--workers", "1", "4"]
     assert makespan.main([*command, "--json", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     assert [(one["workers"], one["makespan"], one["ratio"]) for one in found] == [
