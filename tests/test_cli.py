@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from tiny import contents
 
 from bdl.cli.listing import KINDS
 from bdl.data import DATASETS

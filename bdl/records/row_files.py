@@ -79,7 +79,7 @@ _FLOAT_PATHS = (
 COMPACT_LEVEL, FAST_LEVEL = 15, 1
 """Levels of zstd: half a second for 100,000 rows, and next to nothing."""
 
-_MAX_VALUES = 100_000_000
+_MAX_VALUES = 40_000_000
 """Values of a file, a few bytes each in memory."""
 _MAX_TEXT_BYTES = 200 * 10**6
 """Size of the texts of a column, written out for each row."""

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from bdl.archive.frames import list_sibling_folders, locate_folder, write_rows, write_table
 
 import bdl
 from bdl.archive import FailedFits, ResultsFolder
+from bdl.archive.folders import list_sibling_folders, locate_folder
 from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
@@ -43,6 +43,10 @@ def final(cell, split, nmll):
     return FitResult(row, (CurvePoint("epochs", 1, "nmll", nmll + 1),))
 
 
+def remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 @pytest.fixture
 def place(tmp_path):
     """Split 0 of two entries is published, and split 1 was made since."""
@@ -50,7 +54,7 @@ def place(tmp_path):
     with RunFolder(path / "store") as store:
         store.record_request(json.dumps(asked().dump()))
         store.append([final(cell, 0, nmll) for nmll, cell in enumerate(cells)])
-        write_rows(cells, store, path, store.recorded_request)
+        store.publish(path, [cell.key for cell in cells])
         store.append([final(cell, 1, 5.0) for cell in cells])
     return path
 
@@ -58,15 +62,14 @@ def place(tmp_path):
 @pytest.mark.parametrize(
     ("missing", "latest", "splits"),
     [
-        (None, False, [0, 0]),
-        (None, True, [0, 1, 0, 1]),
+        ("nothing", False, [0, 0]),
+        ("nothing", True, [0, 1, 0, 1]),
         ("rows.parquet", False, [0, 1, 0, 1]),
         ("store", True, [0, 0]),
     ],
 )
 def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, latest, splits):
-    if missing:
-        (place / missing).unlink()
+    remove(place / missing)
     here = ResultsFolder(place, asked(), prefer_store=latest)
     assert here.has_rows
     assert here.final_rows.split.tolist() == here.load_rows().split.tolist() == splits
@@ -82,7 +85,7 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
 
 @pytest.mark.parametrize("missing", ["rows.parquet", "store"])
 def test_a_part_is_selected_from_the_whole_which_says_what_it_was_made_with(place, missing):
-    (place / missing).unlink()
+    remove(place / missing)
     part = load_results(asked(entries=ENTRIES[1:]), place.parents[1])
     assert (part.folder, part.recorded_request.entries) == (place, ("vifa-nn",))
     assert set(part.rows.entry) == set(part.points.entry) == {"vifa-nn"}
@@ -94,8 +97,8 @@ def test_a_part_is_selected_from_the_whole_which_says_what_it_was_made_with(plac
 
 def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
     """A run that was stopped at once leaves one."""
-    (place / "store").unlink()
-    RunFolder(place / "store").__exit__(None, None, None)
+    remove(place / "store")
+    RunFolder(place / "store").append([])
     for latest in (False, True):
         here = open_results(asked(), tmp_path, prefer_store=latest)
         assert here.has_rows
@@ -127,13 +130,13 @@ def test_siblings_are_the_other_folders_of_the_benchmark(tmp_path):
 
 
 def test_no_other_package_knows_which_files_there_are():
-    names = "rows.parquet", "points.parquet", "store"
+    names = "rows.parquet", "trials.parquet", "store.sqlite"
     knowing = {
         path.relative_to(PACKAGE).parts[0]
         for path in PACKAGE.rglob("*.py")
         if any(name in path.read_text("utf-8") for name in names)
     }
-    assert knowing == {"archive"}
+    assert knowing == {"archive", "records"}
 
 
 def failures(asked, results):
@@ -160,7 +163,7 @@ def failing(tmp_path):
             [failed(nn, "final", 0, "ValueError: no", traceback="Traceback ...\nValueError: no")]
         )
         store.append([failed(nn, "search", 0, "non-finite parameters in epoch 1")])
-        write_rows([lr, nn], store, store.path.parent)
+        store.publish(store.path.parent, [lr.key, nn.key])
     return tmp_path
 
 
@@ -183,7 +186,7 @@ def test_fits_of_a_cell_that_failed_alike_are_told_together(failing, invoke):
     )
     assert out.splitlines()[-1] == "--traceback shows where in the code"
     assert "Traceback ...\nValueError: no\n" in invoke(*words, "--traceback")[1]
-    (locate_folder(failing, asked()) / "store").unlink()
+    remove(locate_folder(failing, asked()) / "store")
     bare = [own._replace(traceback="") for own in expected]
     assert (failures(asked(), failing), failures(part, failing)) == (bare, bare[1:])
 
@@ -202,7 +205,7 @@ def test_no_flipped_bit_of_published_rows_changes_a_table_silently(published):
         damaged = bytearray(content)
         damaged[flipped] ^= 1 << int(flipped % 8)
         rows.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"its SHA-256 is not the one in provenance\.json"):
+        with pytest.raises(InputError, match=r"its SHA-256 is not the one in run\.json"):
             ResultsFolder(published).load_rows()
     rows.write_bytes(content)
     pd.testing.assert_frame_equal(ResultsFolder(published).load_rows(), whole)
@@ -211,7 +214,6 @@ def test_no_flipped_bit_of_published_rows_changes_a_table_silently(published):
 def test_pages_have_checksums_of_their_own(published):
     """A copy of the rows alone, without their provenance, still notices damage to its pages."""
     rows = published / "rows.parquet"
-    write_table(pd.read_parquet(rows), rows)
     (published / "run.json").unlink()
     content = bytearray(rows.read_bytes())
     content[len(content) // 2] ^= 1

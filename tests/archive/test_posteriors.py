@@ -4,20 +4,20 @@ import json
 import shutil
 from hashlib import sha256
 from pathlib import Path
+from zipfile import ZipFile
 
-import bdl.archive.posteriors as travelling
 import pandas as pd
 import pytest
 import torch
-from bdl.archive.posteriors import POSTERIORS, read_posteriors, write_posteriors
+from run_folders import rewrite
 
 import bdl
 from bdl.archive import ResultsFolder
 from bdl.errors import InputError
 from bdl.execution import groups
 from bdl.posteriors import DiagonalGaussian, Empirical
-from bdl.publishing.provenance import write_provenance
-from bdl.records import posterior_files
+from bdl.records import Row, posterior_files
+from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.run_folder import RunFolder
 
 SPEC = """
@@ -43,6 +43,7 @@ metrics: [nmll, rmse, runtime]
 MORE = SPEC.replace("rmse", "rmse, crps, calibrated_nll, mse_at_mean")
 FITS = 6
 PLACE = Path("results/small")
+PACK = "posteriors.zip"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def clone(original, tmp_path, monkeypatch) -> Path:
         original,
         tmp_path,
         dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("store.*", "posteriors"),
+        ignore=shutil.ignore_patterns("store*"),
     )
     return tmp_path / "small.yaml"
 
@@ -88,19 +89,24 @@ def finals(place: Path = PLACE) -> pd.DataFrame:
     return rows[rows.stage == "final"].set_index(["entry", "split"]).sort_index()
 
 
+def load_finals(place: Path) -> list[Row]:
+    records = RunFolder(place)
+    return [row for cell in records.list_cells() for row in records.load_rows("final", cell)]
+
+
 def told(place: Path) -> dict:
     return json.loads((place / "run.json").read_text("utf-8"))
 
 
 def test_a_score_that_is_added_needs_no_fit_in_a_clone(original, clone, run, fits, invoke):
-    before, digest = finals(), told(PLACE)["posteriors"]
-    assert digest == {"sha256": sha256((PLACE / POSTERIORS).read_bytes()).hexdigest()}
+    before, digest = finals(), told(PLACE)["files"][PACK]
+    assert digest == sha256((PLACE / PACK).read_bytes()).hexdigest()
     clone.write_text(MORE, "utf-8")
     assert "fits: 0 of the search and 0 final" in run("--published", "--dry-run")[1]
     code, out, err = run("--published")
     assert (code, fits) == (0, []), err
     assert f"final fits imported from published rows: {FITS}\n" in out
-    assert told(PLACE)["posteriors"] == digest, "what is imported travels on"
+    assert told(PLACE)["files"][PACK] == digest, "what is imported travels on"
     assert bdl.benchmark(clone).results().posterior("diabetes", "exact", split=2)
     after = finals()
     assert after.nmll.tolist() == before.nmll.tolist()
@@ -123,14 +129,14 @@ def test_a_score_that_is_added_needs_no_fit_in_a_clone(original, clone, run, fit
 
 
 def test_a_damaged_file_is_one_line(run):
-    path = PLACE / POSTERIORS
+    path = PLACE / PACK
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
     for words in ((), ("--dry-run",)):
         code, _, err = run("--published", *words)
         assert (code, err.count("\n")) == (2, 1)
-        assert f"{path} is damaged or of other rows" in err
+        assert f"{path} is damaged" in err
         assert err.endswith("restore it, or remove it and its fits are made again\n")
     path.unlink()
     assert "6 of them without posteriors" in run("--published")[1]
@@ -138,22 +144,22 @@ def test_a_damaged_file_is_one_line(run):
 
 def test_a_file_that_is_gone_is_written_again(original, clone, run):
     shutil.copytree(original / "results", "results", dirs_exist_ok=True)
-    known = (PLACE / POSTERIORS).read_bytes()
-    (PLACE / POSTERIORS).unlink()
+    known = (PLACE / PACK).read_bytes()
+    (PLACE / PACK).unlink()
     assert run()[0] == 0
-    assert (PLACE / POSTERIORS).read_bytes() == known
+    assert (PLACE / PACK).read_bytes() == known
 
 
 def test_scores_of_other_code_are_computed_again(clone, run, fits, monkeypatch):
     """A wrong number under a hash that is not today's is put right, and one under today's is kept."""
-    rows = RunFolder(PLACE).tabulate()
-    attrs = dict(rows.attrs)
-    rows["rmse"] = -1.0
-    rows.attrs = attrs
-    rows.to_parquet(PLACE / "rows.parquet")
-    known = told(PLACE)
-    known["score_hashes"]["diabetes/exact"] = "other"
-    write_provenance(known, PLACE)
+    rewrite(
+        PLACE,
+        lambda rows: rows.assign(rmse=-1.0),
+        change_hashes=lambda row: {
+            name: "other" if row.entry == "exact" else hash
+            for name, hash in row.score_hashes.items()
+        },
+    )
     assert run("--published")[0] == 0
     assert fits == []
     after = finals().rmse
@@ -175,42 +181,45 @@ def artefact(posterior) -> bytes:
 
 def test_equal_posteriors_are_one_and_large_ones_stay(tmp_path, monkeypatch):
     draws = torch.randn(400, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    content = {"a/b": dict.fromkeys(range(50), artefact(Empirical(draws)))}
-    known = write_posteriors(content, tmp_path)
-    assert (tmp_path / POSTERIORS).stat().st_size < 2 * draws.nbytes
-    assert read_posteriors(tmp_path, {"posteriors": known}) == content
+    files = PosteriorFiles(tmp_path / "posteriors")
+    shas = [files.write(artefact(Empirical(draws))) for _ in range(50)]
+    files.write_pack(files.choose_packable(shas))
+    shutil.rmtree(files.folder)
+    assert files.pack.stat().st_size < 2 * draws.nbytes
+    assert files.is_whole(shas[0])
+    assert files.read_bytes(shas[0]) == artefact(Empirical(draws))
 
-    monkeypatch.setattr(travelling, "MAX_BYTES", 12_000)
-    assert write_posteriors(content, tmp_path) is None
-    assert not (tmp_path / POSTERIORS).exists()
-    assert read_posteriors(tmp_path, {"posteriors": None}) == {}
+    monkeypatch.setattr(posterior_files, "MAX_PACK_BYTES", 12_000)
+    files.write_pack(files.choose_packable(shas))
+    assert not files.pack.exists()
+    assert not files.is_whole(shas[0])
 
 
 def test_a_large_posterior_stays_in_the_store(original, clone, run, monkeypatch):
     """Those of one method are left out: a score that is added needs their fits, and no other."""
     shutil.copytree(original / "results", "results", dirs_exist_ok=True)
-    sizes = {
-        label: {len(content) for content in by_split.values()}
-        for label, by_split in read_posteriors(PLACE, told(PLACE)).items()
-    }
-    (large,), (small,) = sizes["diabetes/exact"], sizes["diabetes/stepped"]
-    assert small < large
-    (PLACE / POSTERIORS).unlink()
-    monkeypatch.setattr(travelling, "MAX_POSTERIOR_BYTES", large - 1)
+    rows = load_finals(PLACE)
+    posteriors = RunFolder(PLACE).posteriors
+    sizes = {row.entry: len(posteriors.read_bytes(row.artefact)) for row in rows}
+    assert sizes["stepped"] < sizes["exact"]
+    (PLACE / PACK).unlink()
+    monkeypatch.setattr(posterior_files, "MAX_POSTERIOR_BYTES", sizes["exact"] - 1)
     assert run()[0] == 0
-    assert [*read_posteriors(PLACE, told(PLACE))] == ["diabetes/stepped"]
-    for name in ("store", "posteriors"):
-        path = PLACE / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    posteriors = RunFolder(PLACE).posteriors
+    assert {row.entry for row in rows if posteriors.is_whole(row.artefact)} == {"stepped"}
+    shutil.rmtree(PLACE / "store")
     clone.write_text(MORE, "utf-8")
     assert "fits: 0 of the search and 3 final" in run("--published", "--dry-run")[1]
 
 
 def test_a_split_without_its_posterior_is_fitted_for_a_new_score(clone, run):
-    contents = dict(read_posteriors(PLACE, told(PLACE)))
-    exact = contents["diabetes/exact"]
-    contents["diabetes/exact"] = {split: exact[split] for split in (0, 2)}
-    write_provenance(told(PLACE) | {"posteriors": write_posteriors(contents, PLACE)}, PLACE)
+    posteriors = RunFolder(PLACE).posteriors
+    contents = {
+        row.artefact: posteriors.read_bytes(row.artefact)
+        for row in load_finals(PLACE)
+        if (row.entry, row.split) != ("exact", 1)
+    }
+    posteriors.write_pack(contents)
     assert "fits: 0 of the search and 0 final" in run("--published", "--dry-run")[1]
     clone.write_text(MORE, "utf-8")
     assert "fits: 0 of the search and 1 final" in run("--published", "--dry-run")[1]
@@ -224,17 +233,25 @@ class Foreign(DiagonalGaussian):
     """A family outside the package."""
 
 
-def test_families_of_others_do_not_travel(tmp_path, monkeypatch):
+def test_families_of_others_do_not_travel(tmp_path):
+    files = PosteriorFiles(tmp_path / "posteriors")
     own, foreign = (
         artefact(kind(torch.zeros(2), torch.ones(2))) for kind in (DiagonalGaussian, Foreign)
     )
-    known = write_posteriors({"a/b": {0: own, 1: foreign}}, tmp_path)
-    assert read_posteriors(tmp_path, {"posteriors": known}) == {"a/b": {0: own}}
-    with monkeypatch.context() as patch:
-        patch.setattr(travelling, "_is_shipped_family", lambda family: True)
-        known = write_posteriors({"a/b": {1: foreign}}, tmp_path)
+    shas = [files.write(content) for content in (own, foreign)]
+    assert files.choose_packable(shas) == {shas[0]: own}
+    files.write_pack({shas[1]: foreign})
     with pytest.raises(
         InputError,
         match=r"posteriors of a family that is not of this package, .*Foreign: remove it",
     ):
-        read_posteriors(tmp_path, {"posteriors": known})
+        files.check_pack()
+
+
+@pytest.mark.parametrize("name", ["x" * 64 + ".safetensors", "index.py"])
+def test_a_pack_with_other_content_is_damaged(tmp_path, name):
+    files = PosteriorFiles(tmp_path / "posteriors")
+    with ZipFile(files.pack, "w") as file:
+        file.writestr(name, artefact(DiagonalGaussian(torch.zeros(2), torch.ones(2))))
+    with pytest.raises(InputError, match="posteriors.zip is damaged .* is not what was written"):
+        files.check_pack()

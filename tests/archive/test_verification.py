@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from bdl.archive.frames import TRIALS, read_rows, write_table
+from run_folders import rewrite
 
 import bdl
 from bdl.archive.verification import (
@@ -19,7 +19,7 @@ from bdl.archive.verification import (
     verify_folder,
 )
 from bdl.errors import InputError
-from bdl.publishing.provenance import write_provenance
+from bdl.records.run_folder import RunFolder
 
 SPEC = """
 name: small
@@ -58,18 +58,8 @@ def original(tmp_path_factory) -> Path:
 @pytest.fixture
 def folder(original, tmp_path) -> Path:
     """A folder of published results, which may be changed."""
-    unpublished = shutil.ignore_patterns("store.*", "posteriors")
+    unpublished = shutil.ignore_patterns("store*")
     return Path(shutil.copytree(original, tmp_path / "small", ignore=unpublished))
-
-
-def change_rows(folder: Path, change) -> None:
-    """Change the published rows, and their checksums, as a forger would."""
-    published = read_rows(folder)
-    rows = change(published.rows.copy())
-    rows.attrs["made"] = published.recorded_request
-    write_table(rows, folder / TRIALS)
-    provenance = json.loads((folder / "run.json").read_text("utf-8"))
-    write_provenance(provenance, folder)
 
 
 def test_published_scores_follow_from_their_posteriors(folder):
@@ -89,7 +79,7 @@ def test_a_score_that_does_not_follow_is_found(folder, metric, factor):
         rows.loc[(rows.entry == "stepped") & (rows.split == 1), metric] *= factor
         return rows
 
-    change_rows(folder, change)
+    rewrite(folder, change)
     (difference,) = verify_folder(folder).differences
     assert (difference.cell, difference.split, difference.metric) == (
         "diabetes/stepped",
@@ -104,17 +94,18 @@ def test_rounding_of_another_processor_is_none(folder):
         rows.loc[rows.entry == "stepped", "nmll"] *= 1 + 0.5 * RELATIVE_TOLERANCE
         return rows
 
-    change_rows(folder, change)
+    rewrite(folder, change)
     verification = verify_folder(folder)
     assert verification.equal_scores + verification.close_scores == SCORES
     assert verification.close_scores >= 2
 
 
 def test_what_cannot_be_verified_is_counted(folder):
-    provenance = json.loads((folder / "run.json").read_text("utf-8"))
-    provenance["fit_hashes"]["diabetes/exact"] = "of an earlier version"
-    provenance["score_hashes"]["diabetes/stepped"] = "of an earlier version"
-    write_provenance(provenance, folder)
+    rewrite(
+        folder,
+        fit_hashes={("diabetes", "exact", "{}"): "of an earlier version"},
+        change_hashes=lambda row: dict.fromkeys(row.score_hashes, "of an earlier version"),
+    )
     verification = verify_folder(folder)
     assert verification.unverified_fits == {EARLIER_VERSION: 2}
     assert verification.unverified_scores == {EARLIER_SCORE: 2 * 4}
@@ -122,27 +113,22 @@ def test_what_cannot_be_verified_is_counted(folder):
 
 
 def test_a_value_that_a_score_did_not_have_is_counted(folder):
-    change_rows(folder, lambda rows: rows.drop(columns="dyadic_nll_mcse"))
+    rewrite(folder, lambda rows: rows.drop(columns="dyadic_nll_mcse"))
     verification = verify_folder(folder)
     assert verification.unverified_scores == {NOT_PUBLISHED: 4}
     assert not verification.differences
 
 
 def test_fits_without_a_posterior_are_counted(folder):
-    provenance = json.loads((folder / "run.json").read_text("utf-8"))
     (folder / "posteriors.zip").unlink()
-    write_provenance(provenance | {"posteriors": None}, folder)
     assert verify_folder(folder).unverified_fits == {NO_POSTERIOR: 4}
 
 
 def test_code_of_others_is_refused(folder):
     """A recorded request that names a file of Python is read by nobody."""
-    rows = read_rows(folder).rows
-    recorded = json.loads(read_rows(folder).recorded_request)
+    recorded = json.loads(RunFolder(folder).recorded_request)
     recorded["spec"]["entries"]["exact"]["method"] = {"name": "evil.py:Method"}
-    rows.attrs["made"] = json.dumps(recorded)
-    write_table(rows, folder / TRIALS)
-    write_provenance(json.loads((folder / "run.json").read_text("utf-8")), folder)
+    rewrite(folder, request=json.dumps(recorded))
     with pytest.raises(InputError, match=r"evil\.py:Method"):
         verify_folder(folder)
 
@@ -150,7 +136,7 @@ def test_code_of_others_is_refused(folder):
 def test_damaged_files_are_refused(folder):
     content = (folder / "posteriors.zip").read_bytes()
     (folder / "posteriors.zip").write_bytes(content[:-1])
-    with pytest.raises(InputError, match=r"posteriors\.zip is damaged or of other rows"):
+    with pytest.raises(InputError, match=r"posteriors\.zip is damaged"):
         verify_folder(folder)
 
 
@@ -170,7 +156,7 @@ def test_the_command_says_what_it_shows(folder, invoke):
     def change(rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(nmll=rows.nmll + 1)
 
-    change_rows(folder, change)
+    rewrite(folder, change)
     code, out, _ = invoke("verify", folder)
     assert code == 1
     pattern = r"- diabetes/exact, split 0, nmll: published [\d.]+, computed [\d.]+"

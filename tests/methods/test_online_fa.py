@@ -9,7 +9,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from bdl.records.run_folder import RunFolder
 from bdl.data.teachers import draw_factor_model, draw_observations
 from bdl.methods import online_fa
 from bdl.methods.batch_fa import exact_fa
@@ -17,6 +16,7 @@ from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
 from bdl.posteriors import FactorAnalysis
+from bdl.records.run_folder import RunFolder
 
 ESTIMATORS = [
     OnlineSga(3, learning_rate=0.01, warmup=10),

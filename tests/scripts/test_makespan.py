@@ -105,7 +105,8 @@ def rows() -> pd.DataFrame:
         each | {"stage": "final", "split": split, "trial": 0, "fold": 0, "seconds": 0.5}
         for split in range(20)
     ]
-    return pd.DataFrame(search + final)
+    columns = ["dataset", "entry", "stage", "split", "trial", "fold"]
+    return pd.DataFrame(search + final)[[*columns, "status", "reason", "seconds"]]
 
 
 def test_groups_from_rows():

@@ -2,14 +2,9 @@
 
 import pandas as pd
 import pytest
-from bdl.archive.frames import (
-    locate_folder,
-    tabulate_curve_points,
-    tabulate_final_rows,
-    write_rows,
-)
 
-from bdl.archive import list_stored_cells
+from bdl.archive import list_stored_cells, tabulate_final_rows
+from bdl.archive.folders import locate_folder
 from bdl.archive.loading import load_results
 from bdl.plan.planning import list_tasks
 from bdl.records import CurvePoint, FitResult, Row
@@ -66,7 +61,7 @@ def test_an_axis_is_a_column_of_its_values_as_text(store):
                 )
             ]
         )
-    table, points = tabulate_final_rows(swept, store), tabulate_curve_points(swept, store)
+    table, points = tabulate_final_rows(swept, store), store.tabulate_curve_points([cell.key for cell in swept])
     place = ["dataset", "entry", "model.hidden", "training.epochs"]
     assert [*table.columns][:5] == [*place, "stage"]
     assert table["model.hidden"].tolist() == ["[5]", "[5]", "[7,7]", "[7,7]"]
@@ -114,10 +109,7 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
             store.append([FitResult(fold), FitResult(final(cell, 0, {"nmll": 1.0}), evaluations)])
         assert [cell.key for cell in list_stored_cells(whole, store)] == [own[0].key]
         stored = found(asked, tmp_path)
-        assert [path.name for path in write_rows(own, store, place)] == [
-            "rows.parquet",
-            "points.parquet",
-        ]
+        store.publish(place, [cell.key for cell in own])
     raw = RunFolder(place).tabulate()
     assert raw.stage.tolist() == ["search", "final"]
     assert raw.nmll.tolist() == [9.0, 1.0]
@@ -128,19 +120,3 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
         pd.testing.assert_frame_equal(
             ours[shared], theirs[shared].reset_index(drop=True), check_dtype=False
         )
-    (place / "points.parquet").unlink()
-    assert len(found(asked, tmp_path)[1]) == 0
-
-
-def test_a_long_table_is_that_of_its_rows_whatever_its_parts(store, monkeypatch):
-    (cell,) = cells("splits=9")
-    rows = [
-        final(cell, split, {"nmll": split / 3} | ({"rmse": 1.0} if split > 4 else {}))
-        for split in range(9)
-    ]
-    rows[7] = final(cell, 7, {}, status="failed", reason="diverged", hyper={})
-    store.append([FitResult(row) for row in rows])
-    whole = tabulate_final_rows([cell], store)
-    monkeypatch.setattr("bdl.records.store.ROWS_PER_FETCH", 2)
-    monkeypatch.setattr("bdl.archive.frames._MAX_LIST_ROWS", 4)
-    pd.testing.assert_frame_equal(tabulate_final_rows([cell], store), whole)
