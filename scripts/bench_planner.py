@@ -91,9 +91,7 @@ def main() -> None:
         "--seconds", type=float, default=60.0, help="to time updates in each folder"
     )
     asked = parser.parse_args()
-    folders = asked.folders or sorted(
-        path.parent for path in Path("results").rglob("run.json")
-    )
+    folders = asked.folders or sorted(path.parent for path in Path("results").rglob("run.json"))
     table, ratios = (
         Table("folder", "stages", "measured (min)", "estimated (min)", "ratio"),
         list[float](),

@@ -38,8 +38,8 @@ from bdl.reports.figures import draw_figures
 from bdl.spec import Request, load_request
 from bdl.spec.request import to_inline_yaml
 
-BY_LABEL = ("fit_hashes", "score_hashes", "compiled", "overlap")
-"""Fields of the provenance that say something of each cell or data set."""
+BY_LABEL = ("fit_hashes", "score_hashes", "compiled")
+"""Fields of the provenance that say something of each cell."""
 
 
 class Part(NamedTuple):
@@ -133,7 +133,7 @@ def merge(published: Part, part: Part) -> Part:
         ]
     by_label = {
         name: {**published.provenance.get(name, {}), **part.provenance.get(name, {})}
-        for name in BY_LABEL
+        for name in (*BY_LABEL, "overlap")
     }
     return Part(
         results,
@@ -162,7 +162,10 @@ def write(merged: Part, folder: Path) -> None:
     # as the rows were made, not as they are put together
     fields = {name: merged.provenance[name] for name in ORIGIN_FIELDS if name in merged.provenance}
     splits = sorted({split for splits in merged.splits.values() for split in splits})
-    fields |= {"splits": splits} | {name: merged.provenance[name] for name in BY_LABEL}
+    fields |= {"splits": splits, "overlap": merged.provenance["overlap"]}
+    for name in BY_LABEL:
+        by_label = merged.provenance[name]
+        fields[name] = {task.label: by_label.get(task.label) for task in tasks}
     write_provenance({**described, **fields}, folder)
     loaded = load_open_results(ResultsFolder(folder, request))
     for format, name in (("markdown", "table.md"), ("json", "table.json")):

@@ -50,6 +50,8 @@ def rewrite(
     *,
     has_curve: Callable[[Row], bool] = lambda row: True,
     change_hashes: Callable[[Row], dict[str, str]] = lambda row: row.score_hashes,
+    change_artefact: Callable[[Row], str | None] = lambda row: row.artefact,
+    change_details: Callable[[Row], dict[str, Any]] = lambda row: row.details,
     fit_hashes: Mapping[CellKey, str | None] = {},
     request: str | None = None,
     **provenance: object,
@@ -61,10 +63,15 @@ def rewrite(
     new: list[FitResult] = []
     for index, values in zip(changed.index, changed.to_dict("records"), strict=True):
         row, curve_points, _ = results[index]
-        row = _with_values(replace(row, score_hashes=change_hashes(row)), values)
+        row = replace(
+            row,
+            score_hashes=change_hashes(row),
+            artefact=change_artefact(row),
+            details=change_details(row),
+        )
+        row = _with_values(row, values)
         new.append(FitResult(row, curve_points if has_curve(row) else ()))
-    for cell in fit_hashes or {}:
-        hashes[cell] = fit_hashes[cell]
+    hashes |= dict(fit_hashes)
     hashes |= {row.cell: hashes.get(row.cell) for row, *_ in new}
     request = records.recorded_request if request is None else request
     write_rows(folder / ROWS, to_table(new, hashes), request)
@@ -75,7 +82,7 @@ def rewrite(
 
 def _with_values(row: Row, values: Mapping[Any, Any]) -> Row:
     present = {name: value for name, value in values.items() if not pd.isna(value)}
-    fields = {name: values[name] for name in (*COLUMNS,) if name in values and name != "reason"}
+    fields = {name: values[name] for name in COLUMNS if name in values and name != "reason"}
     metrics = {name: present.get(name) for name in row.metrics if name in values}
     is_new = present.get("reason") != row.problem
     reason = present.get("reason") if is_new else row.reason

@@ -65,9 +65,7 @@ def run(tiny, invoke):
 
 def latest() -> Path:
     """Folder that was published to last: that of the protocol, or that of a variant."""
-    return max(
-        Path("results").rglob("run.json"), key=lambda path: path.stat().st_mtime_ns
-    ).parent
+    return max(Path("results").rglob("run.json"), key=lambda path: path.stat().st_mtime_ns).parent
 
 
 def raw() -> pd.DataFrame:

@@ -220,7 +220,11 @@ DAMAGE = {
     "text for rows": ("rows.parquet", lambda path: path.write_text("rows"), ["table", "run"]),
     "empty store": ("store/rows.parquet", lambda path: path.write_bytes(b""), [EXPORTING]),
     "spoilt store": ("store/rows.parquet", spoil, [EXPORTING, "run"]),
-    "text for a store": ("store/rows.parquet", lambda path: path.write_text("rows" * 1000), ["run"]),
+    "text for a store": (
+        "store/rows.parquet",
+        lambda path: path.write_text("rows" * 1000),
+        ["run"],
+    ),
 }
 
 

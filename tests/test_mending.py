@@ -115,7 +115,9 @@ def rows(stage="final"):
 
 
 def posteriors():
-    return {path: path.read_bytes() for path in (STORED / "store/posteriors").glob("*.safetensors")}
+    return {
+        path: path.read_bytes() for path in (STORED / "store/posteriors").glob("*.safetensors")
+    }
 
 
 def spoil(path):

@@ -6,6 +6,7 @@ in seconds. Here are also the errors of stored fits that have to be made again.
 """
 
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -266,7 +267,8 @@ class PosteriorFiles:
                             f"package, {family}: remove it"
                         )
                     contents[sha] = content
-        except (BadZipFile, OSError, LookupError, ValueError, TypeError, AttributeError) as error:
+        # what another file's bytes may raise
+        except (BadZipFile, zlib.error, OSError, LookupError, ValueError, TypeError) as error:
             raise InputError(f"{self.pack} is damaged ({error}); {remedy}") from None
         return contents
 

@@ -6,22 +6,21 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from run_folders import rewrite
 
 import bdl
 from bdl.archive.loading import load_timings
 from bdl.archive.reuse import (
-    ORIGIN_FIELDS,
-    PublishedFits,
     copy_fits,
     list_reusable_splits,
+    open_published_fits,
     read_published_fits,
 )
 from bdl.errors import InputError
 from bdl.execution.scheduler import check_stored_fits
 from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
-from bdl.publishing.provenance import write_provenance
-from bdl.records.run_folder import RunFolder
+from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 from bdl.spec import load_request
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -80,7 +79,7 @@ def file(original, tmp_path, monkeypatch) -> Path:
         original,
         tmp_path,
         dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("store.*", "posteriors*"),
+        ignore=shutil.ignore_patterns("store*", "posteriors*"),
     )
     return tmp_path / "small.yaml"
 
@@ -91,7 +90,7 @@ def run(file, invoke):
 
 
 def published():
-    return [PublishedFits(PLACE)]
+    return [open_published_fits(PLACE)]
 
 
 def cells(file):
@@ -102,16 +101,6 @@ def left(file):
     """How many final fits would be imported."""
     with RunFolder(None) as store:
         return sum(map(len, list_reusable_splits(cells(file), store, published()).values()))
-
-
-def rewrite(name, change):
-    """Change a published table in place; give what it was."""
-    table = pd.read_parquet(PLACE / name)
-    changed = change(table)
-    changed.attrs = table.attrs
-    changed.to_parquet(PLACE / name)
-    write_provenance(json.loads((PLACE / "run.json").read_text("utf-8")), PLACE)
-    return table
 
 
 def test_imported_fits_are_those_of_the_store(file, original):
@@ -149,7 +138,7 @@ def test_a_clone_imports_published_fits_if_told_so(run):
 
 def test_a_clone_makes_every_fit_itself_if_not(run):
     assert "imported" not in run()[1]
-    assert list(PLACE.joinpath("posteriors").iterdir())
+    assert list(PLACE.joinpath("store/posteriors").iterdir())
 
 
 def test_what_is_missing_is_made(file, run):
@@ -160,7 +149,8 @@ def test_what_is_missing_is_made(file, run):
             status=rows.status.mask((rows.entry == "fixed") & (rows.split == 1), "failed")
         )
 
-    rows = rewrite("rows.parquet", failed)
+    rows = RunFolder(PLACE).tabulate()
+    rewrite(PLACE, failed)
     file.write_text(SPEC.replace("sweep:", "  own: *fixed\nsweep:"), "utf-8")
     assert "fits: 0 of the search and 6 final" in run("--published", "--dry-run")[1]
     code, out, _ = run("--published")
@@ -212,19 +202,14 @@ def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(f
 
 
 def test_fits_without_the_curves_that_are_recorded_are_left(file):
-    rewrite(
-        "points.parquet", lambda points: points[(points.entry == "fixed") | (points.split > 0)]
-    )
+    rewrite(PLACE, has_curve=lambda row: row.entry == "fixed" or row.split > 0)
     assert left(file) == FINALS - 2
-    (PLACE / "points.parquet").unlink()
-    with pytest.raises(InputError, match=r"points\.parquet is damaged or of another run"):
-        left(file)
-    write_provenance(json.loads((PLACE / "run.json").read_text("utf-8")), PLACE)
+    rewrite(PLACE, has_curve=lambda row: False)
     assert left(file) == 0
 
 
 def test_a_score_that_is_not_finite_is_imported_as_one(file):
-    rewrite("rows.parquet", lambda rows: rows.assign(rmse=rows.rmse.mask(rows.stage == "final")))
+    rewrite(PLACE, lambda rows: rows.assign(rmse=rows.rmse.mask(rows.stage == "final")))
     with RunFolder(None) as store:
         assert copy_fits(cells(file), store, published()) == FINALS
         rows = [row for cell in cells(file) for row in store.load_rows("final", cell.key)]
@@ -261,6 +246,8 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
             0,
         )
         assert again["machine"]["processor"] != "Abacus"
+            store.record_request(json.dumps(made.dump()))
+            store.publish(PLACE, [cell.key for cell in cells(file)])
         provenance.write_provenance(again, PLACE)
     with RunFolder(original / PLACE / "store") as own:
         here = provenance.describe_provenance(made, cells(file), own, 0.0)
@@ -284,10 +271,7 @@ def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(fil
 
 
 def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
-    other, known = (
-        PLACE / "variants/other",
-        json.loads((PLACE / "run.json").read_text("utf-8")),
-    )
+    other = PLACE / "variants/other"
     shutil.copytree(PLACE, other, ignore=shutil.ignore_patterns("variants"))
     for text in ("{", "[]", '{"fit_hashes": []}'):
         (other / "run.json").write_text(text, "utf-8")
@@ -296,14 +280,15 @@ def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
             InputError, match=r"cannot read .*other/run.json .*remove it and run again"
         ):
             read_published_fits(other, [PLACE])
-    del known["score_hashes"]
-    (PLACE / "run.json").write_text(json.dumps(known), "utf-8")
+    content = (PLACE / "rows.parquet").read_bytes()
+    rewrite(PLACE, change_hashes=lambda row: {})
     assert left(file) == 0, "published without hashes"
+    (PLACE / "rows.parquet").write_bytes(content)
     (PLACE / "run.json").write_text("{", "utf-8")
     code, out, err = run("--published")
     assert (code, out) == (2, "")
     assert err.startswith("bdl-bench: cannot read results/small/run.json")
-    for name in ("rows.parquet", "points.parquet", "run.json"):
+    for name in ("rows.parquet", "run.json"):
         (PLACE / name).unlink()
     code, out, _ = run("--published", "--dry-run")
     assert (code, "fits: 24 of the search and 12 final\n" in out) == (0, True)

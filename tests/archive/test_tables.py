@@ -61,7 +61,10 @@ def test_an_axis_is_a_column_of_its_values_as_text(store):
                 )
             ]
         )
-    table, points = tabulate_final_rows(swept, store), store.tabulate_curve_points([cell.key for cell in swept])
+    table, points = (
+        tabulate_final_rows(swept, store),
+        store.tabulate_curve_points([cell.key for cell in swept]),
+    )
     place = ["dataset", "entry", "model.hidden", "training.epochs"]
     assert [*table.columns][:5] == [*place, "stage"]
     assert table["model.hidden"].tolist() == ["[5]", "[5]", "[7,7]", "[7,7]"]

@@ -3,39 +3,50 @@
 import json
 import shutil
 from functools import reduce
+from hashlib import sha256
 from pathlib import Path
 
 import merge_parts
 import pandas as pd
 import pytest
 import torch
-from bdl.archive.frames import read_rows
-from bdl.archive.posteriors import read_posteriors, write_posteriors
+from run_folders import rewrite
 
 from bdl.errors import InputError
 from bdl.posteriors import Point
 from bdl.publishing.provenance import write_provenance
 from bdl.records import posterior_files
+from bdl.records.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "slang-uci"
 CELL = ("yacht", "bbb")
+KEY = (*CELL, "{}")
+
+
+def table(folder: Path) -> pd.DataFrame:
+    return RunFolder(folder).tabulate()
 
 
 @pytest.fixture
 def published(tmp_path):
     target = tmp_path / "published"
     target.mkdir()
-    rows, _, made = read_rows(PUBLISHED)
-    few = rows[
-        rows.dataset.isin(["yacht", "energy"]) & rows.entry.isin(["bbb", "slang"])
-    ].reset_index(drop=True)
-    few.attrs["made"] = made
-    few.to_parquet(target / "rows.parquet", index=False)
+    shutil.copy(PUBLISHED / "rows.parquet", target)
+    rewrite(
+        target,
+        lambda rows: rows[
+            rows.dataset.isin(["yacht", "energy"]) & rows.entry.isin(["bbb", "slang"])
+        ],
+    )
     origin = json.loads((PUBLISHED / "run.json").read_text("utf-8"))
     write_provenance(origin, target)
     return target
+
+
+def without_origin(row):
+    return {name: value for name, value in row.details.items() if name != "origin"}
 
 
 @pytest.fixture
@@ -43,47 +54,41 @@ def part(published, tmp_path):
     """The run of one cell on another machine, whose errors are twice as large."""
     folder = tmp_path / "part"
     folder.mkdir()
-    rows, _, made = read_rows(published)
-    own = rows[(rows.dataset == CELL[0]) & (rows.entry == CELL[1])].assign(
-        rmse=lambda table: 2 * table.rmse
+    shutil.copy(published / "rows.parquet", folder)
+    rewrite(
+        folder,
+        lambda rows: rows[is_cell(rows)].assign(rmse=lambda few: 2 * few.rmse),
+        fit_hashes={KEY: "ours"},
+        change_details=without_origin,
     )
-    own.attrs["made"] = made
-    own.to_parquet(folder / "rows.parquet", index=False)
     origin = json.loads((published / "run.json").read_text())
-    del origin["checksums"]
-    machine = {**origin["machine"], "processor": "another"}
     told = {
         "fit_hashes": {"yacht/bbb": "ours"},
         "score_hashes": {"yacht/bbb": "its"},
         "compiled": {"yacht/bbb": []},
-    }
-    new = {
-        **origin,
-        **told,
-        "machine": machine,
+        "machine": {**origin["machine"], "processor": "another"},
         "written": "2999-01-01T00:00:00+00:00",
         "taken_from": [],
     }
-    (folder / "run.json").write_text(json.dumps(new))
+    write_provenance(origin | told, folder)
     return folder
 
 
-def cell(folder: Path) -> pd.Series:
-    rows, _, _ = read_rows(folder)
+def is_cell(rows: pd.DataFrame) -> "pd.Series[bool]":
     return (rows.dataset == CELL[0]) & (rows.entry == CELL[1])
 
 
 def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(published, part):
-    before, _, _ = read_rows(published)
-    own, origin = cell(published), json.loads((published / "run.json").read_text())
+    before = table(published)
+    own, origin = is_cell(before), json.loads((published / "run.json").read_text())
     assert merge_parts.main([str(published), str(part)]) == 0
-    after, _, _ = read_rows(published)
+    after = table(published)
     expected = before.assign(rmse=before.rmse.where(~own, 2 * before.rmse))
     pd.testing.assert_frame_equal(after, expected, check_like=True)
-    table = json.loads((published / "table.json").read_text())
+    entries = json.loads((published / "table.json").read_text())
     [found] = [
         row
-        for row in table
+        for row in entries
         if (row["dataset"], row["method"], row["metric"], row["statistic"])
         == (*CELL, "rmse", "mean")
     ]
@@ -105,41 +110,37 @@ def test_a_part_takes_the_place_of_its_cell_in_rows_table_and_provenance(publish
 
 def test_a_split_that_a_part_searched_without_a_fit_is_left_out(published, part):
     """A part that was stopped: rows of its search would stand beside the published ones."""
-    rows, _, made = read_rows(part)
-    rows = rows[(rows.split != 3) | (rows.stage == "search")].reset_index(drop=True)
-    rows.attrs["made"] = made
-    rows.to_parquet(part / "rows.parquet", index=False)
+    rewrite(
+        part,
+        lambda rows: rows[(rows.split != 3) | (rows.stage == "search")],
+        fit_hashes={KEY: RunFolder(published).find_fit_hash(KEY)},
+    )
     known = json.loads((published / "run.json").read_text())
-    hashes = {name: {"yacht/bbb": known[name]["yacht/bbb"]} for name in merge_parts.BY_CELL}
+    hashes = {
+        name: {"yacht/bbb": known[name]["yacht/bbb"]} for name in ("score_hashes", "compiled")
+    }
     told = json.loads((part / "run.json").read_text()) | hashes
     (part / "run.json").write_text(json.dumps(told))
-    before, _, _ = read_rows(published)
+    before = table(published)
     assert merge_parts.main([str(published), str(part)]) == 0
-    after, _, _ = read_rows(published)
+    after = table(published)
     keys = ["dataset", "entry", "stage", "split", "trial", "fold"]
     assert not after.duplicated(keys).any()
     assert len(after) == len(before)
 
 
-def test_rows_that_are_there_twice_are_refused(published, part, capsys):
-    rows, _, made = read_rows(part)
-    rows = pd.concat([rows, rows.tail(2)], ignore_index=True)
-    rows.attrs["made"] = made
-    rows.to_parquet(part / "rows.parquet", index=False)
-    assert merge_parts.main([str(published), str(part)]) == 2
-    assert "2 rows would be there twice" in " ".join(capsys.readouterr().out.split())
+def third_details(row, machine):
+    if row.stage == "final" and row.split in (0, 4, 7):
+        return row.details | {"origin": {"machine": machine, "written": "1985-10-26"}}
+    return row.details
 
 
 def test_a_cell_of_two_machines_has_the_splits_of_each(published, part):
     """As a run with ``--published`` leaves it: some splits are imported, and the rest is made."""
     origin = json.loads((part / "run.json").read_text())
-    earlier = {
-        **origin,
-        "machine": {**origin["machine"], "processor": "a third"},
-        "cells": {"yacht/bbb": [0, 4, 7]},
-    }
-    (part / "run.json").write_text(json.dumps({**origin, "taken_from": [earlier]}))
-    rows, _, _ = read_rows(part)
+    third_machine = {**origin["machine"], "processor": "a third"}
+    rewrite(part, change_details=lambda row: third_details(row, third_machine))
+    rows = table(part)
     final = rows[rows.stage == "final"]
     assert merge_parts.main([str(published), str(part)]) == 0
     after = json.loads((published / "run.json").read_text())
@@ -162,32 +163,30 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
     """The cell made anew in three runs of a few splits each, in any order, one split twice."""
     whole = shutil.copytree(published, tmp_path / "whole")
     assert merge_parts.main([str(whole), str(part)]) == 0
-    rows, _, made = read_rows(part)
     anew = merge_parts.read(part)
     parts = []
     for number, splits in enumerate([range(12, 20), range(5), range(4, 12)]):
         folder = shutil.copytree(part, tmp_path / f"part-{number}")
-        few = rows[rows.split.isin(splits)]
-        few.attrs["made"] = made
-        few.to_parquet(folder / "rows.parquet", index=False)
+        rewrite(folder, lambda rows, splits=splits: rows[rows.split.isin(splits)])
         parts.append(merge_parts.read(folder))
     joined = reduce(merge_parts.merge, parts)
-    assert joined.splits == {"yacht/bbb": list(range(20))}
-    pd.testing.assert_frame_equal(joined.rows, anew.rows)
-    assert (joined.origin["taken_from"], joined.origin["splits"]) == ([], list(range(20)))
+    assert joined.splits == {KEY: list(range(20))}
+    assert joined.results[KEY] != anew.results[KEY], "in another order"
+    assert sorted(map(str, joined.results[KEY])) == sorted(map(str, anew.results[KEY]))
 
     assert (
         merge_parts.main([str(whole), *(str(tmp_path / f"part-{number}") for number in range(3))])
         == 0
     )
     assert merge_parts.main([str(published), str(part)]) == 0
-    pd.testing.assert_frame_equal(read_rows(whole)[0], read_rows(published)[0])
-    assert (whole / "run.json").read_text() == (published / "run.json").read_text()
+    pd.testing.assert_frame_equal(table(whole), table(published))
+    again, once = (json.loads((place / "run.json").read_text()) for place in (whole, published))
+    assert again["taken_from"] == once["taken_from"]
+    assert again == once
 
 
 def test_a_part_of_other_code_with_fewer_splits_is_refused(published, part, capsys):
-    rows, _, _ = read_rows(part)
-    rows[rows.split != 3].to_parquet(part / "rows.parquet", index=False)
+    rewrite(part, lambda rows: rows[rows.split != 3])
     before = (published / "rows.parquet").read_bytes()
     assert merge_parts.main([str(published), str(part)]) == 2
     assert "yacht/bbb: the part lacks splits" in capsys.readouterr().out
@@ -200,20 +199,32 @@ def test_posteriors_travel_with_their_rows(published, part):
     Of others they stay, and those of rows that went go with them.
     """
 
-    def told(folder: Path, contents: dict) -> None:
-        known = json.loads((folder / "run.json").read_text())
-        known["posteriors"] = write_posteriors(contents, folder)
-        (folder / "run.json").write_text(json.dumps(known))
-
     old, new = (
         posterior_files.encode_posterior(Point(torch.full((2,), value)), {})
         for value in (0.0, 1.0)
     )
-    told(published, {"yacht/bbb": {0: old, 1: old}, "yacht/slang": {0: old}})
-    told(part, {"yacht/bbb": {1: new}})
+    sha_old, sha_new = (sha256(content).hexdigest() for content in (old, new))
+    with_old = {("bbb", 0), ("bbb", 1), ("slang", 0)}
+
+    def name_old(row):
+        is_named = row.stage == "final" and row.dataset == "yacht"
+        return sha_old if is_named and (row.entry, row.split) in with_old else None
+
+    rewrite(published, change_artefact=name_old)
+    RunFolder(published).posteriors.write_pack({sha_old: old})
+    rewrite(
+        part,
+        change_artefact=lambda row: sha_new if (row.stage, row.split) == ("final", 1) else None,
+    )
+    RunFolder(part).posteriors.write_pack({sha_new: new})
     assert merge_parts.main([str(published), str(part)]) == 0
-    found = read_posteriors(published, json.loads((published / "run.json").read_text()))
-    assert found == {"yacht/bbb": {1: new}, "yacht/slang": {0: old}}
+    found = {}
+    for name in ("bbb", "slang"):
+        for row in RunFolder(published).load_rows("final", ("yacht", name, "{}")):
+            if row.artefact:
+                content = RunFolder(published).posteriors.read_bytes(row.artefact)
+                found[name, row.split] = content
+    assert found == {("bbb", 1): new, ("slang", 0): old}
 
 
 def test_parts_of_a_replicate_become_one(tiny, invoke):
@@ -228,7 +239,7 @@ def test_parts_of_a_replicate_become_one(tiny, invoke):
         merge_parts.main([])
     assert len(parts) == 2
     merged = reduce(merge_parts.merge, map(merge_parts.read, parts))
-    assert merged.splits == {"diabetes/fixed": [0, 1]}
-    assert merged.origin["overrides"] == {"seed": 1}
+    assert merged.splits == {("diabetes", "fixed", "{}"): [0, 1]}
+    assert merged.provenance["overrides"] == {"seed": 1}
     with pytest.raises(InputError, match="overrides of the published rows"):
         merge_parts.merge(merge_parts.read(Path("results/tiny")), merged)
