@@ -1,4 +1,4 @@
-"""Rewrites folders of results of version 0.1 as run folders; others are left alone.
+"""Rewrites folders of results of versions before 0.2 as run folders; others are left alone.
 
     python scripts/convert_results.py results
 

@@ -1,4 +1,4 @@
-"""Folders of version 0.1: a store in SQLite, and published rows with a column for each metric.
+"""Folders of before run folders: a store in SQLite, and published rows with a column a metric.
 
 Commands read such a folder, and a run that writes to it converts it first. This file goes with the
 next release.
@@ -33,8 +33,10 @@ from bdl.records import (
 )
 from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.row_files import (
+    CELL_COLUMNS,
     COLUMNS,
     COMPACT_LEVEL,
+    KEY_COLUMNS,
     POINT_COLUMNS,
     list_axes,
     to_table,
@@ -46,6 +48,7 @@ from bdl.spec import Request, SweepPoint, load_request
 _DATABASE, _TRIALS, _POINTS = "store.sqlite", "trials.parquet", "points.parquet"
 _OLD_PROVENANCE, _ARCHIVE, _STORE = "provenance.json", "posteriors.zip", "store"
 _DETAILS = ("width", "device", "compiled", "updates", "packages", "kept", "certificate")
+_KEY = (*CELL_COLUMNS, *KEY_COLUMNS)
 _MAX_VALUES = 40_000_000
 _DATABASE_VERSION = 2
 
@@ -53,17 +56,17 @@ Splits = Mapping[str, Mapping[int, Any]]
 
 
 def has_store(folder: Path) -> bool:
-    """Return whether a folder has a store of version 0.1, and none of today."""
+    """Return whether a folder has such a store, and none of today."""
     return (folder / _DATABASE).exists() and not (folder / _STORE).exists()
 
 
 def has_published_rows(folder: Path) -> bool:
-    """Return whether a folder has published rows of version 0.1, and none of today."""
+    """Return whether a folder has such published rows, and none of today."""
     return (folder / _TRIALS).exists() and not (folder / ROWS).exists()
 
 
 def convert_folder(folder: Path) -> None:
-    """Rewrite a folder of version 0.1 as one of today; leave others alone.
+    """Rewrite such a folder as one of today; leave others alone.
 
     Errors as in `read_store` and `read_published`, and `InputError` if the disk is full.
     """
@@ -142,8 +145,8 @@ def _read_fits(db: sqlite3.Connection) -> Iterable[FitResult]:
         key = tuple(values)
         fields = json.loads(body) | {"metrics": metrics.get(key, {})}
         row = Row(
-            *key,
-            status,
+            **dict(zip(_KEY, key, strict=True)),
+            status=status,
             **fields,
             score_hashes=hashes.get(key, {}),
             artefact=artefact,
@@ -246,8 +249,8 @@ class _RowConverter:
             if name in present:
                 hyper[name.removeprefix(HYPER_PREFIX)] = present[name]
         return Row(
-            *cell,
-            *(values[name] for name in ("stage", "split", "trial", "fold", "status")),
+            **dict(zip(CELL_COLUMNS, cell, strict=True)),
+            **{name: values[name] for name in (*KEY_COLUMNS, "status")},
             reason=None if is_ok and refusals else problem,
             hyper=hyper,
             metrics={name: present.get(name) for name in names},

@@ -255,7 +255,7 @@ class PosteriorFiles:
                 unpacked = sum(entry.file_size for entry in file.infolist())
                 if unpacked > 2 * _MAX_COMPRESSION * MAX_PACK_BYTES:  # headers as well
                     raise InputError(f"{self.pack} unpacks to {unpacked / 1e6:,.0f} MB: remove it")
-                for name in set(file.namelist()) - {"index.json"}:  # of version 0.1
+                for name in set(file.namelist()) - {"index.json"}:  # of before run folders
                     sha, _, suffix = name.partition(".")
                     content = file.read(name)
                     if suffix != "safetensors" or sha256(content).hexdigest() != sha:

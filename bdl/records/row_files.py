@@ -208,11 +208,11 @@ def to_results(table: pa.Table) -> list[FitResult]:
     """Return rows of `SCHEMA` as results, without the content of posteriors."""
     results: list[FitResult] = []
     for values in table.to_pylist():
+        plain = (*CELL_COLUMNS, *KEY_COLUMNS, "status", "reason", "seconds")
         row = Row(
-            *(values[name] for name in (*CELL_COLUMNS, *KEY_COLUMNS, "status", "reason")),
+            **{name: values[name] for name in plain},
             hyper=dict(values["hyper"]),
             metrics=dict(values["metrics"]),
-            seconds=values["seconds"],
             details=_parse_mapping(values["details"]),
             score_hashes=_parse_mapping(values["score_hashes"]),
             artefact=None if values["artefact"] is None else values["artefact"].hex(),

@@ -351,7 +351,8 @@ class RunFolder:
 
     def _clear(self, table: pa.Table, request: str | None, last_segment: int) -> None:
         """Start from the rows of a table."""
-        self._table, self._request, self._last_segment = table, request, last_segment
+        self._table, self._last_segment = table, last_segment
+        self._request: str | None = request
         self._results: dict[CellKey, dict[RowKey, FitResult]] = {}
         self.__dict__.pop("_keys", None)
         self.__dict__.pop("_row_numbers", None)
@@ -365,11 +366,12 @@ class RunFolder:
     def _row_numbers(self) -> dict[CellKey, NDArray[np.intp]]:
         """Numbers of the rows of each cell in the table."""
         groups = self._keys.groupby(list(CELL_COLUMNS), sort=False).indices
-        texts = [_list_texts(self._table, name) for name in CELL_COLUMNS]
+        datasets, entries, points = (_list_texts(self._table, name) for name in CELL_COLUMNS)
         numbers: dict[CellKey, NDArray[np.intp]] = {}
+        codes: Any
         for codes, rows in groups.items():
-            dataset, entry, point = (names[code] for names, code in zip(texts, codes, strict=True))
-            numbers[dataset, entry, point] = rows
+            cell = datasets[codes[0]], entries[codes[1]], points[codes[2]]
+            numbers[cell] = np.asarray(rows)
         first_rows = sorted(numbers, key=lambda cell: numbers[cell][0])
         return {cell: numbers[cell] for cell in first_rows}
 
@@ -489,8 +491,7 @@ class RunFolder:
 
 
 def _sort_key(key: RowKey) -> tuple[int, int, int, int]:
-    stage, *numbers = key
-    return STAGES.index(stage), *numbers
+    return STAGES.index(key[0]), *key[1:]
 
 
 def _without(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -507,7 +508,8 @@ def _code_keys(table: pa.Table) -> pd.DataFrame:
     columns: dict[str, NDArray[np.int64]] = {}
     for name in CELL_COLUMNS:
         columns[name] = table[name].combine_chunks().indices.to_numpy()
-    stages = [STAGES.index(name) for name in _list_texts(table, "stage")]  # type: ignore[arg-type]
+    names = list[str](STAGES)
+    stages = [names.index(name) for name in _list_texts(table, "stage")]
     codes = table["stage"].combine_chunks().indices.to_numpy()
     columns["stage"] = np.array(stages, dtype=np.int64)[codes]
     for name in KEY_COLUMNS[1:]:

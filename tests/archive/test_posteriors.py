@@ -253,5 +253,5 @@ def test_a_pack_with_other_content_is_damaged(tmp_path, name):
     files = PosteriorFiles(tmp_path / "posteriors")
     with ZipFile(files.pack, "w") as file:
         file.writestr(name, artefact(DiagonalGaussian(torch.zeros(2), torch.ones(2))))
-    with pytest.raises(InputError, match="posteriors.zip is damaged .* is not what was written"):
+    with pytest.raises(InputError, match=r"posteriors\.zip is damaged .* is not what was written"):
         files.check_pack()

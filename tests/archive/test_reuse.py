@@ -246,8 +246,8 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
             0,
         )
         assert again["machine"]["processor"] != "Abacus"
-            store.record_request(json.dumps(made.dump()))
-            store.publish(PLACE, [cell.key for cell in cells(file)])
+        store.record_request(json.dumps(made.dump()))
+        store.publish(PLACE, [cell.key for cell in cells(file)])
         provenance.write_provenance(again, PLACE)
     with RunFolder(original / PLACE / "store") as own:
         here = provenance.describe_provenance(made, cells(file), own, 0.0)

@@ -304,7 +304,7 @@ def test_a_full_disk_is_told_in_one_line_and_loses_nothing(store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         for call in (lambda: append(store, make_row(1)), store.compact):
-            with pytest.raises(InputError, match="No space left on device.* is safe: mend that"):
+            with pytest.raises(InputError, match=r"No space left on device.* is safe: mend that"):
                 call()
         assert store.load_rows("final", CELL) == [make_row(0)]
     assert RunFolder(store.path).load_rows("final", CELL) == [make_row(0)]
