@@ -25,12 +25,15 @@ from bdl.training.programs import (
     has_same_bits,
     load_library,
     program_path,
+    warn_of_layers,
 )
 
 Generator = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 _ENTRY = "kernel"
 """The function of the library."""
+
+_DESCRIPTION = "the generator of normals"
 
 _VERSION = 1
 """Raised when the generator's operations change: its graph is not known without the compiler."""
@@ -103,7 +106,10 @@ def _load(path: Path, dtype: torch.dtype) -> Generator | None:
 def _store(
     path: Path, graph: Any, compiled: Generator, arguments: tuple[Tensor, Tensor, int]
 ) -> Generator | None:
-    """Return the kernel of a compiled graph, and store where it is; None if there is not one."""
+    """Return the kernel of a compiled graph, and store where it is.
+
+    None, with a warning, if there is not one: another version of PyTorch may write it otherwise.
+    """
     keys, steps, n = arguments
     source = getattr(graph, "source_code", "")
     names = _name_arguments(source)
@@ -112,6 +118,7 @@ def _store(
     variables = getattr(getattr(call, "__func__", call), "__globals__", {})
     kernel: Any = variables.get(kernel_name[1]) if kernel_name else None
     if names is None or getattr(kernel, "__name__", "") not in (_ENTRY, f"{_ENTRY}_py"):
+        warn_of_layers(_DESCRIPTION, "its source is not of the known form")
         return None
     first_results = compiled(keys, steps, n)
     generate = _bind(kernel, names, first_results[0].dtype)
@@ -120,6 +127,7 @@ def _store(
         has_same_bits(generate(keys, steps, n), first_results)
         and has_same_bits(generate(*more), compiled(*more))
     ):
+        warn_of_layers(_DESCRIPTION, "without them it has other bits")
         return None
     # a full disk, or one that cannot be written to: later processes compile
     with suppress(OSError, ValueError), write_atomically(path) as new_path:

@@ -9,6 +9,7 @@ library, and so the bits are the same.
 """
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from getpass import getuser
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +28,8 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from bdl.files import write_atomically
+
+log = logging.getLogger(__name__)
 
 Program = Callable[..., Sequence[Tensor]]
 
@@ -70,14 +74,19 @@ class ProgramCache:
     def store(self, compiled: Program, graph: Any, leaves: Sequence[Tensor]) -> Program:
         """Return a compiled program without the compiler's layers, and store where it is.
 
-        `compiled` is the program with them, and `graph` what the compiler makes of the operations.
-        Where the layers do anything, `compiled` is returned, and nothing is stored.
+        `compiled` is the program with them, and `graph` what the compiler makes of the operations,
+        None if it does not show that. Where the layers do anything, `compiled` is returned, and
+        nothing is stored. Unless the program has constants of its own, which only the layers know,
+        there is a warning: another version of PyTorch may have written it otherwise.
         """
         entry = _find_entry(graph, len(self._constants) + len(leaves))
         if entry is None:
+            if not getattr(graph, "constants", None):
+                warn_of_layers("a compiled update", "its source is not of the known form")
             return compiled
         program = _bind(entry, self._constants)
         if not has_same_bits(program(*leaves), compiled(*leaves)):
+            warn_of_layers("a compiled update", "without them it has other bits")
             return compiled
         # a full disk, or one that cannot be written to: later processes compile
         with suppress(OSError, ValueError), write_atomically(self._path) as path:
@@ -117,6 +126,21 @@ def _find_entry(graph: Any, n_arguments: int) -> Any:
     )
     entry = cells[0].cell_contents if is_plain else None
     return entry if getattr(entry, "__name__", "") == _ENTRY else None
+
+
+@cache  # once in a process, however many programs there are
+def warn_of_layers(program: str, reason: str) -> None:
+    """Warn that a program goes through the compiler's layers, which costs time in every call.
+
+    Every later process compiles it again, which takes seconds.
+    """
+    log.warning(
+        "PyTorch %s: %s is called through the compiler's layers, and not loaded from its cache "
+        "(slower): %s",
+        torch.__version__,
+        program,
+        reason,
+    )
 
 
 def has_same_bits(results: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
