@@ -1,5 +1,8 @@
 """Named components, imported only when they are used, and the shipped benchmarks.
 
+What files and tables need to know of a shipped component is declared beside it, in
+``declared.json``: it is known without the import of the component, and of PyTorch with it.
+
 A registry maps names to ``"module:attribute"`` strings, so listing names costs nothing. Third
 parties add names through an entry-point group; a single file is named directly as
 ``path/to/file.py:attribute``.
@@ -19,13 +22,29 @@ from importlib import resources
 from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 from zlib import crc32
 
 from bdl.errors import InputError, unknown_name_error
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+
+class Declaration(NamedTuple):
+    """Settings and facts of a shipped component, known without its import."""
+
+    settings: Mapping[str, Mapping[str, Any]]
+    """JSON schema of each setting, with its default if it has one, in the order of the fields."""
+    facts: Mapping[str, Any]
+    """Class attributes by name, as JSON values."""
+
+
+@lru_cache(maxsize=1)
+def _read_declarations() -> Mapping[str, Declaration]:
+    """Read the declarations of the package, by kind and name: ``method:vifa``."""
+    content = json.loads((resources.files("bdl") / "declared.json").read_text("utf-8"))
+    return {name: Declaration(**declaration) for name, declaration in content.items()}
 
 
 @dataclass(eq=False)
@@ -89,6 +108,20 @@ class Registry:
             raise InputError(
                 f"{self.kind} '{name}': {location} defines no '{attribute}'"
             ) from None
+
+    def declaration(self, name: str) -> Declaration | None:
+        """Return what is declared of a shipped component; None for any other component."""
+        return _read_declarations().get(f"{self.kind}:{name}") if name in self.builtin else None
+
+    def fact(self, name: str, attribute: str) -> Any:
+        """Return a class attribute of a component, of a shipped one by its declaration.
+
+        Errors as in `get`.
+        """
+        declaration = self.declaration(name)
+        if declaration is not None and attribute in declaration.facts:
+            return declaration.facts[attribute]
+        return getattr(self.get(name), attribute)
 
     def adapter(self, name: str) -> "TypeAdapter[Any]":
         """Return the validator of a component's settings, by the annotations of its dataclass.

@@ -1,31 +1,46 @@
-"""Defaults and limits of all settings, and what metrics say of themselves: files and tables rest on them.
+"""Defaults and limits of all settings, and what components say of themselves: files and tables rest on them.
 
 A file leaves out what is as by default, so that a changed default changes what it says. What is
-meant to change is written to ``declared.json`` by ``python tests/spec/test_declared.py``.
+meant to change is written to ``bdl/declared.json`` by ``python tests/spec/test_declared.py``.
 """
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import bdl
+from bdl.data import DATASETS
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.training.schedule import RATES
 
-FILE = Path(__file__).with_name("declared.json")
+FILE = Path(bdl.__file__).with_name("declared.json")
 STORED = json.loads(FILE.read_text("utf-8"))
 RENEW = "if that is meant: python tests/spec/test_declared.py"
 REGISTRIES = {
-    one.kind: one for one in (METHODS, METRICS, MODELS, LIKELIHOODS, PRIORS, REFERENCES, RATES)
+    one.kind: one
+    for one in (METHODS, METRICS, MODELS, LIKELIHOODS, PRIORS, REFERENCES, RATES, DATASETS)
 }
+LABELLED = {"csv", "parquet", "openml"}
+"""Data sets that make their label themselves, from their settings: they have to be imported."""
 COMPONENTS = [
-    f"{kind}:{name}" for kind, registry in REGISTRIES.items() for name in registry.builtin
+    f"{kind}:{name}"
+    for kind, registry in REGISTRIES.items()
+    for name in registry.builtin
+    if name not in LABELLED
 ]
+FACTS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "method": lambda method: {
+        name: getattr(method, name) for name in ("source", "course", "retired")
+    },
+    "metric": lambda metric: {"info": asdict(metric.info)},
+}
 
 
 def bare(schema: Any) -> Any:
@@ -40,12 +55,17 @@ def bare(schema: Any) -> Any:
 
 
 def declared(component: str) -> dict[str, Any]:
-    """Read the settings of a component from its annotations, and the facts of a metric."""
+    """Read the settings of a component from its annotations, and facts from its class."""
     kind, name = component.split(":")
-    found: dict[str, Any] = bare(
-        REGISTRIES[kind].adapter(name).json_schema().get("properties", {})
-    )
-    return found | ({"info": asdict(METRICS.get(name).info)} if kind == "metric" else {})
+    registry = REGISTRIES[kind]
+    definition = registry.get(name)
+    settings: dict[str, Any] = {}
+    if isinstance(definition, type):
+        settings = bare(registry.adapter(name).json_schema().get("properties", {}))
+        for field in fields(definition):
+            if field.init and field.default_factory is not MISSING:
+                settings[field.name]["default"] = field.default_factory()
+    return {"settings": settings, "facts": FACTS.get(kind, lambda _: {})(definition)}
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
