@@ -78,6 +78,9 @@ METRICS = Registry(
 """Scores by name."""
 
 
+FIRST_MEMBERS = "first"
+"""Suffix of the score of an ensemble's first members, followed by their number."""
+
 RELATIVE_MARGIN = 0.1
 """Share of the printed number by which errors, distances and counts may differ and still match
 it.

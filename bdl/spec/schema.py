@@ -167,7 +167,8 @@ class Benchmark(SpecSection):
     def at(self, point: SweepPoint) -> "Benchmark":
         """Return the benchmark at a point of its sweep, without a sweep and with the same labels.
 
-        It is checked, unless the benchmark was before. An entry or a data set that lacks the setting of an axis stays as it is.
+        It is checked, unless the benchmark was before. An entry or a data set that lacks the
+        setting of an axis stays as it is.
         """
         if not point:
             return self.model_copy(update={"sweep": {}}) if self.sweep else self
