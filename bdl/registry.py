@@ -226,6 +226,7 @@ def require_trusted(target: str, source: str) -> None:
     )
 
 
+@lru_cache(maxsize=64)  # a table reads several records that name the same code
 def _defines(module: str, name: str) -> bool:
     """Return whether the source of a module defines a function or class; it is not imported."""
     try:

@@ -292,7 +292,7 @@ def cite(name: Name) -> None:
     from bdl.reports.papers import cite_sources
     from bdl.spec import load_benchmark
 
-    terminal.write_text(cite_sources(load_benchmark(name)))
+    terminal.write_text(cite_sources(load_benchmark(name, checked=True)))
 
 
 @app.command()

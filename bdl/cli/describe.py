@@ -85,7 +85,7 @@ def _describe_path(path: str) -> list[str]:
 
 
 def _benchmark_lines(name: str) -> list[str]:
-    benchmark = load_benchmark(name)
+    benchmark = load_benchmark(name, checked=True)
     papers = dict.fromkeys(
         f"{paper.paper}, {' and '.join(paper.tables)}" for paper in benchmark.papers
     )

@@ -56,7 +56,7 @@ class _ProfilesSection(SpecSection):
 def list_benchmarks() -> list[tuple[str, str]]:
     """List the benchmarks that come with the package, sorted by name, each with its title."""
     return [
-        (name, _parse_mapping(path, _read_text(path))["title"])
+        (name, _parse_mapping(path, _read_text(path), is_shipped=True)["title"])
         for name, path in shipped_benchmarks().items()
     ]
 
@@ -141,7 +141,7 @@ def _load_checked(path: Path, text: str, profile: str) -> Benchmark:
 
     `InputError` if there is no such profile.
     """
-    content = _parse_mapping(path, text)
+    content = _parse_mapping(path, text, is_shipped=True)
     profiles = _parse_profiles(content.pop("profiles", {}), path)
     if profile not in profiles:
         raise unknown_name_error("profile", profile, profiles)
@@ -197,8 +197,8 @@ def _read_text(path: Path) -> str:
         raise InputError(f"cannot read benchmark {abbreviate(path)}: {reason}") from None
 
 
-def _parse_mapping(path: Path, text: str) -> dict[str, Any]:
-    content = parse_yaml(text, str(path))
+def _parse_mapping(path: Path, text: str, *, is_shipped: bool = False) -> dict[str, Any]:
+    content = parse_yaml(text, str(path), is_shipped=is_shipped)
     if not isinstance(content, dict):
         raise InputError(
             f"{path}: a benchmark is a mapping with a name, datasets, entries; see docs/spec.md"
