@@ -15,7 +15,7 @@ import json
 import sys
 import traceback
 from abc import ABCMeta
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 
 
 class Declaration(NamedTuple):
-    """Settings and facts of a shipped component, known without its import."""
+    """Settings, facts and description of a shipped component, known without its import."""
 
     settings: Mapping[str, Mapping[str, Any]]
     """JSON schema of each setting, with its default if it has one, in the order of the fields."""
     facts: Mapping[str, Any]
     """Class attributes by name, as JSON values."""
+    description: Sequence[str]
+    """Lines by which ``bdl-bench describe`` describes it."""
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,6 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
-    ValidationInfo,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -126,11 +125,9 @@ class NamedComponent(Label):
             lambda label, info: label.identity if info.exclude_defaults else label.file_form,
             info_arg=True,
         )
-
-        def read(raw: Any, info: ValidationInfo) -> Self:
-            return cls.read(raw, checked=is_checked(info))
-
-        return core_schema.with_info_plain_validator_function(read, serialization=serialization)
+        return core_schema.with_info_plain_validator_function(
+            lambda raw, info: cls.read(raw, checked=is_checked(info)), serialization=serialization
+        )
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -1,4 +1,4 @@
-"""Defaults and limits of all settings, and what components say of themselves: files and tables rest on them.
+"""Defaults and limits of settings, facts and descriptions of components: files and tables rest on them.
 
 A file leaves out what is as by default, so that a changed default changes what it says. What is
 meant to change is written to ``bdl/declared.json`` by ``python tests/spec/test_declared.py``.
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import bdl
+from bdl.cli.describe import describe_component
 from bdl.data import DATASETS
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
@@ -81,7 +82,11 @@ def declared(component: str) -> dict[str, Any]:
                 settings[field.name] = schemas[field.name]
                 if field.default_factory is not MISSING:
                     settings[field.name]["default"] = field.default_factory()
-    return {"settings": settings, "facts": FACTS.get(kind, lambda _: {})(definition)}
+    return {
+        "settings": settings,
+        "facts": FACTS.get(kind, lambda _: {})(definition),
+        "description": describe_component(registry, name),
+    }
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
