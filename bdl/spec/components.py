@@ -263,7 +263,9 @@ def select_nondefault_settings(
     """
     if not settings:
         return {}
-    if declaration := registry.declaration(name):
+    declaration = registry.declaration(name)
+    # others where the component has just gained or lost a setting
+    if declaration is not None and settings.keys() == declaration.settings.keys():
         return {
             key: value
             for key, value in settings.items()
