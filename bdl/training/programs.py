@@ -82,16 +82,17 @@ class ProgramCache:
         entry = _find_entry(graph, len(self._constants) + len(leaves))
         if entry is None:
             if not getattr(graph, "constants", None):
-                warn_of_layers("a compiled update", "its source is not of the known form")
+                warn_slower("a compiled update", KEEPS_LAYERS, "its source is not of a known form")
             return compiled
         program = _bind(entry, self._constants)
         if not has_same_bits(program(*leaves), compiled(*leaves)):
-            warn_of_layers("a compiled update", "without them it has other bits")
+            warn_slower("a compiled update", KEEPS_LAYERS, "without them it has other bits")
             return compiled
-        # a full disk, or one that cannot be written to: later processes compile
-        with suppress(OSError, ValueError), write_atomically(self._path) as path:
-            library = Path(entry.__self__.__file__).relative_to(cache_folder())
-            path.write_text(str(library), "utf-8")
+        library = name_in_cache(Path(entry.__self__.__file__), "a compiled update")
+        if library is not None:
+            # a full disk, or one that cannot be written to: later processes compile
+            with suppress(OSError, ValueError), write_atomically(self._path) as path:
+                path.write_text(library, "utf-8")
         return program
 
 
@@ -128,19 +129,25 @@ def _find_entry(graph: Any, n_arguments: int) -> Any:
     return entry if getattr(entry, "__name__", "") == _ENTRY else None
 
 
-@cache  # once in a process, however many programs there are
-def warn_of_layers(program: str, reason: str) -> None:
-    """Warn that a program goes through the compiler's layers, which costs time in every call.
+KEEPS_LAYERS = "is called through the compiler's layers, and every process compiles it"
+"""Loss of time where a program could not be taken out of the compiler's layers."""
 
-    Every later process compiles it again, which takes seconds.
+
+@cache  # once in a process, however many programs there are
+def warn_slower(program: str, loss: str, reason: str) -> None:
+    """Warn that a program takes more time than it did under an earlier version of PyTorch."""
+    log.warning("PyTorch %s: %s %s (slower): %s", torch.__version__, program, loss, reason)
+
+
+def name_in_cache(library: Path, program: str) -> str | None:
+    """Return the path of a program's library in the compiler's cache.
+
+    None, with a warning, if it is elsewhere: another version of PyTorch may have another folder.
     """
-    log.warning(
-        "PyTorch %s: %s is called through the compiler's layers, and not loaded from its cache "
-        "(slower): %s",
-        torch.__version__,
-        program,
-        reason,
-    )
+    if library.is_relative_to(cache_folder()):
+        return str(library.relative_to(cache_folder()))
+    warn_slower(program, "is compiled by every process", f"its library is not in {cache_folder()}")
+    return None
 
 
 def has_same_bits(results: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:

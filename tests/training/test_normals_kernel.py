@@ -50,7 +50,7 @@ def test_another_program_is_left_to_the_compiler(old, new):
 
 
 def test_a_kernel_that_is_not_recognised_is_warned_of(tmp_path, caplog):
-    programs.warn_of_layers.cache_clear()  # it warns once in a process
+    programs.warn_slower.cache_clear()  # it warns once in a process
     graph = SimpleNamespace(source_code=SOURCE.replace("cpp_fused", "cpp_joined"))
     arguments = torch.zeros(2, 2), torch.zeros(2, 1), 3
     for _ in range(2):

@@ -22,7 +22,7 @@ ADD = record_operations(lambda x, y: [x + y], LEAVES)
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    programs.warn_of_layers.cache_clear()  # it warns once in a process
+    programs.warn_slower.cache_clear()  # it warns once in a process
     return tmp_path
 
 
@@ -110,6 +110,13 @@ def test_layers_that_do_anything_stay(cache_folder, caplog, graph, layers):
     assert [record.levelname for record in caplog.records] == (
         [] if has_constants else ["WARNING"]
     )
+
+
+def test_a_library_outside_the_cache_is_warned_of(cache_folder, caplog):
+    assert programs.name_in_cache(cache_folder / "ab" / "c.so", "it") == "ab/c.so"
+    assert not caplog.records
+    assert programs.name_in_cache(cache_folder.parent / "c.so", "it") is None
+    assert "it is compiled by every process (slower): its library is not in" in caplog.text
 
 
 def test_a_library_that_is_gone_is_none(cache_folder):
