@@ -264,7 +264,7 @@ def select_nondefault_settings(
     if not settings:
         return {}
     declaration = registry.declaration(name)
-    # others where the component has just gained or lost a setting
+    # but not where the component has just gained or lost a setting, and it is not declared yet
     if declaration is not None and settings.keys() == declaration.settings.keys():
         return {
             key: value
