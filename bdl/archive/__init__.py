@@ -9,10 +9,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pandas as pd
-from torch import Tensor
 
 from bdl.archive.frames import (
     STORE,
@@ -26,15 +25,18 @@ from bdl.archive.frames import (
 )
 from bdl.archive.posteriors import POSTERIORS
 from bdl.errors import InputError, parse_json
-from bdl.execution.estimate import Basis, MeasuredFit
-from bdl.execution.scheduler import check_fit_hashes
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
-from bdl.posteriors import Posterior
 from bdl.spec import Benchmark, Request, load_request
 from bdl.spec.sections import Note
 from bdl.store import STAGES, Row, artefacts
 from bdl.store.store import Store
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bdl.execution.estimate import Basis, MeasuredFit
+    from bdl.posteriors import Posterior
 
 HASH_FIELDS = ("fit_hashes", "score_hashes")
 """Identities of the published fits and scores of each cell, in the provenance."""
@@ -236,12 +238,14 @@ class ResultsFolder:
             )
         return failures
 
-    def iterate_measured_fits(self, is_requested: bool) -> Iterator[MeasuredFit]:
+    def iterate_measured_fits(self, is_requested: bool) -> Iterator["MeasuredFit"]:
         """Yield the seconds and updates of the fits.
 
         `is_requested` is whether the folder is that of the run to be estimated. Fits that were
         imported from published rows do not count as its fits: another machine may have made them.
         """
+        from bdl.execution.estimate import MeasuredFit  # with PyTorch, which tables do without
+
         rows = self.load_rows("origin")
         columns = ["stage", "split", "seconds", "width", "updates", "device", "compiled", "origin"]
         fits = list(
@@ -272,12 +276,14 @@ class ResultsFolder:
 
     def load_posterior(
         self, task: Task, split: int
-    ) -> tuple[Posterior, Mapping[str, Tensor], Row]:
+    ) -> "tuple[Posterior, Mapping[str, Tensor], Row]":
         """Load the posterior of a final fit, the buffers of its model, and its row.
 
         `InputError` if there is no such fit, it failed or was imported from published rows, or
         spec, data or code have changed.
         """
+        from bdl.execution.scheduler import check_fit_hashes  # with PyTorch, as above
+
         rerun = f"bdl-bench run {self.recorded_request.command_arguments}"
         if self.store is None:
             rerun += " --published" if (self.folder / POSTERIORS).exists() else ""

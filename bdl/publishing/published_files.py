@@ -20,18 +20,7 @@ from bdl.archive.loading import LoadedResults, load_open_results, load_results, 
 from bdl.archive.posteriors import is_archive_whole, load_stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown_name_error
 from bdl.plan import Task
-from bdl.plan.reference_posteriors import (
-    copy_certificates,
-    list_sampled_references,
-    read_certificates,
-)
-from bdl.publishing.pictures import gather_pictures, list_complete_cells
-from bdl.publishing.provenance import (
-    compute_overlaps,
-    describe_provenance,
-    load_overlaps,
-    write_provenance,
-)
+from bdl.publishing.overlaps import compute_overlaps, load_overlaps
 from bdl.reports import TableEntry, compare_with_papers, refusal_notes
 from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
 from bdl.reports.curves import average_curves
@@ -43,7 +32,7 @@ from bdl.reports.figures import FigureData, draw_figures
 from bdl.reports.layout import Section
 from bdl.reports.overview import Overview
 from bdl.reports.paired import paired_differences
-from bdl.reports.reference_tables import reference_sections
+from bdl.reports.reference_tables import read_certificates, reference_sections
 from bdl.reports.render import FORMATS_WITH_SECTIONS, render
 from bdl.reports.search_bounds import bound_notes
 from bdl.reports.standing_tables import Standing, compute_standings, standing_sections
@@ -106,6 +95,11 @@ def publish(request: Request, store: Store, results: Path, wall_seconds: float) 
     are removed, unless the store has fits that were imported from published rows: without their
     posteriors some figures cannot be drawn, and all that there are stay.
     """
+    # with PyTorch, which tables do without
+    from bdl.plan.reference_posteriors import copy_certificates, list_sampled_references
+    from bdl.publishing.pictures import gather_pictures, list_complete_cells
+    from bdl.publishing.provenance import describe_provenance, write_provenance
+
     run_folder, benchmark = locate_folder(results, request), request.benchmark
     tasks = list_stored_cells(benchmark, store)
     written = write_rows(tasks, store, run_folder, json.dumps(request.dump()))
@@ -341,6 +335,8 @@ def load_figure_data(loaded: LoadedResults, request: Request, results: Path) -> 
 
 def gather_stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any]:
     """Gather the data of figures from the posteriors in the store of the rows, if there is one."""
+    from bdl.publishing.pictures import gather_pictures  # as in `publish`
+
     with ResultsFolder(loaded.folder, request, prefer_store=True) as results_folder:
         # an interrupted run may have begun it for other rows than the published ones
         if results_folder.store is None or find_differences(
@@ -387,6 +383,7 @@ def export_to_mlflow(
     `InputError` if no cell has results, or as `bdl.publishing.mlflow_export.export_run` says.
     """
     from bdl.publishing.mlflow_export import export_run
+    from bdl.publishing.provenance import describe_provenance
 
     request, tasks = loaded.recorded_request, list_stored_cells(loaded.benchmark, store)
     if not tasks:

@@ -17,7 +17,7 @@ from bdl.archive.frames import list_axes
 from bdl.archive.loading import LoadedResults
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
-from bdl.publishing.provenance import load_overlaps
+from bdl.publishing.overlaps import load_overlaps
 from bdl.publishing.published_files import compare_with_print, narrow_benchmark
 from bdl.reports.layout import Section
 from bdl.reports.paired import (

@@ -7,16 +7,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor
 
 from bdl.errors import InputError, parse_json
 from bdl.files import write_atomically
-from bdl.posteriors import Posterior, from_tensors, to_tensors
 from bdl.spec import Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bdl.posteriors import Posterior
 
 
 class UnusableFits(InputError):
@@ -57,7 +59,7 @@ _LENGTH_BYTES = 8
 """Bytes of the number that a file begins with, the length of its header."""
 
 
-def encode_posterior(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
+def encode_posterior(posterior: "Posterior", buffers: "Mapping[str, Tensor]") -> bytes:
     """Return the content of an artefact, in the safetensors format.
 
     Equal tensors give equal bytes.
@@ -66,6 +68,12 @@ def encode_posterior(posterior: Posterior, buffers: Mapping[str, Tensor]) -> byt
     buffers are running statistics of its model by name. `InputError` if the posterior is not a
     NamedTuple of tensors.
     """
+    # with PyTorch, which those do without who read rows alone
+    import torch
+    from safetensors.torch import save
+
+    from bdl.posteriors import to_tensors
+
     family, fields = to_tensors(posterior)
     named = {_POSTERIOR + name: value for name, value in fields.items()}
     named |= {_BUFFERS + name: value for name, value in buffers.items()}
@@ -98,7 +106,7 @@ def write_posterior(folder: Path, content: bytes) -> str:
     return sha
 
 
-def read_posterior(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
+def read_posterior(folder: Path, sha: str) -> "tuple[Posterior, dict[str, Tensor]]":
     """Read the posterior and the buffers of an artefact, on the CPU.
 
     Errors as in `read_posterior_bytes`.
@@ -110,8 +118,12 @@ def read_posterior(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]
         raise DamagedPosterior(f"{_locate_file(folder, sha)} is no posterior ({error})") from None
 
 
-def decode_posterior(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
+def decode_posterior(content: bytes) -> "tuple[Posterior, dict[str, Tensor]]":
     """Return what `encode_posterior` was given, on the CPU."""
+    from safetensors.torch import load  # as in `encode_posterior`
+
+    from bdl.posteriors import from_tensors
+
     tensors = load(content)
     return from_tensors(
         read_family(content), _select_by_prefix(tensors, _POSTERIOR)
@@ -186,7 +198,7 @@ def _locate_file(folder: Path, sha: str) -> Path:
     return folder / f"{sha}.safetensors"
 
 
-def _select_by_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _select_by_prefix(tensors: "Mapping[str, Tensor]", prefix: str) -> "dict[str, Tensor]":
     selected: dict[str, Tensor] = {}
     for name, value in tensors.items():
         if name.startswith(prefix):
