@@ -1,31 +1,54 @@
 """Named components, imported only when they are used, and the shipped benchmarks.
 
+What files and tables need to know of a shipped component is declared beside it, in
+``declared.json``: it is known without the import of the component, and of PyTorch with it.
+
 A registry maps names to ``"module:attribute"`` strings, so listing names costs nothing. Third
 parties add names through an entry-point group; a single file is named directly as
 ``path/to/file.py:attribute``.
 """
 
+import ast
 import importlib
 import inspect
 import json
 import sys
 import traceback
 from abc import ABCMeta
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from importlib import resources
 from importlib.metadata import EntryPoints, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 from zlib import crc32
 
 from bdl.errors import InputError, unknown_name_error
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+
+class Declaration(NamedTuple):
+    """Settings, facts and description of a shipped component, known without its import."""
+
+    settings: Mapping[str, Mapping[str, Any]]
+    """JSON schema of each setting, with its default if it has one, in the order of the fields."""
+    facts: Mapping[str, Any]
+    """Class attributes by name, as JSON values."""
+    description: Sequence[str]
+    """Lines by which ``bdl-bench describe`` describes it."""
+
+
+@lru_cache(maxsize=1)
+def _read_declarations() -> Mapping[str, Declaration]:
+    """Read the declarations of the package, by kind and name: ``method:vifa``."""
+    content = json.loads((resources.files("bdl") / "declared.json").read_text("utf-8"))
+    return {name: Declaration(**declaration) for name, declaration in content.items()}
 
 
 @dataclass(eq=False)
@@ -89,6 +112,21 @@ class Registry:
             raise InputError(
                 f"{self.kind} '{name}': {location} defines no '{attribute}'"
             ) from None
+
+    def declaration(self, name: str) -> Declaration | None:
+        """Return what is declared of a shipped component; None for any other component."""
+        is_shipped = name in self.builtin or name.startswith(_SHIPPED_COMPONENTS)
+        return _read_declarations().get(f"{self.kind}:{name}") if is_shipped else None
+
+    def fact(self, name: str, attribute: str) -> Any:
+        """Return a class attribute of a component, of a shipped one by its declaration.
+
+        Errors as in `get`.
+        """
+        declaration = self.declaration(name)
+        if declaration is not None and attribute in declaration.facts:
+            return declaration.facts[attribute]
+        return getattr(self.get(name), attribute)
 
     def adapter(self, name: str) -> "TypeAdapter[Any]":
         """Return the validator of a component's settings, by the annotations of its dataclass.
@@ -180,14 +218,29 @@ def require_trusted(target: str, source: str) -> None:
     """
     location, _, attribute = target.rpartition(":")
     if not location.endswith(".py") and location.startswith(_SHIPPED_COMPONENTS):
-        component = getattr(_load("component", location), attribute, None)
-        if getattr(component, "__module__", "").startswith(_SHIPPED_COMPONENTS):
+        if _defines(location, attribute):
             return
     elif _place_of_code(location) in _TRUSTED:
         return
     raise InputError(
         f"{source} asks for code from outside the package, {target}: if you trust it, give the "
         "benchmark file that names it instead of the name of the results"
+    )
+
+
+@lru_cache(maxsize=64)  # a table reads several records that name the same code
+def _defines(module: str, name: str) -> bool:
+    """Return whether the source of a module defines a function or class; it is not imported."""
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:
+        return False
+    if spec is None or spec.origin is None:
+        return False
+    definitions = ast.parse(Path(spec.origin).read_text("utf-8")).body
+    return any(
+        isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+        for node in definitions
     )
 
 

@@ -4,8 +4,9 @@
     python scripts/convergence.py --figure docs/images/convergence.png --json results/convergence.json
 
 Every entry with a search is fitted to the first splits of each data set with a quarter, half, once and twice its
-updates, at the centre of its search space (the geometric mean of bounds on a log scale), and scored on the rows that
-it was fitted to (`training_nmll`); entries that can predict the test rows alone are scored on those. It counts as
+updates, at the medians over splits of what its searches chose in the published rows, or without any at the centre of
+its search space (the geometric mean of bounds on a log scale). It is scored on the rows that it was fitted to
+(`training_nmll`); entries that can predict the test rows alone are scored on those. It counts as
 converged if twice the updates gain less than the margin of NMLL, 0.05 nats, or less than two standard errors of the
 mean over splits. Samplers are scored by all that they keep, so that a longer chain averages more. Entries that find
 their own settings have none of this, and are left out.
@@ -22,10 +23,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 import bdl
+from bdl.archive.loading import load_results
+from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
 from bdl.spec import Entry, load_request
 
+RESULTS = Path("results")
+HYPER_PREFIX = "hyper_"
 FACTORS = (0.25, 0.5, 1.0, 2.0)
 SPLITS = 5
 MARGIN = 0.05
@@ -69,12 +76,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--figure", type=Path)
     options = parser.parse_args(arguments)
     scores = read_scores(options.json)
+    rows = load_published_rows(options.benchmark, options.profile) if options.dataset else None
     for dataset in options.dataset:
         for entry in trained_entries(options.benchmark, options.profile, options.method):
             if any((score.dataset, score.entry) == (dataset, entry) for score in scores):
                 continue
+            hyper = chosen_hyper(rows, dataset, entry)
             for factor in FACTORS:
-                scores.append(fit(options.benchmark, options.profile, dataset, entry, factor))
+                scores.append(
+                    fit(options.benchmark, options.profile, dataset, entry, factor, hyper)
+                )
             print(describe(scores[-len(FACTORS) :]), flush=True)
             write_scores(options.json, scores)
     if options.figure:
@@ -103,11 +114,39 @@ def trained_entries(name: str, profile: str, methods: Sequence[str] | None) -> l
     ]
 
 
-def fit(name: str, profile: str, dataset: str, entry: str, factor: float) -> Score:
-    """Fit an entry to the first splits with `factor` times its updates, and score it."""
+def load_published_rows(name: str, profile: str) -> pd.DataFrame | None:
+    """Load the published final rows; None if there are none."""
+    try:
+        rows: pd.DataFrame = load_results(load_request(name, profile), RESULTS).rows
+    except InputError:
+        return None
+    return rows
+
+
+def chosen_hyper(rows: pd.DataFrame | None, dataset: str, entry: str) -> dict[str, float]:
+    """Return the medians of the hyper-parameters that searches chose; empty without any."""
+    if rows is None:
+        return {}
+    fits = rows[(rows["dataset"] == dataset) & (rows["entry"] == entry)]
+    hyper: dict[str, float] = {}
+    for column in fits.columns:
+        if column.startswith(HYPER_PREFIX) and fits[column].notna().any():
+            hyper[column.removeprefix(HYPER_PREFIX)] = float(fits[column].median())
+    return hyper
+
+
+def fit(
+    name: str, profile: str, dataset: str, entry: str, factor: float, hyper: dict[str, float]
+) -> Score:
+    """Fit an entry to the first splits with `factor` times its updates, and score it.
+
+    Without `hyper` it is at the centre of its search space.
+    """
     tasks = list_tasks(load_request(name, profile).benchmark)
     (settings,) = (task.settings for task in tasks if task.key[:2] == (dataset, entry))
-    changes: dict[str, Any] = {"search": "null", **central_hyper(settings)}
+    changes: dict[str, Any] = {"search": "null"}
+    for setting, value in (hyper or central_hyper(settings)).items():
+        changes[f"hyper.{setting}"] = value
     # lengths may be those of the data set, which come after the entry's
     for path, length in scaled_lengths(settings, factor).items():
         changes[f"by_dataset.{dataset}.{path}"] = length
@@ -137,13 +176,13 @@ def fit(name: str, profile: str, dataset: str, entry: str, factor: float) -> Sco
 
 
 def central_hyper(settings: Entry) -> dict[str, float]:
-    """Return the centre of the search space, by path."""
+    """Return the centre of the search space."""
     hyper: dict[str, float] = {}
     assert settings.search is not None, "entries without a search are left out"
     for name, bounds in settings.search.space.items():
         is_log = bounds.scale == "log"
         centre = math.sqrt(bounds.low * bounds.high) if is_log else (bounds.low + bounds.high) / 2
-        hyper[f"hyper.{name}"] = centre
+        hyper[name] = centre
     return hyper
 
 

@@ -10,6 +10,8 @@ Parts, each a number or a few in the file of results:
   Backprop's, S = 4, M = 200;
 - ``resnet-adam``, ``resnet-vifa``: seconds of an epoch of ResNet-18 (D = 11,177,538), minibatches of 16 of 1832 images
   of 256 x 256 pixels, by plain Adam and by VIFA in two stages, and the most memory that each had;
+- ``efficientnet-adam``, ``efficientnet-vifa``: the same of EfficientNet-Lite0 (D = 3,373,570), which the profile
+  `gpu` of `blindness-detection` trains as a whole;
 - ``pass-resnet``, ``pass-heads``: seconds of a minibatch's gradient, with its share of a move every twelfth, by the
   Adam and the two-stage VIFA of `blindness-detection`, which take turns of twelve minibatches:
   what a pass over the rows costs on ResNet-18, and on heads 1280-128-2 of features. The VIFA paper
@@ -70,8 +72,18 @@ from bdl.training.trials import Pool
 RANKS = (1, 2, 4, 8, 16, 32)
 UCI = {"boston": (455, 13), "concrete": (927, 8), "energy": (691, 8), "yacht": (277, 6)}
 """Training rows of a split, and inputs."""
+NETWORKS = {
+    "resnet": "bdl.models.resnet:resnet18",
+    "efficientnet": "bdl.models.efficientnet:efficientnet_lite0",
+}
+"""Factories of networks of photographs."""
+TINY_NETWORKS = NETWORKS | {"resnet": "bdl.models.resnet:narrow_resnet18"}
 RATIOS = {
     "VIFA's minibatch of ResNet-18 to plain Adam's": ("resnet-vifa", "resnet-adam"),
+    "VIFA's minibatch of EfficientNet-Lite0 to plain Adam's": (
+        "efficientnet-vifa",
+        "efficientnet-adam",
+    ),
     "SLANG's update on MNIST at rank 8 to Bayes by Backprop's": ("mnist-8", "mnist-bbb"),
     "Adam's update on MNIST to a plain loop's": ("engine-adam", "loop-adam"),
     "Adam's update on MNIST to a compiled loop's": ("engine-adam", "loop-compiled"),
@@ -112,14 +124,24 @@ class Suite:
             **{f"uci-{name}": partial(self.regression, *sizes) for name, sizes in UCI.items()},
             "mnist-bbb": partial(self.digits, "bbb", {}),
             **slang,
-            "resnet-adam": partial(self.photographs, "adam", {}),
-            "resnet-vifa": partial(self.photographs, "vifa-two-stage", {"mean_epochs": 0}),
+            **self._deep_networks,
             "pass-resnet": self.pass_of_networks,
             "pass-heads": self.pass_of_heads,
             "engine-adam": partial(self.digits, "adam", {}),
             "loop-adam": partial(self.loop, compiled=False),
             **self._gpu_peers,
         }
+
+    @property
+    def _deep_networks(self) -> dict[str, Callable[[], Measured]]:
+        """Networks of photographs, each by plain Adam and by VIFA in two stages."""
+        parts: dict[str, Callable[[], Measured]] = {}
+        for name in NETWORKS:
+            parts[f"{name}-adam"] = partial(self.photographs, name, "adam", {})
+            parts[f"{name}-vifa"] = partial(
+                self.photographs, name, "vifa-two-stage", {"mean_epochs": 0}
+            )
+        return parts
 
     @property
     def _gpu_peers(self) -> dict[str, Callable[[], Measured]]:
@@ -143,8 +165,8 @@ class Suite:
         updates = self._durations(
             data, problem, "vifa", {}, 10, hyper, count, epochs=10, every=self._dozen
         )
-        seconds = self._update(updates)["seconds"]
-        return {"model_minibatches_a_second": count * 4 / seconds}
+        measured = self._update(updates)
+        return measured | {"model_minibatches_a_second": count * 4 / measured["seconds"]}
 
     def regression(self, rows: int, inputs: int) -> Measured:
         """Train the networks of 20 splits side by side by VIFA, as `uci-regression` does."""
@@ -212,9 +234,9 @@ class Suite:
         run.seconds()
         return {"model_minibatches_a_second": 1 / run.seconds()}
 
-    def photographs(self, method: str, settings: Mapping[str, object]) -> Measured:
-        """Time minibatches of ResNet-18, and multiply by those of an epoch."""
-        data, problem, hyper = self._resnet(4 if self.tiny else 37)
+    def photographs(self, network: str, method: str, settings: Mapping[str, object]) -> Measured:
+        """Time minibatches of a deep network, and multiply by those of an epoch."""
+        data, problem, hyper = self._photographs(network, 3 if self.tiny else 37)
         found = self._update(
             self._durations(data, problem, method, settings, 16, hyper, every=self._dozen)
         )
@@ -222,7 +244,7 @@ class Suite:
 
     def pass_of_networks(self) -> Measured:
         """Let Adam and VIFA take turns on ResNet-18."""
-        return self._pass(*self._resnet(36 if self.tiny else 72))
+        return self._pass(*self._photographs("resnet", 36 if self.tiny else 72))
 
     def pass_of_heads(self) -> Measured:
         """Let Adam and VIFA take turns on heads of features."""
@@ -231,9 +253,13 @@ class Suite:
         data = Dataset("features", x, (np.arange(rows) % 2).astype(np.float64), "classification")
         return self._pass(data, Problem(Mlp((units,)), Categorical(), 1280, 2), _PHOTOGRAPHS)
 
-    def _resnet(self, minibatches: int) -> tuple[Dataset, Problem, Mapping[str, float]]:
-        size, factory = (16, "narrow_resnet18") if self.tiny else (self.pixels, "resnet18")
-        model = Module(f"bdl.models.resnet:{factory}", {}, (3, size, size))
+    def _photographs(
+        self, network: str, minibatches: int
+    ) -> tuple[Dataset, Problem, Mapping[str, float]]:
+        """Make up photographs, and the problem of classifying them by a network of this name."""
+        size = 16 if self.tiny else self.pixels
+        factory = (TINY_NETWORKS if self.tiny else NETWORKS)[network]
+        model = Module(factory, {}, (3, size, size))
         data = _images(16 * minibatches, (3, size, size), 2)
         return data, Problem(model, Categorical(), 3 * size**2, 2), _PHOTOGRAPHS
 

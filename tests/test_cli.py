@@ -510,23 +510,38 @@ for command, heavy in {commands!r}.items():
 
 
 def test_help_and_what_only_shows_import_no_more_than_they_need():
-    """Specs are checked by the components that they name, which import torch.
+    """A benchmark that is shown was checked before: no component is imported, nor PyTorch with it.
 
-    Nothing is fitted, drawn or mirrored.
+    That holds for guests, references of networks, sweeps, and profiles.
     """
-    shown = "mlflow sklearn scipy.optimize scipy.stats matplotlib torch._dynamo"
+    shown = "torch mlflow sklearn scipy.optimize scipy.stats matplotlib"
     helping = "torch pandas mlflow sklearn scipy matplotlib optuna pooch pydantic"
-    commands = {"--help": helping, "describe uci-regression": shown, "table uci-regression": shown}
+    commands = {
+        "--help": helping,
+        "list": shown,
+        "describe uci-regression": shown,
+        "cite uci-regression": shown,
+        "table uci-regression": shown,
+        "table uci-regression --metric rmse --format json": shown,
+        "table network-posterior --format json": shown,
+        "table noisy-wine --format json": shown,
+        "table blindness-detection --profile cpu --format json": shown,
+        "failures uci-regression": shown,
+    }
     code = LOADED.format(commands=commands)
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
     parts = found.split("LOADED 0 []\n")
     assert parts.pop() == ""
-    assert len(parts) == 3
-    assert all(command in parts[0] for command in ("run", "report", "compare"))
-    assert "vifa-nn" in parts[1]
-    assert "vifa-nn" in parts[2]
+    outputs = dict(zip(commands, parts, strict=True))
+    assert all(command in outputs["--help"] for command in ("run", "report", "compare"))
+    assert "vifa-nn" in outputs["describe uci-regression"]
+    assert "vifa-nn" in outputs["table uci-regression"]
+    published = Path(__file__).parents[1] / "results"
+    for name in ("network-posterior", "noisy-wine"):
+        table = (published / name / "table.json").read_text("utf-8")
+        assert outputs[f"table {name} --format json"] == table
 
 
 def test_the_command_is_installed():
@@ -541,8 +556,12 @@ def test_the_command_is_installed():
     ("command", "absent"),
     [
         pytest.param("list", {"torch", "pandas", "scipy", "mlflow", "sklearn"}, id="list"),
-        pytest.param("describe uci-regression", {"pandas", "mlflow", "sklearn"}, id="describe"),
-        pytest.param("table uci-regression", {"mlflow", "sklearn", "pymc", "jax"}, id="table"),
+        pytest.param(
+            "describe uci-regression", {"torch", "pandas", "mlflow", "sklearn"}, id="describe"
+        ),
+        pytest.param(
+            "table uci-regression", {"torch", "mlflow", "sklearn", "pymc", "jax"}, id="table"
+        ),
     ],
 )
 def test_commands_that_read_import_no_package_that_they_do_not_need(command, absent):

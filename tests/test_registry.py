@@ -1,11 +1,12 @@
 """Components made from their settings, and labels that stand for them."""
 
 import pickle
+from contextlib import nullcontext
 
 import pytest
 
 from bdl.errors import InputError
-from bdl.registry import Label, Registry
+from bdl.registry import Label, Registry, require_trusted
 
 OWN = """
 from dataclasses import dataclass
@@ -82,3 +83,20 @@ def test_a_label_is_text_that_knows_more():
     labels = [label, Label("own_3", "own", {"size": 4}), Label("own_3", "other", {"size": 3})]
     assert len({one.key for one in labels}) == 3
     assert label.key == '["own_3","own",{"size":3}]'
+
+
+@pytest.mark.parametrize(
+    ("target", "is_trusted"),
+    [
+        pytest.param("bdl.methods.vifa:Vifa", True, id="a component"),
+        pytest.param("bdl.models.resnet:torchvision", True, id="a factory"),
+        pytest.param("bdl.methods.vifa:dataclass", False, id="what a module imports"),
+        pytest.param("bdl.methods.vifa:Nothing", False, id="nothing"),
+        pytest.param("bdl.methods.nothing:Vifa", False, id="no module"),
+        pytest.param("subprocess:run", False, id="another package"),
+    ],
+)
+def test_results_may_ask_for_what_the_package_defines_alone(target, is_trusted):
+    """It is not imported to find out."""
+    with nullcontext() if is_trusted else pytest.raises(InputError, match="from outside"):
+        require_trusted(target, "rows.parquet")

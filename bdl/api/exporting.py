@@ -11,7 +11,7 @@ from torch import Tensor
 import bdl
 from bdl.api.fitted import Count, Fitted, Seed, describe_fit, draw_parameters, sample_parameters
 from bdl.errors import InputError
-from bdl.execution.scoring import compute_scores, fit_metrics
+from bdl.execution.scoring import compute_scores
 from bdl.plan import reference_posteriors
 from bdl.posteriors import FullGaussian
 from bdl.references import base
@@ -106,7 +106,7 @@ ExportedDraws = tuple[Tensor, dict[str, Any], dict[str, Any]]
 
 def _posterior_draws(fitted: Fitted, draws: int, seed: int) -> ExportedDraws:
     theta = draw_parameters(fitted, draws, seed)
-    stored_scores = compute_scores(fitted.evaluation, fit_metrics(fitted.cell)).stored
+    stored_scores = compute_scores(fitted.evaluation, fitted.cell.fit_metrics).stored
     inference = {
         "method": fitted.cell.settings.method.name,
         "method_arguments": fitted.cell.settings.method.settings,

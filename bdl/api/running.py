@@ -108,7 +108,7 @@ def run_benchmark(
         if uri:
             export_to_mlflow(loaded, store, uri, results, published.files)
             _print_lines(
-                [f"exported to MLflow; look at it with: bdl-bench ui{results_option(results)}"],
+                [f"mirrored to MLflow; look at it with: bdl-bench ui{results_option(results)}"],
                 console,
             )
         _print_lines(describe_end(request, published.table_entries, report, results), console)

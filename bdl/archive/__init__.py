@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
-from torch import Tensor
 
 from bdl.archive.folders import (
     STORE,
@@ -23,16 +22,20 @@ from bdl.archive.folders import (
     read_provenance,
 )
 from bdl.errors import InputError
-from bdl.execution.estimate import Basis, MeasuredFit
-from bdl.execution.scheduler import check_fit_hashes
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
-from bdl.posteriors import Posterior
 from bdl.records import STAGES, CellKey, Row, Stage
 from bdl.records.row_files import list_cell_keys
 from bdl.records.run_folder import ROWS, RunFolder
 from bdl.spec import Benchmark, Request, load_request
 from bdl.spec.sections import Note
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bdl.execution.estimate import Basis, MeasuredFit
+    from bdl.posteriors import Posterior
+
 
 FIELDS_WITHOUT_EFFECT = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
 """Fields that decide no number: tables show what the file says now."""
@@ -194,12 +197,14 @@ class ResultsFolder:
             )
         return failures
 
-    def iterate_measured_fits(self, is_requested: bool) -> Iterator[MeasuredFit]:
+    def iterate_measured_fits(self, is_requested: bool) -> Iterator["MeasuredFit"]:
         """Yield the seconds and updates of the fits.
 
         `is_requested` is whether the folder is that of the run to be estimated. Fits that were
         imported from published rows do not count as its fits: another machine may have made them.
         """
+        from bdl.execution.estimate import MeasuredFit  # with PyTorch, which tables do without
+
         rows = self.load_rows("origin")
         columns = ["stage", "split", "seconds", "width", "updates", "device", "compiled", "origin"]
         fits = list(
@@ -230,12 +235,14 @@ class ResultsFolder:
 
     def load_posterior(
         self, task: Task, split: int
-    ) -> tuple[Posterior, Mapping[str, Tensor], Row]:
+    ) -> "tuple[Posterior, Mapping[str, Tensor], Row]":
         """Load the posterior of a final fit, the buffers of its model, and its row.
 
         `InputError` if there is no such fit, it failed or was imported from published rows, or
         spec, data or code have changed.
         """
+        from bdl.execution.scheduler import check_fit_hashes  # with PyTorch, as above
+
         rerun = f"bdl-bench run {self.recorded_request.command_arguments}"
         if self.store is None:
             rerun += " --published" if self.records.posteriors.pack.exists() else ""

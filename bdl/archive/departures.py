@@ -70,7 +70,7 @@ def is_part_of_protocol(recorded_request: Request) -> bool:
     The first splits of a data set are the same, and so are their random numbers, however many
     follow.
     """
-    protocol = load_benchmark(recorded_request.source or recorded_request.benchmark.name)
+    protocol = _load_file(recorded_request)
     part = recorded_request.benchmark.select()
     is_known = {*part.datasets} <= {*protocol.datasets} and {*part.entries} <= {*protocol.entries}
     if not is_known or part.splits > protocol.splits:
@@ -84,11 +84,17 @@ def is_part_of_protocol(recorded_request: Request) -> bool:
     return changed_fields <= {"profile", "splits", "datasets", *FIELDS_WITHOUT_EFFECT}
 
 
+def _load_file(recorded_request: Request, profile: str = "paper") -> Benchmark:
+    """Load the benchmark of recorded rows as its file is now; it was checked when they were made."""
+    name = recorded_request.source or recorded_request.benchmark.name
+    return load_benchmark(name, profile, checked=True)
+
+
 def describe_part(recorded_request: Request) -> str:
     """Describe a profile that only narrows the protocol by what it leaves."""
     benchmark = recorded_request.benchmark
     part = recorded_request.selected_benchmark
-    protocol = load_benchmark(recorded_request.source or benchmark.name)
+    protocol = _load_file(recorded_request)
     texts = []
     if part.datasets != protocol.datasets:
         texts.append(", ".join(part.datasets))
@@ -102,11 +108,9 @@ def describe_part(recorded_request: Request) -> str:
 def describe_profile(recorded_request: Request) -> str:
     """Describe a profile by its name, and the fields and values that it changes."""
     name = recorded_request.benchmark.profile
-    file = load_benchmark(recorded_request.source or recorded_request.benchmark.name, name)
+    file = _load_file(recorded_request, name)
     values = dict[str, dict[str, None]]()
-    for path, (profile_value, _) in find_differences(
-        file, load_benchmark(recorded_request.source or recorded_request.benchmark.name)
-    ).items():
+    for path, (profile_value, _) in find_differences(file, _load_file(recorded_request)).items():
         if path not in (*FIELDS_WITHOUT_EFFECT, "profile") and _is_of_request(
             path, recorded_request
         ):

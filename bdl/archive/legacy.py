@@ -19,7 +19,6 @@ import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
 from bdl.errors import InputError, parse_json
-from bdl.execution.scoring import fit_metrics, score_hashes
 from bdl.files import write_atomically
 from bdl.plan import Task, joint_hash
 from bdl.plan.planning import list_tasks
@@ -238,7 +237,7 @@ class _RowConverter:
                 names = [str(task.settings.search.metric)]
         elif is_ok:
             if task is not None:
-                fitted = set(map(str, fit_metrics(task)))
+                fitted = set(map(str, task.fit_metrics))
                 names = [name for name in self._scores if name in present or name in fitted]
             if problem:
                 refusals = _split_refusals(problem, self._scores)
@@ -277,10 +276,10 @@ class _RowConverter:
             # a package or a file may be missing
             with suppress(InputError):
                 if task is not None:
-                    metrics = [name for name in fit_metrics(task) if str(name) in self._scores]
+                    metrics = [name for name in task.fit_metrics if str(name) in self._scores]
                     joint = joint_hash([task.score_hash(metric) for metric in metrics])
                     if metrics and joint == self._provenance.get("score_hashes", {}).get(label):
-                        self._hashes[cell] = score_hashes(task, self._scores)
+                        self._hashes[cell] = task.score_hashes(self._scores)
         return self._hashes[cell]
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -27,7 +27,6 @@ from bdl.archive.folders import (
     locate_folder,
 )
 from bdl.errors import InputError
-from bdl.execution.estimate import MeasuredFit
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.records import CellKey
@@ -39,6 +38,9 @@ from bdl.spec import (
     list_benchmarks,
     load_request,
 )
+
+if TYPE_CHECKING:
+    from bdl.execution.estimate import MeasuredFit
 
 DEFAULT_RESULTS = Path("results")
 """Folder of results of commands that name no other."""
@@ -235,7 +237,7 @@ def _list_cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[Cel
     return same_cells
 
 
-def load_timings(request: Request, results: Path) -> list[MeasuredFit]:
+def load_timings(request: Request, results: Path) -> "list[MeasuredFit]":
     """Load the seconds of earlier fits of a benchmark, of any profile, part or overrides.
 
     Those of the folder of the request are marked as such. A folder that cannot be read is left

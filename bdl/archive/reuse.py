@@ -18,7 +18,6 @@ from bdl.archive.folders import (
     read_provenance,
 )
 from bdl.errors import InputError
-from bdl.execution.scoring import fit_metrics
 from bdl.plan import Task
 from bdl.plan.fittings import build_evaluation_schedule
 from bdl.records import STAGES, CellKey, FitResult, Row
@@ -70,7 +69,7 @@ class RecordedFits:
         """Return the splits of a cell with a fit of today's identity."""
         if not task.is_fit_hash(self._records.find_fit_hash(task.key)):
             return set()
-        hashes = {str(metric): task.score_hash(metric) for metric in fit_metrics(task)}
+        hashes = {str(metric): task.score_hash(metric) for metric in task.fit_metrics}
         has_schedule = build_evaluation_schedule(task) is not None
         splits: set[int] = set()
         for row, curve_points, _ in self._records.load_results(task.key):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bdl.archive import ResultsFolder
 from bdl.archive.reuse import open_published_fits
 from bdl.errors import InputError
-from bdl.execution.scoring import compute_scores, fit_metrics, make_evaluation
+from bdl.execution.scoring import compute_scores, make_evaluation
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe
@@ -112,7 +112,7 @@ def _verify_fit(verification: Verification, task: Task, published: FitResult) ->
     posterior, buffers = posterior_files.decode_posterior(published.posterior)
     evaluation = make_evaluation(task, row.split, posterior, buffers, row.hyper)
     metrics: list[MetricName] = []
-    for metric in fit_metrics(task):
+    for metric in task.fit_metrics:
         reason = _find_obstacle(task, metric, row.split, row.score_hashes)
         if reason:
             verification.unverified_scores[reason] += 1

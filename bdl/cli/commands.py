@@ -194,7 +194,7 @@ def table(
             summarise_tables,
         )
 
-        request = request_options.request  # it imports the user's components
+        request = request_options.request_of_results  # it imports the user's components
     results = request_options.results
     loaded = load_results(request, results)
     if uri := resolve_tracking_uri(tracking, results):
@@ -220,7 +220,8 @@ def failures(
     """List the fits that failed, and why."""
     from bdl.archive.loading import open_results
 
-    folder = open_results(request_options.request, request_options.results, prefer_store=True)
+    request = request_options.request_of_results
+    folder = open_results(request, request_options.results, prefer_store=True)
     failed_fits = folder.list_failed_fits()
     if as_json:
         terminal.write_json([failure._asdict() for failure in failed_fits])
@@ -291,7 +292,7 @@ def cite(name: Name) -> None:
     from bdl.reports.papers import cite_sources
     from bdl.spec import load_benchmark
 
-    terminal.write_text(cite_sources(load_benchmark(name)))
+    terminal.write_text(cite_sources(load_benchmark(name, checked=True)))
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ def _describe_path(path: str) -> list[str]:
 
 
 def _benchmark_lines(name: str) -> list[str]:
-    benchmark = load_benchmark(name)
+    benchmark = load_benchmark(name, checked=True)
     papers = dict.fromkeys(
         f"{paper.paper}, {' and '.join(paper.tables)}" for paper in benchmark.papers
     )
@@ -190,7 +190,13 @@ def _assignments(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _component_lines(registry: Registry, name: str) -> list[str]:
+def _component_lines(registry: Registry, name: str) -> Sequence[str]:
+    declaration = registry.declaration(name)
+    return declaration.description if declaration else describe_component(registry, name)
+
+
+def describe_component(registry: Registry, name: str) -> list[str]:
+    """Describe a component by its class and docstrings, as lines of text."""
     component = registry.get(name)
     if registry is DATASETS:
         settings = _setting_lines(component) if isinstance(component, type) else []

@@ -317,7 +317,8 @@ def _tasks_with_references(name: str, profile: str, datasets: list[str]) -> "lis
 
     A stream names none: its distribution would have to be drawn first.
     """
-    from bdl.plan.planning import check_task, list_tasks
+    from bdl.plan.planning import list_tasks
+    from bdl.plan.task_checks import check_task
     from bdl.spec import load_request
 
     tasks = list_tasks(load_request(name, profile, datasets=datasets).selected_benchmark)

@@ -94,6 +94,13 @@ class RequestOptions(NamedTuple):
 
         return load_request(*self[:-1])
 
+    @property
+    def request_of_results(self) -> "Request":
+        """The request of results that are shown, whose benchmark was checked when it was run."""
+        from bdl.spec import load_request
+
+        return load_request(*self[:-1], checked=True)
+
 
 def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the first parameter of a command, `RequestOptions`, by its fields as options."""

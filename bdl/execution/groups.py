@@ -20,10 +20,8 @@ from bdl.execution.scoring import (
     Buffers,
     FitScores,
     compute_scores,
-    fit_metrics,
     is_finite,
     make_evaluation,
-    score_hashes,
 )
 from bdl.plan import Task
 from bdl.plan.cost import estimate_batch_work
@@ -221,7 +219,7 @@ class FinalGroup:
     def _score(self, position: int, posterior: Posterior, buffers: Buffers) -> FitScores:
         fit = self.final_fits[position]
         evaluation = make_evaluation(fit.task, fit.split, posterior, buffers, self.hyper[position])
-        return compute_scores(evaluation, fit_metrics(fit.task))
+        return compute_scores(evaluation, fit.task.fit_metrics)
 
     def _make_result(
         self,
@@ -248,7 +246,7 @@ class FinalGroup:
                 "updates": evaluated.updates,
                 **posterior_details(evaluated.posterior),
             },
-            score_hashes=score_hashes(fit.task, scores.stored),
+            score_hashes=fit.task.score_hashes(scores.stored),
             refusals={} if reason else dict(scores.refused),
         )
         # a failed fit leaves no posterior: its score would be that of numbers that are not finite

@@ -18,7 +18,6 @@ from bdl.execution.scoring import (
     Buffers,
     compute_scores,
     describe_error,
-    fit_metrics,
     make_evaluation,
 )
 from bdl.methods.contract_check import UnknownHyperparameter, WrongReturn, returned_by
@@ -62,7 +61,7 @@ def rehearse(tasks: Iterable[Task], unfinished_tasks: Collection[Task]) -> None:
             if task in unfinished_tasks and outside_file(entry.method.build()):
                 guests.setdefault(components, task)  # equal components: the first task alone
             continue
-        metrics = fit_metrics(task)
+        metrics = task.fit_metrics
         if entry.search:
             metrics.append(entry.search.metric)
         uncalled = {}

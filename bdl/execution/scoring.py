@@ -142,23 +142,6 @@ def describe_error(error: BaseException) -> str:
     return f"{summary} ({location})" if location else summary
 
 
-def fit_metrics(task: Task) -> list[MetricName]:
-    """List the metrics of a task's benchmark that are computed from a fit, rather than timed."""
-    return [metric for metric in task.benchmark.metrics if metric.info.kind != "time"]
-
-
-def score_hashes(task: Task, names: Iterable[str]) -> dict[str, str]:
-    """Return the score hash of each metric, and of the further values that it returns."""
-    hashes = {str(metric): task.score_hash(metric) for metric in fit_metrics(task)}
-    hash_by_name: dict[str, str] = {}
-    for name in names:
-        # the longest that fits: one metric's name may be the beginning of another's
-        metrics = [metric for metric in hashes if name == metric or name.startswith(f"{metric}_")]
-        if metrics:
-            hash_by_name[name] = hashes[max(metrics, key=len)]
-    return hash_by_name
-
-
 def standardise_examples(task: Task, split: int, x: Inputs, y: NDArray[np.float64]) -> Examples:
     """Standardise rows as the trial of a split does.
 
@@ -205,7 +188,7 @@ def rescore(task: Task, store: RunFolder) -> None:
                 replace(
                     row,
                     metrics=scores.stored,
-                    score_hashes=score_hashes(task, scores.stored),
+                    score_hashes=task.score_hashes(scores.stored),
                     refusals=dict(scores.refused),
                 )
             )
@@ -222,12 +205,12 @@ def scores_needing_posteriors(task: Task, store: RunFolder) -> list[str]:
     for row, metrics in _stale_rows(task, store):
         if not row.artefact:
             stale.update(metrics)
-    return [str(metric) for metric in fit_metrics(task) if metric in stale]
+    return [str(metric) for metric in task.fit_metrics if metric in stale]
 
 
 def _stale_rows(task: Task, store: RunFolder) -> Iterator[tuple[Row, list[MetricName]]]:
     """Yield final rows with the metrics that they lack, or that other code has computed."""
-    hashes = {metric: task.score_hash(metric) for metric in fit_metrics(task)}
+    hashes = {metric: task.score_hash(metric) for metric in task.fit_metrics}
     for row in store.load_rows("final", task.key):
         if row.status != "ok":
             continue

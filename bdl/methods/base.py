@@ -9,9 +9,9 @@ Every method is a frozen dataclass whose fields are its static YAML settings.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
 from annotated_types import Ge
 from torch import Tensor
@@ -288,3 +288,19 @@ class Direct(ExternalMethod):
         self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int
     ) -> Iterator[tuple[int, Posterior]]:
         yield 0, self.fit(problem, x, y, hyper, seed)
+
+
+def list_posterior_families(method: Method) -> list[type]:
+    """List the families of posteriors in the return annotation of a method."""
+    if isinstance(method, Direct):
+        maker: Callable[..., Any] = type(method).fit
+    elif isinstance(method, MinibatchMethod | StreamMethod):
+        maker = type(method).posterior
+    else:
+        return []
+    annotation = get_type_hints(maker).get("return")
+    members = get_args(annotation) or (annotation,)
+    return sorted(
+        (member for member in members if isinstance(member, type)),
+        key=lambda member: member.__name__,
+    )

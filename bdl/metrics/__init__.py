@@ -78,6 +78,9 @@ METRICS = Registry(
 """Scores by name."""
 
 
+FIRST_MEMBERS = "first"
+"""Suffix of the score of an ensemble's first members, followed by their number."""
+
 RELATIVE_MARGIN = 0.1
 """Share of the printed number by which errors, distances and counts may differ and still match
 it.
@@ -158,6 +161,15 @@ class Runtime:
         raise InputError("runtime is measured while a fit runs: leave it out here")
 
 
+def read_metric_info(name: str) -> MetricInfo:
+    """Return what a registered metric says of itself; `InputError` if there is none."""
+    declaration = METRICS.declaration(name)
+    if declaration is not None:
+        return MetricInfo(**declaration.facts["info"])
+    metric_info: MetricInfo = METRICS.get(name).info
+    return metric_info
+
+
 def get_metric_info(label: str) -> MetricInfo:
     """Describe what the numbers of a result column mean; `InputError` if no metric is called so.
 
@@ -165,7 +177,7 @@ def get_metric_info(label: str) -> MetricInfo:
     registered name followed by ``_`` and settings or a suffix, such as ``ece_20`` or
     ``scaled_w2_mcse``. The longest name that fits counts.
     """
-    metric_info: MetricInfo = METRICS.get(_match_metric_name(label)).info
+    metric_info = read_metric_info(_match_metric_name(label))
     if "standardised" in split_settings(label):
         return replace(metric_info, unit="standard deviations of the target")
     return metric_info

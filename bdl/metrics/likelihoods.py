@@ -12,7 +12,7 @@ from annotated_types import Ge
 from torch import Tensor
 from torch.distributions import Distribution
 
-from bdl.metrics import MetricInfo
+from bdl.metrics import FIRST_MEMBERS, MetricInfo
 from bdl.metrics.chains import score_chains
 from bdl.metrics.evaluation import At, Evaluation
 from bdl.metrics.targets import order_rows
@@ -132,9 +132,6 @@ class DyadicNll:
         count = torch.randint(2, (self.batches, self.rows), generator=generator).sum(1)
         return row_a, (row_a + step) % n, count
 
-
-FIRST_MEMBERS = "first"
-"""Suffix of the score of an ensemble's first members, followed by their number."""
 
 _MOST_MEMBERS = 20
 """Most vectors of a posterior that is scored by its first one, two and so on: of an ensemble,

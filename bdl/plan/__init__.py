@@ -9,10 +9,10 @@ identified by its own settings and version, and by those of the evaluation of po
 is hashed: golden trials see to it that numbers do not move under one version.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,11 +26,7 @@ from bdl.data import (
     load_stream,
     prepare_dataset,
 )
-from bdl.methods.base import Direct, Method, MinibatchMethod, StreamMethod
 from bdl.metrics import METRICS
-from bdl.models.base import NoModel
-from bdl.models.likelihoods import Categorical, GaussianLikelihood
-from bdl.models.problem import Problem
 from bdl.records import CellKey
 from bdl.registry import outside_file
 from bdl.spec import Benchmark, Entry, SweepPoint, sha256
@@ -42,6 +38,9 @@ from bdl.versions import (
     SEARCH_VERSION,
     version_of,
 )
+
+if TYPE_CHECKING:
+    from bdl.models.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +114,13 @@ class Task:
         return (self.benchmark.seed, self.benchmark.name, str(self.dataset), self.entry, *point)
 
     @cached_property
-    def problem(self) -> Problem:
+    def problem(self) -> "Problem":
         """Model, likelihood and prior."""
+        # with PyTorch, which those do without who only list tasks
+        from bdl.models.base import NoModel
+        from bdl.models.likelihoods import Categorical, GaussianLikelihood
+        from bdl.models.problem import Problem
+
         entry, data = self.settings, self.data
         model = entry.model.build() if entry.model else NoModel()
         if entry.likelihood:
@@ -173,6 +177,24 @@ class Task:
             }
         return versions
 
+    @property
+    def fit_metrics(self) -> list[MetricName]:
+        """Metrics of the benchmark that are computed from a fit, rather than timed."""
+        return [metric for metric in self.benchmark.metrics if metric.info.kind != "time"]
+
+    def score_hashes(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the hash of each metric, and of the further values that it returns."""
+        hashes = {str(metric): self.score_hash(metric) for metric in self.fit_metrics}
+        hash_by_name: dict[str, str] = {}
+        for name in names:
+            # the longest that fits: one metric's name may be the beginning of another's
+            metrics = [
+                metric for metric in hashes if name == metric or name.startswith(f"{metric}_")
+            ]
+            if metrics:
+                hash_by_name[name] = hashes[max(metrics, key=len)]
+        return hash_by_name
+
     def score_hash(self, metric: MetricName) -> str:
         """Hash everything that identifies a score except the fit: SHA-256 (hex)."""
         spec = self.benchmark.score_part(self.dataset, self.entry)
@@ -186,9 +208,11 @@ class Task:
 
     def score_versions(self, metric: MetricName) -> dict[str, Any]:
         """Return the versions that a score rests on besides the fit, by kind of component."""
+        from bdl.methods.base import list_posterior_families  # with PyTorch, as in `problem`
+
         reference = self.settings.reference
         family_versions: dict[str, int] = {}
-        for family in _list_posterior_families(self.settings.method.build()):
+        for family in list_posterior_families(self.settings.method.build()):
             family_versions[family.__name__] = version_of(family)
         return {
             "scoring": SCORING_VERSION,
@@ -240,19 +264,3 @@ def _load_prepared(
 def joint_hash(hashes: Iterable[str]) -> str:
     """Hash a set of hashes, SHA-256 (hex)."""
     return sha256(sorted(set(hashes)))
-
-
-def _list_posterior_families(method: Method) -> list[type]:
-    """List the families of posteriors in the return annotation of a method."""
-    if isinstance(method, Direct):
-        maker: Callable[..., Any] = type(method).fit
-    elif isinstance(method, MinibatchMethod | StreamMethod):
-        maker = type(method).posterior
-    else:
-        return []
-    annotation = get_type_hints(maker).get("return")
-    members = get_args(annotation) or (annotation,)
-    return sorted(
-        (member for member in members if isinstance(member, type)),
-        key=lambda member: member.__name__,
-    )

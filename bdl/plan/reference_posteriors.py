@@ -3,12 +3,10 @@
 Sampled references take long. A plan lists the missing ones, and they are made before it runs.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bdl.errors import InputError, parse_json
 from bdl.plan import Task
 from bdl.references.base import (
     Recipe,
@@ -18,8 +16,7 @@ from bdl.references.base import (
     locate_files,
     sample_and_store,
 )
-from bdl.references.certificate import Certificate, DrawQuality
-from bdl.references.function_certificate import FunctionCertificate
+from bdl.references.certificate import DrawQuality
 from bdl.runtime import one_thread
 from bdl.training.direct import TrainingData
 
@@ -200,28 +197,6 @@ def copy_certificates(references: Iterable[SampledReference], folder: Path) -> l
         path.write_bytes(locate_files(reference.recipe)[1].read_bytes())
         paths.append(path)
     return paths
-
-
-def read_certificates(folder: Path) -> list[tuple[str, int, DrawQuality]]:
-    """Read what `copy_certificates` has written to a folder.
-
-    Return data sets, splits and certificates, in alphabetical order.
-    """
-    certificates = []
-    for path in (folder / "references").glob("*.json"):
-        match = re.fullmatch(r"(.+?)(?:-(\d+))?", path.stem)
-        assert match is not None, "every file name matches"
-        dataset, split = match.groups()
-        try:
-            content = dict(parse_json(path.read_text("utf-8"))["certificate"])
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise InputError(
-                f"{path} tells of no reference ({type(error).__name__}): publish the run again"
-            ) from None
-        # only certificates of functions have an agreement between samplers
-        kind = FunctionCertificate if "agreement" in content else Certificate
-        certificates.append((dataset, int(split or 0), kind.read(content)))
-    return sorted(certificates, key=lambda entry: entry[:2])
 
 
 def _format_value(value: object) -> str:

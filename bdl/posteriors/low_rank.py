@@ -79,7 +79,7 @@ class FactorAnalysis(_LowRank):
         E[h | theta] = gain^T (theta - loc).
         """
         # Woodbury: S^-1 F = psi^-1 F (I + F^T psi^-1 F)^-1, an inverse of K x K in place of D x D
-        return self.factors / self.diag.unsqueeze(-1) @ torch.cholesky_inverse(self._cholesky())
+        return self.factors / self.diag.unsqueeze(-1) @ _cholesky_inverse(self._cholesky())
 
     def log_det(self) -> Tensor:
         # log |I + F^T diag(psi)^{-1} F| + sum log psi
@@ -198,6 +198,14 @@ class LowRankPrecision(_LowRank):
         return torch.linalg.solve_triangular(
             self._cholesky().mT, self._scaled(), upper=True, left=False
         )
+
+
+def _cholesky_inverse(root: Tensor) -> Tensor:
+    """Invert R R^T, where R is lower triangular, (K, K)."""
+    if len(root) == 1:
+        # the same bits as LAPACK's, whose call takes a tenth of an update of a small model
+        return root.reciprocal().square()
+    return torch.cholesky_inverse(root)
 
 
 def _plus_identity(matrix: Tensor) -> Tensor:

@@ -12,17 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from bdl.archive import ResultsFolder
-from bdl.execution.scoring import fit_metrics
 from bdl.files import write_atomically
 from bdl.plan import Task, joint_hash
-from bdl.plan.planning import list_tasks
 from bdl.records import STAGES, Row, Stage
 from bdl.records.run_folder import PROVENANCE, ROWS, RunFolder
-from bdl.spec import Benchmark, Request
+from bdl.spec import Request
 
 _PACKAGES = (
     "bdl-bench",
@@ -130,7 +126,7 @@ def _compute_score_hash(task: Task, store: RunFolder) -> str | None:
 
     None if there are none, or if their hashes differ.
     """
-    metrics = fit_metrics(task)
+    metrics = task.fit_metrics
     distinct: set[tuple[str, ...]] = set()
     for row in store.load_rows("final", task.key):
         if row.status == "ok":
@@ -192,38 +188,3 @@ def _name_processor() -> str:
         if line.startswith("model name"):
             return line.split(":")[1].strip()
     return platform.machine()
-
-
-def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
-    """Compute n_test / n_train of the first split of data sets whose splits share training rows.
-
-    At the points of a sweep it is the largest. Replicates of one split, and single splits, are
-    left out. `InputError` if data cannot be had.
-    """
-    if benchmark.preparation.repeats:
-        return {}
-    shares: dict[str, float] = {}
-    for task in list_tasks(benchmark):
-        if len(task.splits) > 1 and not task.settings.streams:
-            first, second = map(task.data.split, task.splits[:2])
-            # splits that share no training rows are independent, and need no correction
-            if np.isin(first.train, second.train).any():
-                ratio = len(first.test) / len(first.train)
-                shares[str(task.dataset)] = max(shares.get(str(task.dataset), 0.0), ratio)
-    return {name: ratio for name, ratio in shares.items() if ratio}
-
-
-def load_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:
-    """Load the overlaps from the provenance of published rows, or compute them from the data.
-
-    They are those of `compute_overlaps`.
-    """
-    results_folder = ResultsFolder(folder)
-    recorded: dict[str, float] | None = results_folder.provenance.get("overlap")
-    fit_hashes = results_folder.provenance.get("fit_hashes", {})
-    covered = {label.partition("/")[0] for label in fit_hashes}
-    return (
-        compute_overlaps(benchmark)
-        if recorded is None or not {*map(str, benchmark.datasets)} <= covered
-        else recorded
-    )

@@ -13,19 +13,7 @@ from bdl.archive import ResultsFolder, list_stored_cells, tabulate_final_rows
 from bdl.archive.folders import locate_folder
 from bdl.archive.loading import LoadedResults, load_open_results, load_results, open_results
 from bdl.errors import InputError, unknown_name_error
-from bdl.plan.reference_posteriors import (
-    copy_certificates,
-    list_sampled_references,
-    read_certificates,
-)
-from bdl.publishing.pictures import gather_pictures, list_complete_cells
-from bdl.publishing.provenance import (
-    compute_checksums,
-    compute_overlaps,
-    describe_provenance,
-    load_overlaps,
-    write_provenance,
-)
+from bdl.publishing.overlaps import compute_overlaps, load_overlaps
 from bdl.records.posterior_files import with_rerun_hint
 from bdl.records.run_folder import RunFolder
 from bdl.reports import TableEntry, compare_with_papers, refusal_notes
@@ -39,7 +27,7 @@ from bdl.reports.figures import FigureData, draw_figures
 from bdl.reports.layout import Section
 from bdl.reports.overview import Overview
 from bdl.reports.paired import paired_differences
-from bdl.reports.reference_tables import reference_sections
+from bdl.reports.reference_tables import read_certificates, reference_sections
 from bdl.reports.render import FORMATS_WITH_SECTIONS, render
 from bdl.reports.search_bounds import bound_notes
 from bdl.reports.standing_tables import Standing, compute_standings, standing_sections
@@ -102,6 +90,11 @@ def publish(
     are removed, unless the store has fits that were imported from published rows: without their
     posteriors some figures cannot be drawn, and all that there are stay.
     """
+    # with PyTorch, which tables do without
+    from bdl.plan.reference_posteriors import copy_certificates, list_sampled_references
+    from bdl.publishing.pictures import gather_pictures, list_complete_cells
+    from bdl.publishing.provenance import describe_provenance, write_provenance
+
     run_folder, benchmark = locate_folder(results, request), request.benchmark
     tasks = list_stored_cells(benchmark, store)
     cells = [task.key for task in tasks]
@@ -159,6 +152,8 @@ def _compute_digest(origin: Mapping[str, Any], rows: Path, texts: Mapping[Path, 
 
 
 def _is_unchanged(digest: str, folder: Path) -> bool:
+    from bdl.publishing.provenance import compute_checksums  # as in `publish`
+
     files = [path.name for path in _list_tables_and_figures(folder)]
     try:
         provenance = ResultsFolder(folder).provenance
@@ -325,6 +320,8 @@ def load_figure_data(loaded: LoadedResults, request: Request, results: Path) -> 
 
 def gather_stored_pictures(loaded: LoadedResults, request: Request) -> Mapping[str, Any]:
     """Gather the data of figures from the posteriors in the store of the rows, if there is one."""
+    from bdl.publishing.pictures import gather_pictures  # as in `publish`
+
     results_folder = ResultsFolder(loaded.folder, request, prefer_store=True)
     # an interrupted run may have begun it for other rows than the published ones
     if results_folder.store is None or find_differences(
@@ -371,6 +368,7 @@ def export_to_mlflow(
     `InputError` if no cell has results, or as `bdl.publishing.mlflow_export.export_run` says.
     """
     from bdl.publishing.mlflow_export import export_run
+    from bdl.publishing.provenance import describe_provenance
 
     request, tasks = loaded.recorded_request, list_stored_cells(loaded.benchmark, store)
     if not tasks:

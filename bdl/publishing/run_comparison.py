@@ -16,7 +16,7 @@ from bdl.archive.departures import abbreviate_value
 from bdl.archive.loading import LoadedResults
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
-from bdl.publishing.provenance import load_overlaps
+from bdl.publishing.overlaps import load_overlaps
 from bdl.publishing.published_files import compare_with_print, narrow_benchmark
 from bdl.records.row_files import list_axes
 from bdl.reports.layout import Section

@@ -13,17 +13,19 @@ from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor
 
 from bdl.errors import InputError, parse_json
 from bdl.files import write_atomically
-from bdl.posteriors import Posterior, from_tensors, to_tensors
 from bdl.spec import Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bdl.posteriors import Posterior
 
 
 class UnusableFits(InputError):
@@ -64,7 +66,7 @@ _LENGTH_BYTES = 8
 """Bytes of the number that a file begins with, the length of its header."""
 
 
-def encode_posterior(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
+def encode_posterior(posterior: "Posterior", buffers: "Mapping[str, Tensor]") -> bytes:
     """Return the content of an artefact, in the safetensors format.
 
     Equal tensors give equal bytes.
@@ -73,6 +75,12 @@ def encode_posterior(posterior: Posterior, buffers: Mapping[str, Tensor]) -> byt
     buffers are running statistics of its model by name. `InputError` if the posterior is not a
     NamedTuple of tensors.
     """
+    # with PyTorch, which those do without who read rows alone
+    import torch
+    from safetensors.torch import save
+
+    from bdl.posteriors import to_tensors
+
     family, fields = to_tensors(posterior)
     named = {_POSTERIOR + name: value for name, value in fields.items()}
     named |= {_BUFFERS + name: value for name, value in buffers.items()}
@@ -85,8 +93,12 @@ def encode_posterior(posterior: Posterior, buffers: Mapping[str, Tensor]) -> byt
     return save(copies, metadata={"family": family})
 
 
-def decode_posterior(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
+def decode_posterior(content: bytes) -> "tuple[Posterior, dict[str, Tensor]]":
     """Return what `encode_posterior` was given, on the CPU."""
+    from safetensors.torch import load  # as in `encode_posterior`
+
+    from bdl.posteriors import from_tensors
+
     tensors = load(content)
     return from_tensors(
         read_family(content), _select_by_prefix(tensors, _POSTERIOR)
@@ -145,7 +157,7 @@ class PosteriorFiles:
             ) from None
         return sha
 
-    def read(self, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
+    def read(self, sha: str) -> "tuple[Posterior, dict[str, Tensor]]":
         """Read the posterior and the buffers of an artefact, on the CPU.
 
         Errors as in `read_bytes`.
@@ -290,7 +302,7 @@ def _is_shipped_family(family: str) -> bool:
     return ":" not in family or re.fullmatch(r"bdl(\.\w+)+:\w+", family) is not None
 
 
-def _select_by_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _select_by_prefix(tensors: "Mapping[str, Tensor]", prefix: str) -> "dict[str, Tensor]":
     selected: dict[str, Tensor] = {}
     for name, value in tensors.items():
         if name.startswith(prefix):

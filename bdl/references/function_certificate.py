@@ -7,9 +7,6 @@ sample sizes are those of Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021),
 16(2).
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,9 +14,8 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.models.problem import Hyper, Problem
 from bdl.references.certificate import (
-    DrawQuality,
     FloatArray,
-    Rule,
+    FunctionCertificate,
     compute_statistics,
     estimate_batch_errors,
     estimate_moment_errors,
@@ -27,50 +23,11 @@ from bdl.references.certificate import (
 )
 from bdl.references.mcmc import ChainDraws
 
-FUNCTION_RULES = (
-    Rule(1, "r_hat", "<", 1.01, "input"),
-    Rule(2, "bulk_ess", ">=", 400, "input"),
-    Rule(3, "tail_ess", ">=", 400, "input"),
-    Rule(4, "mean_error", "<", 0.1, "input"),
-    Rule(5, "sd_error", "<", 0.1, "input"),
-    Rule(6, "density_error", "<", 0.25, "test row"),
-    Rule(7, "divergences", "<", 0.005, "chain"),
-    Rule(8, "e_fmi", ">", 0.2, "chain"),
-    Rule(9, "agreement", "<", 5, "input"),
-)
 LINE_COUNT, LINE_POSITIONS = 20, (-0.5, 0.5, 1.5)
 """Pairs of test rows whose lines the grid follows, and its places there: beyond the one, between,
 beyond the other.
 """
 _VALUES_AT_ONCE = 2**22
-
-
-@dataclass(frozen=True, kw_only=True)
-class FunctionCertificate(DrawQuality):
-    """What is known of the quality of chains, as functions.
-
-    Inputs are the test rows, after them the grid, and after it the logarithm of a precision that
-    is sampled. Errors are Monte-Carlo standard errors: of mean and standard deviation of the
-    output, in its standard deviations, and of the log predictive density of a test row, in nats.
-    Divergences are shares of the trajectories.
-    """
-
-    density_error: tuple[float, ...]
-    agreement: tuple[float, ...]
-    """Difference between chains that started at modes and chains that started in the prior, in
-    standard errors: the larger one of those of mean and standard deviation.
-    """
-    gradients: int
-    """Evaluations of the log posterior and its gradient after warm-up."""
-
-    rules: ClassVar = FUNCTION_RULES
-    advice: ClassVar = "raise draws or tune, or measure against it nevertheless by --uncertified"
-
-    def _largest_errors(self) -> str:
-        return (
-            f"largest Monte-Carlo errors: mean {max(self.mean_error):.2g} sd, "
-            f"sd {max(self.sd_error):.2g} of it, log density {max(self.density_error):.2g} nats"
-        )
 
 
 def lay_grid(test: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import MeanVariance
-from bdl.references.certificate import check_length, describe_broken_rules
+from bdl.references.certificate import FUNCTION_RULES, check_length, describe_broken_rules
 from bdl.references.chains import (
     ChainSettings,
     NormalLaw,
@@ -30,7 +30,7 @@ from bdl.references.chains import (
     has_compiled_posterior,
     sample_chains,
 )
-from bdl.references.function_certificate import FUNCTION_RULES, certify_functions
+from bdl.references.function_certificate import certify_functions
 from bdl.references.jackknife import jackknife_error
 from bdl.references.mcmc import ChainDraws
 

@@ -20,9 +20,15 @@ from bdl.models.networks import LinearModel
 from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem
 from bdl.references.base import JudgedDraws, Reference, Truth, load_or_sample
-from bdl.references.certificate import Certificate, DrawQuality, certify, check_length
+from bdl.references.certificate import (
+    Certificate,
+    DrawQuality,
+    FunctionCertificate,
+    certify,
+    check_length,
+)
 from bdl.references.chains import ChainSettings, build_log_posterior, find_starts, sample_chains
-from bdl.references.function_certificate import FunctionCertificate, certify_functions
+from bdl.references.function_certificate import certify_functions
 from bdl.references.mcmc import Regression, SamplerSettings, sample_regression
 
 _FORMAT, _NETWORK_FORMAT = 1, 1

@@ -18,7 +18,7 @@ from bdl.reports.replicates import (
     measure_seed_noise,
     statistics_by_seed,
 )
-from bdl.reports.statistics import STATISTICS, Array, finite_scores, group_by_cell
+from bdl.reports.statistics import STATISTICS, Array, group_by_cell
 from bdl.reports.verdicts import (
     GIVEN_THE_SPLITS,
     NO_PARAMETERS,
@@ -264,9 +264,9 @@ class CellRows:
     def sampling_errors(self, metric: str) -> list[Array]:
         """List the Monte-Carlo errors and the floors of a metric, of trials that have them."""
         if metric not in self._sampling_errors:
-            self._sampling_errors[metric] = [
-                finite_scores(self.good, f"{metric}_{suffix}") for suffix in _SAMPLED
-            ]
+            columns = [self.good[f"{metric}_{suffix}"] for suffix in _SAMPLED]
+            arrays = [column.to_numpy(dtype=np.float64) for column in columns]
+            self._sampling_errors[metric] = [values[np.isfinite(values)] for values in arrays]
         return self._sampling_errors[metric]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from bdl.metrics.likelihoods import FIRST_MEMBERS
+from bdl.metrics import FIRST_MEMBERS
 from bdl.reports.layout import Section, format_number, metric_with_unit
 from bdl.reports.statistics import format_setting, group_by_split
 

@@ -1,9 +1,34 @@
 """Tables of sampled references: chains, certificates and durations."""
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
-from bdl.references.certificate import CERTIFIED, DrawQuality
+from bdl.errors import InputError, parse_json
+from bdl.references.certificate import CERTIFIED, Certificate, DrawQuality, FunctionCertificate
 from bdl.reports.layout import Section
+
+
+def read_certificates(folder: Path) -> list[tuple[str, int, DrawQuality]]:
+    """Read what `bdl.plan.reference_posteriors.copy_certificates` has written to a folder.
+
+    Return data sets, splits and certificates, in alphabetical order.
+    """
+    certificates = []
+    for path in (folder / "references").glob("*.json"):
+        match = re.fullmatch(r"(.+?)(?:-(\d+))?", path.stem)
+        assert match is not None, "every file name matches"
+        dataset, split = match.groups()
+        try:
+            content = dict(parse_json(path.read_text("utf-8"))["certificate"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise InputError(
+                f"{path} tells of no reference ({type(error).__name__}): publish the run again"
+            ) from None
+        # only certificates of functions have an agreement between samplers
+        kind = FunctionCertificate if "agreement" in content else Certificate
+        certificates.append((dataset, int(split or 0), kind.read(content)))
+    return sorted(certificates, key=lambda entry: entry[:2])
 
 
 def reference_sections(

@@ -221,14 +221,16 @@ def entry_rows(rows: Mapping[str, Sequence[str]], label: str) -> "tuple[Figure, 
     from matplotlib.ticker import MaxNLocator
 
     height = ROW_HEIGHT * max(map(len, rows.values())) + 0.75
+    # to the right matplotlib writes the power of ten of the ticks; a panel by itself has the
+    # width of a figure
+    label_width = 18 if len(rows) > 1 else 40
     figure, panels = drawing.lay_out_panels(len(rows), (PANEL_WIDTH, height))
     for panel, (dataset, entries) in zip(panels, rows.items(), strict=True):
         drawing.style_panel(panel, dataset, "x")
         panel.set_yticks(range(len(entries)), entries)
         panel.set_ylim(len(entries) - 0.5, -0.5)
         panel.xaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
-        # to the right matplotlib writes the power of ten of the ticks
-        panel.set_xlabel(fill(label, 18), loc="left")
+        panel.set_xlabel(fill(label, label_width), loc="left")
     return figure, dict(zip(rows, panels, strict=True))
 
 

@@ -4,7 +4,7 @@ They are models, priors, likelihoods, methods, references and learning rates.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     GetJsonSchemaHandler,
     SerializationInfo,
+    ValidationInfo,
     model_serializer,
     model_validator,
 )
@@ -24,7 +25,7 @@ from bdl.methods import METHODS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.registry import Registry, decorator_advice
-from bdl.spec.fields import check_size, describe_unknown_field, error_at
+from bdl.spec.fields import check_size, describe_unknown_field, error_at, is_checked
 from bdl.spec.values import iterate_leaves
 from bdl.training.schedule import RATES
 
@@ -75,16 +76,17 @@ class Component(BaseModel, Generic[T]):
 
     @model_validator(mode="before")
     @classmethod
-    def _resolve(cls, raw: Any) -> Any:
+    def _resolve(cls, raw: Any, info: ValidationInfo) -> Any:
         if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
             raise ValueError(
                 f"should be a mapping with a name, one of: {', '.join(cls.registry.names())}"
             )
+        name = raw["name"]
         settings = {key: value for key, value in raw.items() if key != "name"}
-        return {
-            "name": raw["name"],
-            "settings": resolve_settings(cls.registry, raw["name"], settings),
-        }
+        completed = complete_settings(cls.registry, name, settings) if is_checked(info) else None
+        if completed is None:
+            completed = resolve_settings(cls.registry, name, settings)
+        return {"name": name, "settings": completed}
 
     @model_serializer
     def _flatten(self, info: SerializationInfo) -> dict[str, Any]:
@@ -131,6 +133,18 @@ class MethodComponent(Component[Method]):
     """A method."""
 
     registry = METHODS
+
+    @property
+    def source(self) -> str:
+        """What it learns from: minibatches, observations of a stream, or rows."""
+        source: str = METHODS.fact(self.name, "source")
+        return source
+
+    @property
+    def course(self) -> bool:
+        """Whether it has posteriors before the last one."""
+        course: bool = METHODS.fact(self.name, "course")
+        return course
 
 
 class ReferenceComponent(Component[Reference]):
@@ -206,6 +220,39 @@ def resolve_settings(registry: Registry, name: str, settings: dict[str, Any]) ->
     return resolved
 
 
+def complete_settings(
+    registry: Registry, name: str, settings: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Fill in the declared defaults of settings that were checked before.
+
+    None if the component is not a shipped one, or has other settings than is declared.
+    """
+    declaration = registry.declaration(name)
+    if declaration is None:
+        return None
+    retired = declaration.facts.get("retired", {})
+    schemas = declaration.settings
+    completed = {key: schema["default"] for key, schema in schemas.items() if "default" in schema}
+    for key, value in settings.items():
+        if key in schemas:
+            completed[key] = _as_declared(value, schemas[key])
+        elif key not in retired or value != retired[key]:
+            return None
+    # in the order of the fields, as the component itself would write them
+    return {key: completed[key] for key in schemas} if len(completed) == len(schemas) else None
+
+
+def _as_declared(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return a whole number of a file as the float that the setting is."""
+    if isinstance(value, list):
+        item_schemas = schema.get("prefixItems") or [schema.get("items", {})] * len(value)
+        pairs = zip(value, item_schemas, strict=False)
+        return [_as_declared(item, item_schema) for item, item_schema in pairs]
+    types = {option.get("type") for option in (schema, *schema.get("anyOf", ()))}
+    is_float = "number" in types and "integer" not in types
+    return float(value) if is_float and type(value) is int else value
+
+
 def select_nondefault_settings(
     registry: Registry, name: str, settings: dict[str, Any]
 ) -> dict[str, Any]:
@@ -216,6 +263,14 @@ def select_nondefault_settings(
     """
     if not settings:
         return {}
+    declaration = registry.declaration(name)
+    # but not where the component has just gained or lost a setting, and it is not declared yet
+    if declaration is not None and settings.keys() == declaration.settings.keys():
+        return {
+            key: value
+            for key, value in settings.items()
+            if value != declaration.settings[key].get("default", MISSING)
+        }
     adapter = registry.adapter(name)
     fields_by_name = {field.name: field for field in fields(registry.get(name)) if field.init}
     required = {

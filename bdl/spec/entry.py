@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from bdl.errors import InputError, unknown_name_error
 from bdl.spec.components import (
@@ -15,6 +15,7 @@ from bdl.spec.components import (
     ReferenceComponent,
 )
 from bdl.spec.fields import (
+    CHECKED_CONTEXT,
     Count,
     Items,
     NonEmpty,
@@ -23,6 +24,7 @@ from bdl.spec.fields import (
     SpecSection,
     Text,
     describe_unknown_field,
+    is_checked,
 )
 from bdl.spec.labels import DatasetLabel, ScoreName
 from bdl.spec.sections import Record, Training
@@ -157,7 +159,9 @@ class Entry(SpecSection):
     likelihood: LikelihoodComponent | None = None
     """Component; null for a method that learns from a stream or has its own."""
     prior: PriorComponent = Field(
-        default_factory=lambda: PriorComponent.model_validate({"name": "gaussian"})
+        default_factory=lambda: PriorComponent.model_validate(
+            {"name": "gaussian"}, context=CHECKED_CONTEXT
+        )
     )
     """Component; a mapping without a name has settings of `gaussian`."""
     method: MethodComponent
@@ -198,12 +202,12 @@ class Entry(SpecSection):
     @property
     def streams(self) -> bool:
         """Whether the method learns from a stream of parameter vectors, and needs no model."""
-        return self.method.build().source == "observations"
+        return self.method.source == "observations"
 
     @property
     def direct(self) -> bool:
         """Whether the method works without minibatches."""
-        return self.method.build().source == "rows"
+        return self.method.source == "rows"
 
     @property
     def self_tuned(self) -> bool:
@@ -221,17 +225,20 @@ class Entry(SpecSection):
     @property
     def course(self) -> bool:
         """Whether the method has estimates that can be evaluated before the last one."""
-        return self.method.build().course
+        return self.method.course
 
     def on(self, dataset: str) -> "Entry":
         """Return the entry with the changes that concern one data set."""
         return self._on.get(dataset, self)
 
-    def apply_changes_on(self, dataset: str, shared: Mapping[str, Any]) -> None:
+    def apply_changes_on(
+        self, dataset: str, shared: Mapping[str, Any], *, checked: bool = False
+    ) -> None:
         """Apply changes to the entry for one data set; `on` returns the result.
 
         The `shared` changes come before those of the entry's own `by_dataset`; those of fields
-        that the entry does not have are left out. The result is checked like any entry.
+        that the entry does not have are left out. The result is checked like any entry, unless it
+        was before.
         `ValueError` if a field does not exist, or the result is not allowed.
         """
         settings = self.dump()
@@ -241,7 +248,8 @@ class Entry(SpecSection):
                 raise ValueError(describe_unknown_field(key, settings))
         for changes in (select_applicable(shared, settings), entry_changes):
             settings = overlay(settings, changes)
-        self._on[dataset] = Entry.model_validate(settings)
+        context = CHECKED_CONTEXT if checked else None
+        self._on[dataset] = Entry.model_validate(settings, context=context)
 
     def dump(self, *, defaults: bool = True) -> dict[str, Any]:
         """Return the settings as JSON values, with or without defaults.
@@ -264,7 +272,9 @@ class Entry(SpecSection):
         return not self.datasets or dataset in self.datasets
 
     @model_validator(mode="after")
-    def _suits_the_method(self) -> Self:
+    def _suits_the_method(self, info: ValidationInfo) -> Self:
+        if is_checked(info):
+            return self
         name, method = self.method.name, self.method.build()
         model_fields = [field for field in _MODEL_FIELDS if getattr(self, field)]
         if self.streams and model_fields:
@@ -292,7 +302,9 @@ class Entry(SpecSection):
         return self
 
     @model_validator(mode="after")
-    def _hyper_complete(self) -> Self:
+    def _hyper_complete(self, info: ValidationInfo) -> Self:
+        if is_checked(info):
+            return self
         estimates = self.reference.build().estimates if self.reference else ()
         for name in self.from_reference:
             if name not in estimates:

@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     model_validator,
     validate_call,
 )
@@ -148,6 +149,19 @@ def select_names(kind: str, patterns: Sequence[str], names: Iterable[str]) -> tu
 
 
 T = TypeVar("T")
+
+
+CHECKED_CONTEXT = {"checked": True}
+"""Context of the validation of what was checked before, when it was run or shipped.
+
+Fields are validated, but not against each other, and shipped components are not imported: their
+settings are completed by what is declared of them.
+"""
+
+
+def is_checked(info: ValidationInfo) -> bool:
+    """Return whether a validation is of what was checked before."""
+    return bool(info.context and info.context.get("checked"))
 
 
 class SpecSection(BaseModel):

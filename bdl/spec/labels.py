@@ -2,18 +2,24 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
 from pydantic_core import CoreSchema, core_schema
 
 from bdl.errors import InputError, abbreviate
-from bdl.metrics import METRICS
+from bdl.metrics import METRICS, read_metric_info
 from bdl.registry import Label, Registry
 from bdl.spec.components import (
+    complete_settings,
     describe_component,
-    list_settings,
     resolve_settings,
     select_nondefault_settings,
 )
+from bdl.spec.fields import is_checked
 
 if TYPE_CHECKING:
     from bdl.metrics import MetricInfo
@@ -61,8 +67,8 @@ class NamedComponent(Label):
         return select_nondefault_settings(self.registry(), self.name, self.settings)
 
     @classmethod
-    def read(cls, raw: Any) -> Self:
-        """Read a label in the form of a file.
+    def read(cls, raw: Any, *, checked: bool = False) -> Self:
+        """Read a label in the form of a file, which may have been checked before.
 
         `ValueError` if there is no such component, or a setting or the label is wrong.
         """
@@ -76,22 +82,29 @@ class NamedComponent(Label):
         name, label = content.pop("name", None), content.pop("label", None)
         if not isinstance(name, str):
             raise ValueError("should be a name, or a mapping with a name and settings")
-        registry, settings, order = cls.registry(), dict[str, Any](), list[str]()
-        try:
-            if isinstance(registry.get(name), type):
-                settings = resolve_settings(registry, name, content)
-                order = list_settings(registry, name)
-            else:
-                registry.build(name, content)
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        if label is None and order and hasattr(registry.get(name), "display_name"):
-            label = registry.build(name, settings).display_name
+        registry = cls.registry()
+        settings = complete_settings(registry, name, content) if checked else None
+        if settings is None:
+            settings = cls._resolve(name, content)
+            if label is None and settings and hasattr(registry.get(name), "display_name"):
+                label = registry.build(name, settings).display_name
         # in the order of the component's fields: the order in a file does not decide the label
-        settings_texts = [_format_setting(content[key]) for key in order if key in content]
+        settings_texts = [_format_setting(content[key]) for key in settings if key in content]
         text = label or "_".join([cls.stem(name), *settings_texts])
         cls.check_label(text, name)
         return cls(text, name, settings)
+
+    @classmethod
+    def _resolve(cls, name: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Check the settings of a component; return all of them, in the order of its fields."""
+        registry = cls.registry()
+        try:
+            if isinstance(registry.get(name), type):
+                return resolve_settings(registry, name, content)
+            registry.build(name, content)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return {}
 
     @classmethod
     def stem(cls, name: str) -> str:
@@ -112,7 +125,9 @@ class NamedComponent(Label):
             lambda label, info: label.identity if info.exclude_defaults else label.file_form,
             info_arg=True,
         )
-        return core_schema.no_info_plain_validator_function(cls.read, serialization=serialization)
+        return core_schema.with_info_plain_validator_function(
+            lambda raw, info: cls.read(raw, checked=is_checked(info)), serialization=serialization
+        )
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -175,8 +190,7 @@ class MetricName(NamedComponent):
     @property
     def info(self) -> "MetricInfo":
         """Kind, direction and meaning of its numbers."""
-        info: MetricInfo = METRICS.get(self.name).info
-        return info
+        return read_metric_info(self.name)
 
     @classmethod
     def stem(cls, name: str) -> str:
@@ -210,7 +224,7 @@ def list_steering_scores() -> list[str]:
 
     They are scores of predictions or of the posterior, of which less is better.
     """
-    return [name for name in METRICS.names() if _can_steer(METRICS.get(name).info)]
+    return [name for name in METRICS.names() if _can_steer(read_metric_info(name))]
 
 
 def _can_steer(info: "MetricInfo") -> bool:

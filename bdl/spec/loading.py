@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from bdl.errors import InputError, abbreviate, unknown_name_error
 from bdl.registry import shipped_benchmarks
 from bdl.spec.checks import iterate_labels
-from bdl.spec.fields import Slug, SpecSection, explain
+from bdl.spec.fields import CHECKED_CONTEXT, Slug, SpecSection, explain
 from bdl.spec.labels import DatasetName
 from bdl.spec.schema import Benchmark
 from bdl.spec.values import nest, overlay, parse_yaml
@@ -56,7 +56,7 @@ class _ProfilesSection(SpecSection):
 def list_benchmarks() -> list[tuple[str, str]]:
     """List the benchmarks that come with the package, sorted by name, each with its title."""
     return [
-        (name, _parse_mapping(path, _read_text(path))["title"])
+        (name, _parse_mapping(path, _read_text(path), is_shipped=True)["title"])
         for name, path in shipped_benchmarks().items()
     ]
 
@@ -68,17 +68,24 @@ def list_profiles(name_or_path: str) -> list[str]:
 
 
 def load_benchmark(
-    name_or_path: str, profile: str = "paper", overrides: Sequence[str] = ()
+    name_or_path: str,
+    profile: str = "paper",
+    overrides: Sequence[str] = (),
+    *,
+    checked: bool = False,
 ) -> Benchmark:
     """Load and check a benchmark, with one of its profiles; ``"paper"`` always exists.
 
     The argument is the name of a benchmark that comes with the package, or a path, which has a
     ``/`` or ends in ``.yaml`` or ``.yml``. Overrides, written ``path.to.field=value``, are applied
     after the profile, in order. `InputError` if the file cannot be read, or the file, its profile
-    or an override is not allowed.
+    or an override is not allowed. With `checked`, a file of the package without overrides counts
+    as checked before: no component is imported, nor PyTorch with it.
     """
     path = _find_file(name_or_path)
     is_shipped = path in shipped_benchmarks().values()
+    if checked and is_shipped and not overrides:
+        return _load_checked(path, _read_text(path), profile)
     # a file of the user's may change between two calls, as may the code that it names
     load_profiles = _load_shipped_profiles if is_shipped else _load_profiles
     benchmarks = load_profiles(path, _read_text(path))
@@ -128,6 +135,23 @@ def _load_profiles(path: Path, text: str) -> dict[str, Benchmark]:
     return benchmarks
 
 
+@lru_cache(maxsize=64)
+def _load_checked(path: Path, text: str, profile: str) -> Benchmark:
+    """Return the benchmark of a file that was checked before under a profile, and under no other.
+
+    `InputError` if there is no such profile.
+    """
+    content = _parse_mapping(path, text, is_shipped=True)
+    profiles = _parse_profiles(content.pop("profiles", {}), path)
+    if profile not in profiles:
+        raise unknown_name_error("profile", profile, profiles)
+    benchmark = _validate(content, "paper", str(path), CHECKED_CONTEXT)
+    if profile == "paper":
+        return benchmark
+    content = benchmark.model_dump(mode="json", exclude={"profile"})
+    return _validate(overlay(content, profiles[profile]), profile, str(path), CHECKED_CONTEXT)
+
+
 def _apply_changes(
     benchmark: Benchmark,
     steps: Iterable[Mapping[str, Any]],
@@ -149,7 +173,7 @@ def _apply_changes(
                     f"{source}: entries: {unknown_name_error('entry', name, benchmark.entries)}"
                 )
         content = overlay(content, changes)
-    changed = _validate(content, profile, source, labels)
+    changed = _validate(content, profile, source, {"labels": labels})
     # references of before may be to data sets that a profile leaves out; only new ones are checked
     labels_before = {*iterate_labels(benchmark)}
     for reference in iterate_labels(changed):
@@ -173,8 +197,8 @@ def _read_text(path: Path) -> str:
         raise InputError(f"cannot read benchmark {abbreviate(path)}: {reason}") from None
 
 
-def _parse_mapping(path: Path, text: str) -> dict[str, Any]:
-    content = parse_yaml(text, str(path))
+def _parse_mapping(path: Path, text: str, *, is_shipped: bool = False) -> dict[str, Any]:
+    content = parse_yaml(text, str(path), is_shipped=is_shipped)
     if not isinstance(content, dict):
         raise InputError(
             f"{path}: a benchmark is a mapping with a name, datasets, entries; see docs/spec.md"
@@ -191,15 +215,17 @@ def _parse_profiles(content: Any, path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _validate(
-    content: Mapping[str, Any], profile: str, source: str, labels: frozenset[str] = frozenset()
+    content: Mapping[str, Any], profile: str, source: str, context: Mapping[str, Any] | None = None
 ) -> Benchmark:
-    """Check the content of a file; it may refer to the `labels` of the file as well."""
+    """Check the content of a file.
+
+    The context may be that of a file that was checked before, or have `labels` that the content
+    may refer to as well.
+    """
     if "profile" in content:
         raise InputError(f"{source}: profile is not a field of the file: remove it")
     try:
-        return Benchmark.model_validate(
-            {**content, "profile": profile}, context={"labels": labels}
-        )
+        return Benchmark.model_validate({**content, "profile": profile}, context=context)
     except ValidationError as error:
         raise InputError(f"{source}: {explain(error)}") from None
 

@@ -15,9 +15,15 @@ from pydantic import ValidationError
 
 from bdl.errors import InputError, abbreviate, parse_json
 from bdl.registry import require_trusted
-from bdl.spec.fields import explain, select_names, sha256, to_canonical_json
+from bdl.spec.fields import (
+    CHECKED_CONTEXT,
+    explain,
+    select_names,
+    sha256,
+    to_canonical_json,
+)
 from bdl.spec.loading import list_uncertified_overrides, load_benchmark
-from bdl.spec.schema import PART_CONTEXT, Benchmark
+from bdl.spec.schema import Benchmark
 
 MISSING_FIELD = "(not there)"
 """Value of a field that one of two benchmarks lacks."""
@@ -128,8 +134,7 @@ class Request:
             content = parse_json(text)
             # before the validation, which imports the code that a spec names
             _require_trusted_code(content["spec"], source)
-            # Checked as a part: the profile may have left out data sets that notes are about.
-            benchmark = Benchmark.model_validate(content["spec"], context=PART_CONTEXT)
+            benchmark = Benchmark.model_validate(content["spec"], context=CHECKED_CONTEXT)
             selection = content["narrowed_to"] or {}
             return cls(
                 benchmark,
@@ -192,6 +197,8 @@ def load_request(
     entries: Sequence[str] = (),
     splits: str | None = None,
     uncertified: bool = False,
+    *,
+    checked: bool = False,
 ) -> Request:
     """Load the benchmark of a command, and select the part of it that is run.
 
@@ -199,9 +206,11 @@ def load_request(
 
     The benchmark is as `load_benchmark` takes it; the part of it that is run is given by names or
     patterns such as ``vifa*``, and splits as `parse_splits` takes them; all by default. References
-    may be `uncertified`: those whose draws broke a rule are used. `InputError` as these say.
+    may be `uncertified`: those whose draws broke a rule are used. `checked` is as `load_benchmark`
+    takes it. `InputError` as these say.
     """
-    protocol = load_benchmark(name_or_path, profile)
+    checked = checked and not overrides and not uncertified
+    protocol = load_benchmark(name_or_path, profile, checked=checked)
     overrides = [*overrides, *(list_uncertified_overrides(protocol) if uncertified else ())]
     benchmark = load_benchmark(name_or_path, profile, overrides) if overrides else protocol
     # for its refusals alone, of names that do not exist and of a selection without a cell

@@ -17,6 +17,7 @@ from bdl.spec.checks import (
 )
 from bdl.spec.entry import Entry, EvaluationSettings
 from bdl.spec.fields import (
+    CHECKED_CONTEXT,
     Count,
     Index,
     Items,
@@ -27,6 +28,7 @@ from bdl.spec.fields import (
     Text,
     Unique,
     error_at,
+    is_checked,
     select_names,
     sha256,
 )
@@ -86,9 +88,15 @@ class Benchmark(SpecSection):
     """Comparisons that the papers claim, tested with the rows."""
     _at: dict[str, "Benchmark"] = PrivateAttr(default_factory=dict)
     """The benchmark at points of its sweep."""
+    _was_checked: bool = PrivateAttr(default=False)
+    """Whether it was checked before, and so were its points."""
 
     @model_validator(mode="after")
     def _check_fields_together(self, info: ValidationInfo) -> Self:
+        self._was_checked = is_checked(info)
+        if self._was_checked:
+            self._apply_changes()
+            return self
         context = info.context or {}
         is_complete = "part" not in context
         check_labels(self, context.get("labels", frozenset()) if is_complete else None)
@@ -100,19 +108,26 @@ class Benchmark(SpecSection):
                 )
         if is_complete:
             check_changes(self)
-        # here, and not when they are first used: a wrong change is reported with its path
-        for name, entry in self.entries.items():
-            for dataset in dict.fromkeys((*self.by_dataset, *entry.by_dataset)):
-                try:
-                    entry.apply_changes_on(dataset, self.by_dataset.get(dataset, {}))
-                except ValueError as error:
-                    scope = ("entries", name) if dataset in entry.by_dataset else ()
-                    raise error_at((*scope, "by_dataset", dataset), error) from None
+        self._apply_changes()
         check_distances(self)
         if is_complete:
             check_claims(self)
             check_sweep(self)
         return self
+
+    def _apply_changes(self) -> None:
+        """Apply the changes of single data sets to the entries.
+
+        Now, and not when they are first used: a wrong change is reported with its path.
+        """
+        for name, entry in self.entries.items():
+            for dataset in dict.fromkeys((*self.by_dataset, *entry.by_dataset)):
+                changes = self.by_dataset.get(dataset, {})
+                try:
+                    entry.apply_changes_on(dataset, changes, checked=self._was_checked)
+                except ValueError as error:
+                    scope = ("entries", name) if dataset in entry.by_dataset else ()
+                    raise error_at((*scope, "by_dataset", dataset), error) from None
 
     @property
     def pairs(self) -> tuple[tuple[DatasetName, str], ...]:
@@ -152,7 +167,8 @@ class Benchmark(SpecSection):
     def at(self, point: SweepPoint) -> "Benchmark":
         """Return the benchmark at a point of its sweep, without a sweep and with the same labels.
 
-        It is checked. An entry or a data set that lacks the setting of an axis stays as it is.
+        It is checked, unless the benchmark was before. An entry or a data set that lacks the
+        setting of an axis stays as it is.
         """
         if not point:
             return self.model_copy(update={"sweep": {}}) if self.sweep else self
@@ -161,7 +177,8 @@ class Benchmark(SpecSection):
             content = set_sweep_values(
                 self.model_dump(mode="json", exclude={"sweep", "claims"}), point
             )
-            self._at[point.text] = Benchmark.model_validate(content, context=PART_CONTEXT)
+            context = CHECKED_CONTEXT if self._was_checked else PART_CONTEXT
+            self._at[point.text] = Benchmark.model_validate(content, context=context)
         return self._at[point.text]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

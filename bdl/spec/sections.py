@@ -4,10 +4,20 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Gt, Le
-from pydantic import Field, TypeAdapter, WrapValidator, model_validator
+from pydantic import Field, TypeAdapter, ValidationInfo, WrapValidator, model_validator
 
 from bdl.spec.components import RateComponent
-from bdl.spec.fields import MAX_INTEGER, Count, Index, Items, NonEmpty, Real, SpecSection, Text
+from bdl.spec.fields import (
+    CHECKED_CONTEXT,
+    MAX_INTEGER,
+    Count,
+    Index,
+    Items,
+    NonEmpty,
+    Real,
+    SpecSection,
+    Text,
+)
 from bdl.spec.labels import DatasetLabel, MetricLabel
 from bdl.training.schedule import Incomplete, Precision, Sampling, Schedule
 
@@ -72,7 +82,7 @@ class Preparation(SpecSection):
         return settings | ({} if rows is None else {"rows": rows})
 
 
-def _read_rate_or_rates(raw: Any, handler: object) -> Any:
+def _read_rate_or_rates(raw: Any, handler: object, info: ValidationInfo) -> Any:
     """Read one rate, which has a name, or else a rate for each group.
 
     Not a union of types: pydantic would report the problems of both forms.
@@ -80,7 +90,9 @@ def _read_rate_or_rates(raw: Any, handler: object) -> Any:
     if isinstance(raw, RateComponent):
         return raw
     is_rate = not isinstance(raw, Mapping) or isinstance(raw.get("name"), str) or not raw
-    return RateComponent.model_validate(raw) if is_rate else _RATES_ADAPTER.validate_python(raw)
+    if is_rate:
+        return RateComponent.model_validate(raw, context=info.context)
+    return _RATES_ADAPTER.validate_python(raw, context=info.context)
 
 
 _RATES_ADAPTER: TypeAdapter[Any] = TypeAdapter(Mapping[str, RateComponent])
@@ -95,7 +107,11 @@ class Training(SpecSection):
     """Rows of a minibatch."""
     schedule: Annotated[
         RateComponent | Mapping[str, RateComponent], WrapValidator(_read_rate_or_rates)
-    ] = Field(default_factory=lambda: RateComponent.model_validate({"name": "constant"}))
+    ] = Field(
+        default_factory=lambda: RateComponent.model_validate(
+            {"name": "constant"}, context=CHECKED_CONTEXT
+        )
+    )
     """Factor of the learning rate, or one for each group of parameters."""
     sampling: Sampling = "without_replacement"
     """Permute the rows in each epoch, or draw every row from all."""

@@ -141,7 +141,7 @@ def compile_graph(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[...,
             program(*leaves)  # some faults show up in the first call
             return program
         compiled, inner_graphs = _compile(graph, leaves, options)
-        return cache.store(compiled, inner_graphs[0], leaves) if inner_graphs else compiled
+        return cache.store(compiled, next(iter(inner_graphs), None), leaves)
 
 
 def _compile(

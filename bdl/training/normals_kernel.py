@@ -19,18 +19,23 @@ from torch import Tensor
 from bdl.files import write_atomically
 from bdl.training.compiler import compile_function, is_running_eagerly
 from bdl.training.programs import (
+    KEEPS_LAYERS,
     build_conditions,
     cache_folder,
     digest_conditions,
     has_same_bits,
     load_library,
+    name_in_cache,
     program_path,
+    warn_slower,
 )
 
 Generator = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 _ENTRY = "kernel"
 """The function of the library."""
+
+_DESCRIPTION = "the generator of normals"
 
 _VERSION = 1
 """Raised when the generator's operations change: its graph is not known without the compiler."""
@@ -103,7 +108,10 @@ def _load(path: Path, dtype: torch.dtype) -> Generator | None:
 def _store(
     path: Path, graph: Any, compiled: Generator, arguments: tuple[Tensor, Tensor, int]
 ) -> Generator | None:
-    """Return the kernel of a compiled graph, and store where it is; None if there is not one."""
+    """Return the kernel of a compiled graph, and store where it is.
+
+    None, with a warning, if there is not one: another version of PyTorch may write it otherwise.
+    """
     keys, steps, n = arguments
     source = getattr(graph, "source_code", "")
     names = _name_arguments(source)
@@ -112,6 +120,7 @@ def _store(
     variables = getattr(getattr(call, "__func__", call), "__globals__", {})
     kernel: Any = variables.get(kernel_name[1]) if kernel_name else None
     if names is None or getattr(kernel, "__name__", "") not in (_ENTRY, f"{_ENTRY}_py"):
+        warn_slower(_DESCRIPTION, KEEPS_LAYERS, "its source is not of a known form")
         return None
     first_results = compiled(keys, steps, n)
     generate = _bind(kernel, names, first_results[0].dtype)
@@ -120,12 +129,13 @@ def _store(
         has_same_bits(generate(keys, steps, n), first_results)
         and has_same_bits(generate(*more), compiled(*more))
     ):
+        warn_slower(_DESCRIPTION, KEEPS_LAYERS, "without them it has other bits")
         return None
-    # a full disk, or one that cannot be written to: later processes compile
-    with suppress(OSError, ValueError), write_atomically(path) as new_path:
-        library = Path(kernel.__self__.__file__).relative_to(cache_folder())
-        stored = {"library": str(library), "arguments": names}
-        new_path.write_text(json.dumps(stored), "utf-8")
+    library = name_in_cache(Path(kernel.__self__.__file__), _DESCRIPTION)
+    if library is not None:
+        # a full disk, or one that cannot be written to: later processes compile
+        with suppress(OSError, ValueError), write_atomically(path) as new_path:
+            new_path.write_text(json.dumps({"library": library, "arguments": names}), "utf-8")
     return generate
 
 

@@ -9,6 +9,7 @@ library, and so the bits are the same.
 """
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from getpass import getuser
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +28,8 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from bdl.files import write_atomically
+
+log = logging.getLogger(__name__)
 
 Program = Callable[..., Sequence[Tensor]]
 
@@ -70,19 +74,25 @@ class ProgramCache:
     def store(self, compiled: Program, graph: Any, leaves: Sequence[Tensor]) -> Program:
         """Return a compiled program without the compiler's layers, and store where it is.
 
-        `compiled` is the program with them, and `graph` what the compiler makes of the operations.
-        Where the layers do anything, `compiled` is returned, and nothing is stored.
+        `compiled` is the program with them, and `graph` what the compiler makes of the operations,
+        None if it does not show that. Where the layers do anything, `compiled` is returned, and
+        nothing is stored. Unless the program has constants of its own, which only the layers know,
+        there is a warning: another version of PyTorch may have written it otherwise.
         """
         entry = _find_entry(graph, len(self._constants) + len(leaves))
         if entry is None:
+            if not getattr(graph, "constants", None):
+                warn_slower("a compiled update", KEEPS_LAYERS, "its source is not of a known form")
             return compiled
         program = _bind(entry, self._constants)
         if not has_same_bits(program(*leaves), compiled(*leaves)):
+            warn_slower("a compiled update", KEEPS_LAYERS, "without them it has other bits")
             return compiled
-        # a full disk, or one that cannot be written to: later processes compile
-        with suppress(OSError, ValueError), write_atomically(self._path) as path:
-            library = Path(entry.__self__.__file__).relative_to(cache_folder())
-            path.write_text(str(library), "utf-8")
+        library = name_in_cache(Path(entry.__self__.__file__), "a compiled update")
+        if library is not None:
+            # a full disk, or one that cannot be written to: later processes compile
+            with suppress(OSError, ValueError), write_atomically(self._path) as path:
+                path.write_text(library, "utf-8")
         return program
 
 
@@ -117,6 +127,27 @@ def _find_entry(graph: Any, n_arguments: int) -> Any:
     )
     entry = cells[0].cell_contents if is_plain else None
     return entry if getattr(entry, "__name__", "") == _ENTRY else None
+
+
+KEEPS_LAYERS = "is called through the compiler's layers, and every process compiles it"
+"""Loss of time where a program could not be taken out of the compiler's layers."""
+
+
+@cache  # once in a process, however many programs there are
+def warn_slower(program: str, loss: str, reason: str) -> None:
+    """Warn that a program takes more time than it did under an earlier version of PyTorch."""
+    log.warning("PyTorch %s: %s %s (slower): %s", torch.__version__, program, loss, reason)
+
+
+def name_in_cache(library: Path, program: str) -> str | None:
+    """Return the path of a program's library in the compiler's cache.
+
+    None, with a warning, if it is elsewhere: another version of PyTorch may have another folder.
+    """
+    if library.is_relative_to(cache_folder()):
+        return str(library.relative_to(cache_folder()))
+    warn_slower(program, "is compiled by every process", f"its library is not in {cache_folder()}")
+    return None
 
 
 def has_same_bits(results: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:

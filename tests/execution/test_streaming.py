@@ -9,7 +9,8 @@ from bdl.methods.online_em import OnlineEm
 from bdl.metrics.distances import relative_distance, wasserstein2
 from bdl.plan import Task
 from bdl.plan.cost import estimate_batch_work
-from bdl.plan.planning import check_task, group_tasks, plan_tasks
+from bdl.plan.planning import group_tasks, plan_tasks
+from bdl.plan.task_checks import check_task
 from bdl.plan.workload import count_stage_updates
 from bdl.posteriors import FactorAnalysis
 from bdl.records.posterior_files import PosteriorFiles

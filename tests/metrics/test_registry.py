@@ -26,14 +26,14 @@ def test_every_metric_follows_the_contract(name):
     ],
 )
 def test_labels_are_resolved_by_the_longest_name(label, name):
-    assert get_metric_info(label) is METRICS.get(name).info
+    assert get_metric_info(label) == METRICS.get(name).info
 
 
 def test_a_name_within_a_name_does_not_count(monkeypatch):
     """With `error` and `error_rate` registered the label error_rate_5 is of the second."""
     monkeypatch.setitem(METRICS.targets, "error_rate", METRICS.targets["accuracy"])
-    assert get_metric_info("error_rate_5") is get_metric_info("accuracy")
-    assert get_metric_info("error_5") is get_metric_info("error")
+    assert get_metric_info("error_rate_5") == get_metric_info("accuracy")
+    assert get_metric_info("error_5") == get_metric_info("error")
 
 
 def test_metrics_of_a_file_are_known_by_their_label(tmp_path):

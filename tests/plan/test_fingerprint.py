@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import bdl
+from bdl import registry
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.spec import load_benchmark
@@ -137,23 +138,34 @@ def test_a_setting_that_is_added_later_moves_nothing():
         assert part["preparation"] == {}
 
 
-ADDED = (
-    "bdl.methods.vifa:Vifa",
-    "bdl.models.networks:LinearModel",
-    "bdl.models.likelihoods:GaussianLikelihood",
-    "bdl.models.priors:GaussianPrior",
-    "bdl.training.schedule:Constant",
-    "bdl.metrics.likelihoods:Nmll",
-    "bdl.metrics.regression:Rmse",
-    "bdl.references.exact:BayesianRidgeReference",
+def add_declared_setting(monkeypatch, component):
+    """Declare the setting that a component gains, as whoever adds one does."""
+    declarations = registry._read_declarations()  # the content of a file, which is read once
+    declaration = declarations[component]
+    added = {"added": {"default": 3, "type": "integer"}}
+    monkeypatch.setitem(
+        declarations, component, declaration._replace(settings=declaration.settings | added)
+    )
+
+
+@pytest.mark.parametrize(
+    ("component", "place"),
+    [
+        ("method:vifa", "bdl.methods.vifa:Vifa"),
+        ("model:linear", "bdl.models.networks:LinearModel"),
+        ("likelihood:gaussian", "bdl.models.likelihoods:GaussianLikelihood"),
+        ("prior:gaussian", "bdl.models.priors:GaussianPrior"),
+        ("rate:constant", "bdl.training.schedule:Constant"),
+        ("metric:nmll", "bdl.metrics.likelihoods:Nmll"),
+        ("metric:rmse", "bdl.metrics.regression:Rmse"),
+        ("reference:bayesian-ridge", "bdl.references.exact:BayesianRidgeReference"),
+    ],
 )
-
-
-@pytest.mark.parametrize("component", ADDED)
-def test_a_setting_that_every_kind_of_component_gains_moves_no_hash(monkeypatch, component):
-    module, _, name = component.partition(":")
+def test_a_setting_that_every_kind_of_component_gains_moves_no_hash(monkeypatch, component, place):
+    module, _, name = place.partition(":")
     labelled = "metrics=[{name: nmll, at: mean, label: nmll_mean}, {name: rmse, label: rmse_own}]"
     before = [(own.fit_hash, scores(own)) for own in (cell(labelled), ridge())]
+    add_declared_setting(monkeypatch, component)
     known = getattr(import_module(module), name)
     settings = {"bases": (known,), "frozen": True, "namespace": {"__module__": module}}
     monkeypatch.setattr(
@@ -168,6 +180,7 @@ def test_a_data_set_that_gains_a_setting_keeps_its_identity(monkeypatch):
     own = {"name": "online-fa", "entry": "online-em"}
     before = cell(**own).fit_hash
     label = cell(**own).dataset
+    add_declared_setting(monkeypatch, f"dataset:{label.name}")
     module, _, name = label.registry().targets[label.name].partition(":")
     known = getattr(import_module(module), name)
     settings = {"bases": (known,), "frozen": True, "namespace": {"__module__": module}}

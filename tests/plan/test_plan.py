@@ -14,8 +14,9 @@ from bdl.errors import InputError
 from bdl.plan import cost, initial_check
 from bdl.plan.cost import estimate_batch_work, estimate_work
 from bdl.plan.fittings import build_final_fitting
-from bdl.plan.planning import check_task, list_first_splits, list_tasks, plan_tasks
+from bdl.plan.planning import list_first_splits, list_tasks, plan_tasks
 from bdl.plan.reference_posteriors import compute_truth
+from bdl.plan.task_checks import check_task
 from bdl.plan.workload import count_fits_per_batch, count_stage_updates, is_stage_compiled
 from bdl.spec import SweepPoint, load_benchmark
 

@@ -10,7 +10,7 @@ import torch
 from bdl.plan import joint_hash
 from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
-from bdl.publishing.provenance import compute_overlaps
+from bdl.publishing.overlaps import compute_overlaps
 from bdl.records import FitResult, Row
 from bdl.spec import load_benchmark
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from bdl.errors import InputError
-from bdl.plan.reference_posteriors import read_certificates
-from bdl.reports.reference_tables import reference_sections
+from bdl.reports.reference_tables import read_certificates, reference_sections
 
 PUBLISHED = Path(__file__).parents[2] / "results"
 

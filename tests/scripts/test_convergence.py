@@ -1,7 +1,8 @@
 """When an entry counts as converged, and that scores are read as they were written."""
 
+import pandas as pd
 import pytest
-from convergence import FACTORS, Score, has_converged, read_scores, write_scores
+from convergence import FACTORS, Score, chosen_hyper, has_converged, read_scores, write_scores
 
 
 def scores(once, twice, error=0.0):
@@ -32,3 +33,17 @@ def test_scores_are_read_as_they_were_written(tmp_path):
     assert read_scores(path) == []
     write_scores(path, scores(2.0, None))
     assert read_scores(path) == scores(2.0, None)
+
+
+def test_settings_are_the_medians_of_what_searches_chose():
+    rows = pd.DataFrame(
+        {
+            "dataset": ["yacht", "yacht", "yacht", "boston"],
+            "entry": ["vifa"] * 4,
+            "hyper_learning_rate": [0.01, 0.03, 0.02, 1.0],
+            "hyper_dropout_rate": [float("nan")] * 4,
+        }
+    )
+    assert chosen_hyper(rows, "yacht", "vifa") == {"learning_rate": 0.02}
+    assert chosen_hyper(rows, "energy", "vifa") == {}
+    assert chosen_hyper(None, "yacht", "vifa") == {}

@@ -1,31 +1,61 @@
-"""Defaults and limits of all settings, and what metrics say of themselves: files and tables rest on them.
+"""Defaults and limits of settings, facts and descriptions of components: files and tables rest on them.
 
 A file leaves out what is as by default, so that a changed default changes what it says. What is
-meant to change is written to ``declared.json`` by ``python tests/spec/test_declared.py``.
+meant to change is written to ``bdl/declared.json`` by ``python tests/spec/test_declared.py``.
 """
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import bdl
+from bdl.cli.describe import describe_component
+from bdl.data import DATASETS
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.training.schedule import RATES
 
-FILE = Path(__file__).with_name("declared.json")
+FILE = Path(bdl.__file__).with_name("declared.json")
 STORED = json.loads(FILE.read_text("utf-8"))
 RENEW = "if that is meant: python tests/spec/test_declared.py"
 REGISTRIES = {
-    one.kind: one for one in (METHODS, METRICS, MODELS, LIKELIHOODS, PRIORS, REFERENCES, RATES)
+    one.kind: one
+    for one in (METHODS, METRICS, MODELS, LIKELIHOODS, PRIORS, REFERENCES, RATES, DATASETS)
 }
-COMPONENTS = [
-    f"{kind}:{name}" for kind, registry in REGISTRIES.items() for name in registry.builtin
+LABELLED = {"csv", "parquet", "openml"}
+"""Data sets that make their label themselves, from their settings: they have to be imported."""
+GUESTS = [
+    "bdl.guests.bayesian_ridge:BayesianRidge",
+    "bdl.guests.blackjax:Mclmc",
+    "bdl.guests.gaussian_process:GaussianProcess",
+    "bdl.guests.laplace_torch:LaplaceTorch",
+    "bdl.guests.ngboost:NgBoost",
+    "bdl.guests.numpyro:AutoLowRank",
+    "bdl.guests.numpyro:Nuts",
+    "bdl.guests.posteriors:DiagonalVi",
+    "bdl.guests.posteriors:Sghmc",
+    "bdl.guests.vbll:Vbll",
+    "bdl.references.network_nuts:NetworkNuts",
 ]
+"""Methods of the package that files name by their module."""
+COMPONENTS = [
+    f"{kind}:{name}"
+    for kind, registry in REGISTRIES.items()
+    for name in registry.builtin
+    if name not in LABELLED
+] + [f"method:{name}" for name in GUESTS]
+FACTS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "method": lambda method: {
+        name: getattr(method, name) for name in ("source", "course", "retired")
+    },
+    "metric": lambda metric: {"info": asdict(metric.info)},
+}
 
 
 def bare(schema: Any) -> Any:
@@ -40,27 +70,36 @@ def bare(schema: Any) -> Any:
 
 
 def declared(component: str) -> dict[str, Any]:
-    """Read the settings of a component from its annotations, and the facts of a metric."""
-    kind, name = component.split(":")
-    found: dict[str, Any] = bare(
-        REGISTRIES[kind].adapter(name).json_schema().get("properties", {})
-    )
-    return found | ({"info": asdict(METRICS.get(name).info)} if kind == "metric" else {})
+    """Read the settings of a component from its annotations, and facts from its class."""
+    kind, _, name = component.partition(":")
+    registry = REGISTRIES[kind]
+    definition = registry.get(name)
+    settings: dict[str, Any] = {}
+    if isinstance(definition, type):
+        schemas = bare(registry.adapter(name).json_schema().get("properties", {}))
+        for field in fields(definition):  # in their order, which is that of labels
+            if field.init:
+                settings[field.name] = schemas[field.name]
+                if field.default_factory is not MISSING:
+                    settings[field.name]["default"] = field.default_factory()
+    return {
+        "settings": settings,
+        "facts": FACTS.get(kind, lambda _: {})(definition),
+        "description": describe_component(registry, name),
+    }
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_defaults_and_limits_are_those_that_files_rest_on(component):
     assert declared(component) == STORED.get(component), RENEW
+    assert [*declared(component)["settings"]] == [*STORED[component]["settings"]], RENEW
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_settings_cannot_be_changed(component):
-    kind, name = component.split(":")
-    assert REGISTRIES[kind].get(name).__dataclass_params__.frozen
-
-
-def test_what_is_declared_is_registered():
-    assert list(STORED) == COMPONENTS, RENEW
+    kind, _, name = component.partition(":")
+    definition = REGISTRIES[kind].get(name)
+    assert not isinstance(definition, type) or definition.__dataclass_params__.frozen
 
 
 if __name__ == "__main__":

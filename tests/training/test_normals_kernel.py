@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from bdl.training import normals_kernel
+from bdl.training import normals_kernel, programs
 from bdl.training.updates import is_compiler_installed
 
 SOURCE = """
@@ -47,6 +49,16 @@ def test_another_program_is_left_to_the_compiler(old, new):
     assert names(old, new) is None
 
 
+def test_a_kernel_that_is_not_recognised_is_warned_of(tmp_path, caplog):
+    programs.warn_slower.cache_clear()  # it warns once in a process
+    graph = SimpleNamespace(source_code=SOURCE.replace("cpp_fused", "cpp_joined"))
+    arguments = torch.zeros(2, 2), torch.zeros(2, 1), 3
+    for _ in range(2):
+        assert normals_kernel._store(tmp_path / "kernel", graph, None, arguments) is None
+    assert len(caplog.records) == 1
+    assert "the generator of normals is called through the compiler's layers" in caplog.text
+
+
 DRAW = """
 import sys, torch
 from bdl.rng import trial_keys
@@ -66,7 +78,6 @@ def test_a_later_process_draws_the_same_without_the_compiler(tmp_path, dtype):
     """The first process compiles, its layers draw the last numbers; another cache has all of them."""
     if not is_compiler_installed():
         pytest.skip("needs a C++ compiler")
-    import torch
 
     def draw(script: str, cache: str) -> tuple[str, list[torch.Tensor]]:
         done = subprocess.run(
@@ -76,6 +87,7 @@ def test_a_later_process_draws_the_same_without_the_compiler(tmp_path, dtype):
             text=True,
             check=True,
         )
+        assert "slower" not in done.stderr
         return done.stdout.strip(), torch.load(tmp_path / "drawn.pt")
 
     few = DRAW.replace(", generate(keys, steps, 3000)", "")

@@ -22,6 +22,7 @@ ADD = record_operations(lambda x, y: [x + y], LEAVES)
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    programs.warn_slower.cache_clear()  # it warns once in a process
     return tmp_path
 
 
@@ -89,6 +90,7 @@ def test_a_program_is_known_by_all_that_decides_it(monkeypatch):
         ),
         pytest.param(compiled_graph(in_layers), in_layers, id="another function"),
         pytest.param(SimpleNamespace(), in_layers, id="another compiler"),
+        pytest.param(None, in_layers, id="a compiler that hides it"),
         pytest.param(
             compiled_graph(inductor_entry_cpp), lambda x, y: [x + 1, y], id="other results"
         ),
@@ -97,11 +99,24 @@ def test_a_program_is_known_by_all_that_decides_it(monkeypatch):
         ),
     ],
 )
-def test_layers_that_do_anything_stay(cache_folder, graph, layers):
+def test_layers_that_do_anything_stay(cache_folder, caplog, graph, layers):
+    """One line warns of what they cost, unless they are there for constants."""
     cache = ProgramCache(ADD, LEAVES, OPTIONS)
+    assert cache.store(layers, graph, LEAVES) is layers
     assert cache.store(layers, graph, LEAVES) is layers
     assert cache.load() is None
     assert not [*cache_folder.iterdir()]
+    has_constants = bool(getattr(graph, "constants", None))
+    assert [record.levelname for record in caplog.records] == (
+        [] if has_constants else ["WARNING"]
+    )
+
+
+def test_a_library_outside_the_cache_is_warned_of(cache_folder, caplog):
+    assert programs.name_in_cache(cache_folder / "ab" / "c.so", "it") == "ab/c.so"
+    assert not caplog.records
+    assert programs.name_in_cache(cache_folder.parent / "c.so", "it") is None
+    assert "it is compiled by every process (slower): its library is not in" in caplog.text
 
 
 def test_a_library_that_is_gone_is_none(cache_folder):
@@ -132,7 +147,10 @@ print("torch._inductor.compile_fx" in sys.modules)
 
 @pytest.mark.slow  # compiles
 def test_a_later_process_loads_the_program_without_the_compiler(tmp_path):
-    """It has the same bits; and so has an eager call, to the rounding of exponentials."""
+    """It has the same bits; and so has an eager call, to the rounding of exponentials.
+
+    The installed PyTorch writes programs as they are read here, or the gain is lost, with a warning.
+    """
     if not is_compiler_installed():
         pytest.skip("needs a C++ compiler")
     outputs, saved = [], []
@@ -145,6 +163,7 @@ def test_a_later_process_loads_the_program_without_the_compiler(tmp_path):
             text=True,
             check=True,
         )
+        assert "slower" not in done.stderr
         outputs.append(done.stdout.strip())
         saved.append(torch.load(path))
     assert outputs == ["True", "False"]
