@@ -31,7 +31,7 @@ from bdl.execution.groups import FinalFit, group_final_fits
 from bdl.plan import Task
 from bdl.plan.planning import group_tasks, list_tasks
 from bdl.records import FitResult
-from bdl.records.row_files import list_cell_keys
+from bdl.records.tables import list_cell_keys
 
 
 class Difference(NamedTuple):

@@ -10,15 +10,10 @@ import pandas as pd
 
 from bdl.publishing.provenance import write_provenance
 from bdl.records import HYPER_PREFIX, CellKey, FitResult, Row
-from bdl.records.row_files import (
-    COLUMNS,
-    list_axes,
-    list_cell_keys,
-    to_results,
-    to_table,
-    write_rows,
-)
-from bdl.records.run_folder import PROVENANCE, ROWS, RunFolder
+from bdl.records.row_files import to_results, to_table, write_rows
+from bdl.records.run_folder import RunFolder
+from bdl.records.segments import PROVENANCE, ROWS
+from bdl.records.tables import COLUMNS, list_axes, list_cell_keys
 
 DETAILS = ("width", "device", "compiled", "updates")
 

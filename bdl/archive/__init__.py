@@ -25,8 +25,9 @@ from bdl.errors import InputError
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.records import STAGES, CellKey, Row, Stage
-from bdl.records.row_files import list_cell_keys
-from bdl.records.run_folder import ROWS, RunFolder
+from bdl.records.run_folder import RunFolder
+from bdl.records.segments import ROWS
+from bdl.records.tables import list_cell_keys
 from bdl.spec import Benchmark, Request, load_request
 from bdl.spec.sections import Note
 

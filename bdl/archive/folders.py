@@ -19,7 +19,8 @@ from bdl.archive import legacy
 from bdl.errors import InputError, parse_json
 from bdl.records import CellKey
 from bdl.records.posterior_files import with_rerun_hint
-from bdl.records.run_folder import PROVENANCE, ROWS, RunFolder
+from bdl.records.run_folder import RunFolder
+from bdl.records.segments import PROVENANCE, ROWS
 from bdl.spec import Request
 
 STORE = "store"

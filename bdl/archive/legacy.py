@@ -31,17 +31,10 @@ from bdl.records import (
     Row,
 )
 from bdl.records.posterior_files import PosteriorFiles
-from bdl.records.row_files import (
-    CELL_COLUMNS,
-    COLUMNS,
-    COMPACT_LEVEL,
-    KEY_COLUMNS,
-    POINT_COLUMNS,
-    list_axes,
-    to_table,
-    write_rows,
-)
-from bdl.records.run_folder import ORIGIN_FIELDS, PROVENANCE, ROWS, RunFolder
+from bdl.records.row_files import CELL_COLUMNS, COMPACT_LEVEL, KEY_COLUMNS, to_table, write_rows
+from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
+from bdl.records.segments import PROVENANCE, ROWS
+from bdl.records.tables import COLUMNS, POINT_COLUMNS, list_axes
 from bdl.spec import Request, SweepPoint, load_request
 
 _DATABASE, _TRIALS, _POINTS = "store.sqlite", "trials.parquet", "points.parquet"

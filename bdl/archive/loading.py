@@ -30,7 +30,7 @@ from bdl.errors import InputError
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.records import CellKey
-from bdl.records.row_files import list_cell_keys
+from bdl.records.tables import list_cell_keys
 from bdl.registry import packaged_results
 from bdl.spec import (
     Benchmark,

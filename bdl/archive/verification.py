@@ -15,8 +15,8 @@ from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe
 from bdl.records import FitResult, posterior_files
-from bdl.records.row_files import list_cell_keys
-from bdl.records.run_folder import ROWS
+from bdl.records.segments import ROWS
+from bdl.records.tables import list_cell_keys
 from bdl.references.base import check_files
 from bdl.spec.labels import MetricName
 

@@ -17,7 +17,8 @@ import torch
 from bdl.files import write_atomically
 from bdl.plan import Task, joint_hash
 from bdl.records import STAGES, Row, Stage
-from bdl.records.run_folder import PROVENANCE, ROWS, RunFolder
+from bdl.records.run_folder import RunFolder
+from bdl.records.segments import PROVENANCE, ROWS
 from bdl.spec import Request
 
 _PACKAGES = (

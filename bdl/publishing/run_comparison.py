@@ -18,7 +18,7 @@ from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
 from bdl.publishing.overlaps import load_overlaps
 from bdl.publishing.published_files import compare_with_print, narrow_benchmark
-from bdl.records.row_files import list_axes
+from bdl.records.tables import list_axes
 from bdl.reports.layout import Section
 from bdl.reports.paired import (
     ScoreChange,

@@ -6,8 +6,8 @@ made with, so that one is never without the other.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from io import BytesIO
 from math import isfinite, nan
 from pathlib import Path
@@ -22,15 +22,13 @@ from pyarrow.parquet import ParquetFile, write_table
 from bdl.errors import InputError, parse_json
 from bdl.files import write_atomically
 from bdl.records import (
-    HYPER_PREFIX,
+    STAGES,
     CellKey,
     CurvePoint,
     FitResult,
     Row,
     RowKey,
-    join_refusals,
 )
-from bdl.spec import SweepPoint
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 """Text of which there are few: a file and the memory hold each once."""
@@ -81,15 +79,6 @@ COMPACT_LEVEL, FAST_LEVEL = 15, 1
 
 _MAX_VALUES = 40_000_000
 """Values of a file, a few bytes each in memory."""
-_MAX_TEXT_BYTES = 200 * 10**6
-"""Size of the texts of a column, written out for each row."""
-
-UNPUBLISHED_DETAILS = ("traceback", "origin", "files")
-"""Details of a row that are not columns of a table unless they are asked for."""
-COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
-"""Columns that every table of rows has."""
-POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
-"""Columns that every table of scores at recorded counts has."""
 
 
 class RowFile(NamedTuple):
@@ -213,10 +202,10 @@ def to_results(table: pa.Table) -> list[FitResult]:
             **{name: values[name] for name in plain},
             hyper=dict(values["hyper"]),
             metrics=dict(values["metrics"]),
-            details=_parse_mapping(values["details"]),
-            score_hashes=_parse_mapping(values["score_hashes"]),
+            details=_copy_mapping(values["details"]),
+            score_hashes=_copy_mapping(values["score_hashes"]),
             artefact=None if values["artefact"] is None else values["artefact"].hex(),
-            refusals=_parse_mapping(values["refusals"]),
+            refusals=_copy_mapping(values["refusals"]),
         )
         curve_points = tuple(
             CurvePoint(
@@ -235,87 +224,16 @@ def without_tracebacks(table: pa.Table) -> pa.Table:
     """Return rows without tracebacks, which name folders of the machine."""
     column = table["details"].combine_chunks()
     texts = [
-        json.dumps(_without_traceback(_parse_text(text))) for text in column.dictionary.to_pylist()
+        json.dumps(_without_traceback(parse_mapping(text)))
+        for text in column.dictionary.to_pylist()
     ]
     details = pa.array(texts, pa.string()).take(column.indices).dictionary_encode()
     return table.set_column(SCHEMA.get_field_index("details"), SCHEMA.field("details"), details)
 
 
-def tabulate_rows(
-    table: pa.Table, details: Collection[str] = (), *, problems: bool = False
-) -> pd.DataFrame:
-    """Tabulate rows of `SCHEMA`.
-
-    There is a column for each axis of the sweep, each metric, each ``hyper_<name>`` and each
-    detail that is published, with NaN where a row has no value. `details` names further ones, such
-    as ``traceback``. With `problems`, only rows that have one (`bdl.records.Row.problem`) are
-    tabulated.
-    """
-    reasons = _list_problems(table)
-    if problems:
-        has_problem = np.array([reason is not None for reason in reasons], dtype=bool)
-        table = table.filter(pa.array(has_problem))
-        reasons = reasons[has_problem]
-    columns = {
-        **_key_columns(table),
-        "stage": _texts(table, "stage"),
-        **{name: table[name].to_numpy().astype(np.int64) for name in KEY_COLUMNS[1:]},
-        "status": _texts(table, "status"),
-        "reason": reasons,
-        "seconds": table["seconds"].to_numpy(),
-    }
-    for name, values in _map_columns(table, "hyper").items():
-        columns[HYPER_PREFIX + name] = values
-    columns |= _map_columns(table, "metrics")
-    for name, values in _detail_columns(table).items():
-        if name in details or name not in UNPUBLISHED_DETAILS:
-            columns[name] = values
-    return pd.DataFrame(columns)
-
-
-def tabulate_curve_points(table: pa.Table) -> pd.DataFrame:
-    """Tabulate the scores at recorded counts of rows of `SCHEMA`, one row a score.
-
-    Those of a fit are in the order of their counts.
-    """
-    curves = table["curve"].combine_chunks()
-    points = curves.flatten()
-    rows = np.repeat(np.arange(len(curves)), np.diff(curves.offsets.to_numpy()))
-    columns = {name: values[rows] for name, values in _key_columns(table).items()}
-    columns["split"] = table["split"].to_numpy().astype(np.int64)[rows]
-    for name in ("axis", "metric"):
-        columns[name] = _expand(points.field(name))
-    columns["at"] = points.field("at").to_numpy(zero_copy_only=False)
-    columns["value"] = points.field("value").to_numpy(zero_copy_only=False)
-    axes = [name for name in columns if name not in POINT_COLUMNS]
-    frame = pd.DataFrame(columns)[[*POINT_COLUMNS[:2], *axes, *POINT_COLUMNS[2:]]]
-    order = np.lexsort((frame["at"], frame["axis"], rows))
-    return frame.iloc[order].reset_index(drop=True)
-
-
 def sort_curve_points(points: Iterable[CurvePoint]) -> list[CurvePoint]:
     """Sort the scores of a fit at recorded counts by axis and count."""
     return sorted(points, key=lambda point: (point.axis, point.at))
-
-
-def list_axes(rows: pd.DataFrame) -> list[str]:
-    """List the paths of the axes of a sweep: the columns between the entry and the stage."""
-    return [str(name) for name in rows.columns[2 : rows.columns.get_loc("stage")]]
-
-
-def list_cell_keys(rows: pd.DataFrame) -> list[CellKey]:
-    """List the key of the cell of each row."""
-    axes = list_axes(rows)
-
-    # cached: a sweep has a few points, and its rows may be a million
-    @cache
-    def format_point(*texts: str) -> str:
-        return SweepPoint(
-            {path: parse_json(text) for path, text in zip(axes, texts, strict=True)}
-        ).text
-
-    keys = rows[["dataset", "entry", *axes]].itertuples(index=False, name=None)
-    return [(dataset, entry, format_point(*texts)) for dataset, entry, *texts in keys]
 
 
 def _list_dictionary_paths() -> list[str]:
@@ -344,7 +262,7 @@ def _check_texts(table: pa.Table) -> None:
     for name in ("point", "score_hashes", "refusals", "details"):
         for chunk in table[name].chunks:
             for text in chunk.dictionary.to_pylist():
-                _parse_text(text)
+                parse_mapping(text)
 
 
 def _finite_or_none(value: float | None) -> float | None:
@@ -356,93 +274,44 @@ def _without_traceback(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(1024)
-def _parse_text(text: str) -> dict[str, Any]:
+def parse_mapping(text: str) -> dict[str, Any]:
+    """Parse a mapping in JSON; it is shared, and not to be changed.
+
+    `ValueError` if it is none.
+    """
     content = parse_json(text)
     if not isinstance(content, dict):
         raise ValueError(f"{text[:40]!r} is no mapping")
     return content
 
 
-def _parse_mapping(text: str) -> dict[str, Any]:
-    return dict(_parse_text(text))
+def _copy_mapping(text: str) -> dict[str, Any]:
+    return dict(parse_mapping(text))
 
 
-def _expand(array: pa.Array) -> NDArray[np.object_]:
-    """Return a dictionary array as Python texts, None where it has none.
-
-    `InputError` if they would fill the memory: a text that many rows share is in a file once,
-    however long it is.
-    """
-    texts = np.array([*array.dictionary.to_pylist(), None], dtype=object)
-    codes = array.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
-    lengths = np.array([len(text or "") for text in texts])
-    size = int(lengths[codes].sum())
-    if size > _MAX_TEXT_BYTES:
-        raise InputError(
-            f"the rows have {size / 1e6:,.0f} MB of text, more than the "
-            f"{_MAX_TEXT_BYTES / 1e6:,.0f} of any run"
-        )
-    expanded: NDArray[np.object_] = texts[codes]
-    return expanded
+def list_texts(table: pa.Table, name: str) -> list[str]:
+    """List the distinct texts of a column, by their number in it."""
+    texts: list[str] = table[name].combine_chunks().dictionary.to_pylist()
+    return texts
 
 
-def _texts(table: pa.Table, name: str) -> NDArray[Any]:
-    return _expand(table[name].combine_chunks())
+def code_keys(table: pa.Table) -> pd.DataFrame:
+    """Return the keys of rows as numbers: of a text, its position in the dictionary."""
+    columns: dict[str, NDArray[np.int64]] = {}
+    for name in CELL_COLUMNS:
+        columns[name] = table[name].combine_chunks().indices.to_numpy()
+    names = list[str](STAGES)
+    stages = [names.index(name) for name in list_texts(table, "stage")]
+    codes = table["stage"].combine_chunks().indices.to_numpy()
+    columns["stage"] = np.array(stages, dtype=np.int64)[codes]
+    for name in KEY_COLUMNS[1:]:
+        columns[name] = table[name].to_numpy()
+    return pd.DataFrame(columns)
 
 
-def _key_columns(table: pa.Table) -> dict[str, NDArray[Any]]:
-    """Return data set, entry, and the values of the axes of the sweep as canonical JSON."""
-    columns = {name: _texts(table, name) for name in ("dataset", "entry")}
-    column = table["point"].combine_chunks()
-    points = [_parse_point(text) for text in column.dictionary.to_pylist()]
-    codes = column.indices.to_numpy()
-    axes = dict.fromkeys(axis for code in np.unique(codes) for axis in points[code])
-    for axis in axes:
-        texts = np.array([point.get(axis, nan) for point in points], dtype=object)
-        columns[axis] = texts[codes]
-    return columns
-
-
-def _parse_point(text: str) -> dict[str, str]:
-    return SweepPoint(_parse_text(text)).texts
-
-
-def _map_columns(table: pa.Table, name: str) -> dict[str, NDArray[Any]]:
-    """Return a column of numbers for each key of a map, with NaN where it has none."""
-    maps = table[name].combine_chunks()
-    offsets = maps.offsets.to_numpy()
-    rows = np.repeat(np.arange(len(maps)), np.diff(offsets))
-    keys = maps.keys[offsets[0] : offsets[-1]] if len(offsets) else maps.keys
-    values = maps.items[offsets[0] : offsets[-1]].to_numpy(zero_copy_only=False)
-    codes = keys.indices.to_numpy(zero_copy_only=False)
-    columns: dict[str, NDArray[Any]] = {}
-    for code in pd.unique(codes):
-        chosen = codes == code
-        column = np.full(len(maps), nan)
-        column[rows[chosen]] = values[chosen]
-        columns[keys.dictionary[int(code)].as_py()] = column
-    return columns
-
-
-def _detail_columns(table: pa.Table) -> dict[str, Any]:
-    column = table["details"].combine_chunks()
-    codes = column.indices.to_numpy()
-    used = pd.unique(codes)
-    details = {code: _parse_text(column.dictionary[int(code)].as_py()) for code in used}
-    names = dict.fromkeys(name for content in details.values() for name in content)
-    columns: dict[str, Any] = {}
-    for name in names:
-        values = np.empty(len(column.dictionary), dtype=object)
-        for code in used:
-            values[code] = details[code].get(name, nan)
-        columns[name] = pd.Series(values[codes]).infer_objects()
-    return columns
-
-
-def _list_problems(table: pa.Table) -> NDArray[Any]:
-    """List the problem of each row, None if all is well (`bdl.records.Row.problem`)."""
-    column = table["refusals"].combine_chunks()
-    joined = [join_refusals(_parse_text(text)) for text in column.dictionary.to_pylist()]
-    refusals = np.array([*joined, None], dtype=object)[column.indices.to_numpy()]
-    reasons = _texts(table, "reason")
-    return np.where(reasons == None, refusals, reasons)  # noqa: E711  by element
+def drop_replaced(table: pa.Table) -> pa.Table:
+    """Drop rows that a later one of the same key replaces, and those that say so of others."""
+    is_replaced = code_keys(table).duplicated(keep="last").to_numpy()
+    is_removal = np.array([text == REMOVED for text in list_texts(table, "status")], dtype=bool)
+    statuses = table["status"].combine_chunks().indices.to_numpy()
+    return table.filter(pa.array(~(is_replaced | is_removal[statuses])))

@@ -13,14 +13,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from bdl.errors import InputError
@@ -32,27 +30,22 @@ from bdl.records.row_files import (
     KEY_COLUMNS,
     REMOVED,
     SCHEMA,
+    code_keys,
+    list_texts,
     make_removals,
-    read_rows,
     sort_curve_points,
-    tabulate_curve_points,
-    tabulate_rows,
     to_results,
     to_table,
     without_tracebacks,
     write_rows,
 )
+from bdl.records.segments import ROWS, FileState, SegmentFiles, one_line_errors
+from bdl.records.tables import tabulate_curve_points, tabulate_rows
 
-ROWS = "rows.parquet"
-PROVENANCE = "run.json"
-"""Name of the file that says where published rows came from, with the SHA-256 of other files."""
 ORIGIN_FIELDS = ("written", "git_commit", "python", "packages", "machine")
 """Fields of the provenance that an imported fit keeps: date, software and machine."""
-_SEGMENTS = "rows"
 _MAX_SEGMENTS = 200
 """Segments that are put into `ROWS` while a run is under way: each takes a millisecond to open."""
-_READ_ATTEMPTS = 20
-"""Attempts of a reader to find all files, while a writer puts segments together."""
 
 
 class StoredTwice(ValueError):
@@ -69,12 +62,12 @@ class RunFolder:
     """
 
     def __init__(self, path: Path | None, digests: Mapping[str, str] | None = None) -> None:
-        self._folder, self._digests = path, digests or {}
+        self._files = None if path is None else SegmentFiles(path, digests or {})
         self.path = path or Path("memory")
         self._claims: dict[CellKey, str | None] = {}
         self._is_written = False
         self._clear(SCHEMA.empty_table(), None, 0)
-        self._state: tuple[object, ...] | None = None
+        self._state: FileState | None = None
 
     @classmethod
     def of_table(cls, path: Path, table: pa.Table, request: str | None) -> "RunFolder":
@@ -292,7 +285,7 @@ class RunFolder:
     def compact(self) -> None:
         """Put all segments into one file."""
         with self._writing():
-            self._compact()
+            self._put_together()
 
     def publish(self, folder: Path, cells: Sequence[CellKey]) -> Path:
         """Write the rows of cells as those of a published folder; return the path of their file.
@@ -300,7 +293,7 @@ class RunFolder:
         Tracebacks stay here, since they name folders of this machine.
         """
         path = folder / ROWS
-        with _one_line_errors(path):
+        with one_line_errors(path):
             write_rows(
                 path, without_tracebacks(self.select(cells)), self._request, level=COMPACT_LEVEL
             )
@@ -311,43 +304,13 @@ class RunFolder:
             self._load()
 
     def _load(self) -> None:
-        """Read all files; a reader may come while a writer puts segments together."""
-        if self._folder is None:
+        if self._files is None:
             self._state = ()
             return
-        for _ in range(_READ_ATTEMPTS):
-            state = self._describe_files()
-            numbers = self._list_segments()
-            try:
-                self._read_files(numbers)
-            except FileNotFoundError:  # a segment that is in `ROWS` by now
-                continue
-            self._state = state
-            return
-        raise InputError(f"cannot read {self.path}: its files change all the time; try again")
-
-    def _read_files(self, numbers: Sequence[int]) -> None:
-        """Read `ROWS` and those of some segments that it lacks.
-
-        Segments are listed before `ROWS` is read: one that is gone by then is in it.
-        """
-        assert self._folder is not None
-        tables, request, included = [SCHEMA.empty_table()], None, 0
-        path = self._folder / ROWS
-        if path.exists():
-            self._check_digest(path)
-            content = read_rows(path)
-            tables.append(content.table)
-            request, included = content.request, content.included
-        added = [number for number in numbers if number > included]
-        for number in added:
-            content = read_rows(self._locate_segment(number))
-            tables.append(content.table)
-            request = request if content.request is None else content.request
-        table = pa.concat_tables(tables).combine_chunks()
-        if added:
-            table = _drop_replaced(table)
-        self._clear(table, request, max([included, *numbers]))
+        # before the files are read: what comes in between is noticed by the next writer
+        state = self._files.describe()
+        self._clear(*self._files.read())
+        self._state = state
 
     def _clear(self, table: pa.Table, request: str | None, last_segment: int) -> None:
         """Start from the rows of a table."""
@@ -360,13 +323,13 @@ class RunFolder:
     @cached_property
     def _keys(self) -> pd.DataFrame:
         """Keys of the rows of the table as numbers."""
-        return _code_keys(self._table)
+        return code_keys(self._table)
 
     @cached_property
     def _row_numbers(self) -> dict[CellKey, NDArray[np.intp]]:
         """Numbers of the rows of each cell in the table."""
         groups = self._keys.groupby(list(CELL_COLUMNS), sort=False).indices
-        datasets, entries, points = (_list_texts(self._table, name) for name in CELL_COLUMNS)
+        datasets, entries, points = (list_texts(self._table, name) for name in CELL_COLUMNS)
         numbers: dict[CellKey, NDArray[np.intp]] = {}
         codes: Any
         for codes, rows in groups.items():
@@ -412,82 +375,33 @@ class RunFolder:
 
     def _write_segment(self, table: pa.Table) -> None:
         self._last_segment += 1
-        if self._folder is None:
-            return
-        with _one_line_errors(self.path):
-            write_rows(self._locate_segment(self._last_segment), table, self._request)
-        self._is_written = True
+        if self._files is not None:
+            self._files.append(self._last_segment, table, self._request)
+            self._is_written = True
 
-    def _compact(self) -> None:
-        if self._folder is None:
-            return
-        table = self.select()
-        with _one_line_errors(self.path):
-            write_rows(self._folder / ROWS, table, self._request, included=self._last_segment)
-            for number in self._list_segments():
-                self._locate_segment(number).unlink()
-        self._is_written = False
+    def _put_together(self) -> None:
+        if self._files is not None:
+            self._files.put_together(self._last_segment, self.select(), self._request)
+            self._is_written = False
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Hold the lock of the writers, with the rows of all of them."""
-        if self._folder is None:
-            self._load_once()
+        self._load_once()
+        if self._files is None:
             yield
             return
-        try:
-            (self._folder / _SEGMENTS).mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self._folder / "rows.lock")
-            lock.acquire()
-        except OSError as error:
-            raise InputError(
-                f"cannot write to {self._folder}: {error.strerror}; choose another --results"
-            ) from None
-        try:
-            if self._state is None or self._state != self._describe_files():
-                self._load()
-            yield
-            if len(self._list_segments()) > _MAX_SEGMENTS:
-                self._compact()
-            self._state = self._describe_files()
-        except BaseException:
-            self._state = None  # the rows that are on the disk count, and are read again
-            raise
-        finally:
-            lock.release()
-
-    def _describe_files(self) -> tuple[object, ...]:
-        """Describe the files of rows, so that those of another writer are noticed."""
-        if self._folder is None:
-            return ()
-        try:
-            stat = (self._folder / ROWS).stat()
-            written: object = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        except OSError:
-            written = None
-        return written, *self._list_segments()
-
-    def _list_segments(self) -> list[int]:
-        """List the numbers of the segments; hidden files are those of a writer."""
-        assert self._folder is not None
-        numbers: list[int] = []
-        with suppress(FileNotFoundError, NotADirectoryError):
-            for path in (self._folder / _SEGMENTS).iterdir():
-                if path.suffix == ".parquet" and path.stem.isdigit():
-                    numbers.append(int(path.stem))
-        return sorted(numbers)
-
-    def _locate_segment(self, number: int) -> Path:
-        assert self._folder is not None
-        return self._folder / _SEGMENTS / f"{number:06}.parquet"
-
-    def _check_digest(self, path: Path) -> None:
-        recorded = self._digests.get(path.name)
-        if recorded is not None and sha256(path.read_bytes()).hexdigest() != recorded:
-            raise InputError(
-                f"{path} is damaged or of another run: its SHA-256 is not the one in "
-                f"{PROVENANCE}; fetch the folder again, or remove it and run again"
-            )
+        with self._files.lock():
+            try:
+                if self._state is None or self._state != self._files.describe():
+                    self._load()
+                yield
+                if len(self._files.list_segments()) > _MAX_SEGMENTS:
+                    self._put_together()
+                self._state = self._files.describe()
+            except BaseException:
+                self._state = None  # the rows that are on the disk count, and are read again
+                raise
 
 
 def _sort_key(key: RowKey) -> tuple[int, int, int, int]:
@@ -496,42 +410,3 @@ def _sort_key(key: RowKey) -> tuple[int, int, int, int]:
 
 def _without(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in names}
-
-
-def _list_texts(table: pa.Table, name: str) -> list[str]:
-    texts: list[str] = table[name].combine_chunks().dictionary.to_pylist()
-    return texts
-
-
-def _code_keys(table: pa.Table) -> pd.DataFrame:
-    """Return the keys of rows as numbers: of a text, its position in the dictionary."""
-    columns: dict[str, NDArray[np.int64]] = {}
-    for name in CELL_COLUMNS:
-        columns[name] = table[name].combine_chunks().indices.to_numpy()
-    names = list[str](STAGES)
-    stages = [names.index(name) for name in _list_texts(table, "stage")]
-    codes = table["stage"].combine_chunks().indices.to_numpy()
-    columns["stage"] = np.array(stages, dtype=np.int64)[codes]
-    for name in KEY_COLUMNS[1:]:
-        columns[name] = table[name].to_numpy()
-    return pd.DataFrame(columns)
-
-
-def _drop_replaced(table: pa.Table) -> pa.Table:
-    """Drop rows that a later one of the same key replaces, and those that say so of others."""
-    is_replaced = _code_keys(table).duplicated(keep="last").to_numpy()
-    is_removal = np.array([text == REMOVED for text in _list_texts(table, "status")], dtype=bool)
-    statuses = table["status"].combine_chunks().indices.to_numpy()
-    return table.filter(pa.array(~(is_replaced | is_removal[statuses])))
-
-
-@contextmanager
-def _one_line_errors(path: Path) -> Iterator[None]:
-    """Describe a full disk in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {path} ({error.strerror or error}); what it holds is safe: "
-            "mend that, and the same command goes on"
-        ) from None

@@ -16,8 +16,8 @@ import pytest
 from bdl.errors import InputError
 from bdl.records import CurvePoint, FitResult, Row
 from bdl.records.posterior_files import PosteriorFiles
-from bdl.records.row_files import tabulate_rows
 from bdl.records.run_folder import RunFolder, StoredTwice
+from bdl.records.tables import tabulate_rows
 
 CELL, OTHER = ("yacht", "vifa", "{}"), ("yacht", "other", "{}")
 READING = CurvePoint("epochs", 1, "nmll", 2.0)

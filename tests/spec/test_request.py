@@ -24,7 +24,7 @@ EPOCHS = "entries.vifa-lr.training.epochs=2"
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"spec": {}}', '{"spec": {"name": "x"}}'])
 def test_what_is_no_variant_is_refused(text):
-    with pytest.raises(InputError, match=r"trials\.parquet"):
+    with pytest.raises(InputError, match=r"rows\.parquet"):
         Request.parse(text, "rows.parquet")
 
 
