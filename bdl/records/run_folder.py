@@ -66,6 +66,7 @@ class RunFolder:
         self.path = path or Path("memory")
         self._claims: dict[CellKey, str | None] = {}
         self._is_written = False
+        self._request: str | None = None
         self._clear(SCHEMA.empty_table(), None, 0)
         self._state: FileState | None = None
 
@@ -315,7 +316,7 @@ class RunFolder:
     def _clear(self, table: pa.Table, request: str | None, last_segment: int) -> None:
         """Start from the rows of a table."""
         self._table, self._last_segment = table, last_segment
-        self._request: str | None = request
+        self._request = request
         self._results: dict[CellKey, dict[RowKey, FitResult]] = {}
         self.__dict__.pop("_keys", None)
         self.__dict__.pop("_row_numbers", None)
