@@ -30,6 +30,7 @@ from bdl.records.row_files import (
     KEY_COLUMNS,
     REMOVED,
     SCHEMA,
+    as_stored,
     code_keys,
     list_texts,
     make_removals,
@@ -173,7 +174,8 @@ class RunFolder:
         for row, curve_points, content in results:
             if content:
                 row = replace(row, artefact=self.posteriors.write(content))
-            stored.append(FitResult(row, tuple(sort_curve_points(curve_points))))
+            points = tuple(sort_curve_points(curve_points)) if curve_points else ()
+            stored.append(FitResult(row, points))
         with self._writing():
             keys = set[tuple[CellKey, RowKey]]()
             for row, *_ in stored:
@@ -365,9 +367,9 @@ class RunFolder:
         if not results:
             return
         hashes = {row.cell: self.find_fit_hash(row.cell) for row, *_ in results}
-        table = to_table(results, hashes)
-        self._write_segment(table)
-        for result in to_results(table):  # as a reader finds them
+        results = [result._replace(row=as_stored(result.row)) for result in results]
+        self._write_segment(to_table(results, hashes))
+        for result in results:
             by_key = self._results_of(result.row.cell)
             if result.row.status == REMOVED:
                 by_key.pop(result.row.key, None)
