@@ -216,7 +216,15 @@ class RunFolder:
 
     def list_artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
         """List the split, the status and the artefact of each final row of a cell, by split."""
-        return [(row.split, row.status, row.artefact) for row in self.load_rows("final", cell)]
+        self._load_once()
+        if cell in self._results:
+            return [(row.split, row.status, row.artefact) for row in self.load_rows("final", cell)]
+        # from the columns: a store has many rows, of which no more is asked
+        table = self.select([cell], ["final"]).select(["split", "status", "artefact"])
+        artefacts: list[tuple[int, str, str | None]] = []
+        for split, status, digest in zip(*table.to_pydict().values(), strict=True):
+            artefacts.append((split, status, None if digest is None else digest.hex()))
+        return artefacts
 
     def list_splits(self, cell: CellKey) -> tuple[int, ...]:
         """Return the splits of a cell that have final rows, in their order."""
