@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +95,9 @@ def measured(place: Path, words: list[str]) -> tuple[float, float]:
 def measure(rows: int) -> dict[str, Any]:
     """Measure appends and every command on a store of so many rows."""
     with tempfile.TemporaryDirectory() as folder:
-        file, appends = write(Path(folder), rows)
+        # in a process of its own: a command would inherit its peak of memory
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            file, appends = pool.submit(write, Path(folder), rows).result()
         ends = [
             1e6 * sum(some) / rows * 10 for some in (appends[:10], appends[-10:])
         ]  # of 100 cells

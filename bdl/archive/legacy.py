@@ -236,13 +236,14 @@ class _RowConverter:
                 refusals = _split_refusals(problem, self._scores)
             else:
                 hashes = self._current_hashes(cell, label, names)
+        key: dict[str, Any] = dict(zip(CELL_COLUMNS, cell, strict=True))
+        key |= {name: values[name] for name in (*KEY_COLUMNS, "status")}
         hyper: dict[str, float] = {}
         for name in self._hyper:
             if name in present:
                 hyper[name.removeprefix(HYPER_PREFIX)] = present[name]
         return Row(
-            **dict(zip(CELL_COLUMNS, cell, strict=True)),
-            **{name: values[name] for name in (*KEY_COLUMNS, "status")},
+            **key,
             reason=None if is_ok and refusals else problem,
             hyper=hyper,
             metrics={name: present.get(name) for name in names},

@@ -7,6 +7,7 @@ made with, so that one is never without the other.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from io import BytesIO
 from math import isfinite, nan
@@ -99,6 +100,7 @@ def to_table(results: Sequence[FitResult], fit_hashes: Mapping[CellKey, str | No
     metric at one count.
     """
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+    encode = json.JSONEncoder().encode
     for row, curve_points, _ in results:
         for name, text in zip(CELL_COLUMNS, row.cell, strict=True):
             columns[name].append(text)
@@ -108,21 +110,27 @@ def to_table(results: Sequence[FitResult], fit_hashes: Mapping[CellKey, str | No
         columns["status"].append(row.status)
         columns["reason"].append(row.reason)
         columns["hyper"].append(list(dict(row.hyper).items()))
-        columns["metrics"].append(
-            [(name, _finite_or_none(value)) for name, value in row.metrics.items()]
-        )
+        columns["metrics"].append(list(row.metrics.items()))
         columns["seconds"].append(row.seconds)
-        columns["score_hashes"].append(json.dumps(row.score_hashes))
-        columns["refusals"].append(json.dumps(row.refusals))
-        columns["details"].append(json.dumps(row.details))
+        columns["score_hashes"].append(encode(row.score_hashes))
+        columns["refusals"].append(encode(row.refusals) if row.refusals else "{}")
+        columns["details"].append(encode(row.details))
         columns["artefact"].append(None if row.artefact is None else bytes.fromhex(row.artefact))
-        if len({point[:3] for point in curve_points}) < len(curve_points):
+        if curve_points and len({point[:3] for point in curve_points}) < len(curve_points):
             raise ValueError(f"two scores of one metric at one count in {row.cell}, {row.key}")
         columns["curve"].append(
             [(*point[:3], _finite_or_none(point.value)) for point in curve_points]
         )
     arrays = [pa.array(columns[field.name], type=field.type) for field in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def as_stored(row: Row) -> Row:
+    """Return a row as a reader finds it: a score that is no finite number is None."""
+    if all(value is None or isfinite(value) for value in row.metrics.values()):
+        return row
+    metrics = {name: _finite_or_none(value) for name, value in row.metrics.items()}
+    return replace(row, metrics=metrics)
 
 
 def make_removals(cell: CellKey, keys: Iterable[RowKey]) -> list[FitResult]:

@@ -30,6 +30,7 @@ from bdl.records.row_files import (
     KEY_COLUMNS,
     REMOVED,
     SCHEMA,
+    as_stored,
     code_keys,
     list_texts,
     make_removals,
@@ -66,6 +67,7 @@ class RunFolder:
         self.path = path or Path("memory")
         self._claims: dict[CellKey, str | None] = {}
         self._is_written = False
+        self._request: str | None = None
         self._clear(SCHEMA.empty_table(), None, 0)
         self._state: FileState | None = None
 
@@ -172,7 +174,8 @@ class RunFolder:
         for row, curve_points, content in results:
             if content:
                 row = replace(row, artefact=self.posteriors.write(content))
-            stored.append(FitResult(row, tuple(sort_curve_points(curve_points))))
+            points = tuple(sort_curve_points(curve_points)) if curve_points else ()
+            stored.append(FitResult(row, points))
         with self._writing():
             keys = set[tuple[CellKey, RowKey]]()
             for row, *_ in stored:
@@ -213,7 +216,15 @@ class RunFolder:
 
     def list_artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
         """List the split, the status and the artefact of each final row of a cell, by split."""
-        return [(row.split, row.status, row.artefact) for row in self.load_rows("final", cell)]
+        self._load_once()
+        if cell in self._results:
+            return [(row.split, row.status, row.artefact) for row in self.load_rows("final", cell)]
+        # from the columns: a store has many rows, of which no more is asked
+        table = self.select([cell], ["final"]).select(["split", "status", "artefact"])
+        artefacts: list[tuple[int, str, str | None]] = []
+        for split, status, digest in zip(*table.to_pydict().values(), strict=True):
+            artefacts.append((split, status, None if digest is None else digest.hex()))
+        return artefacts
 
     def list_splits(self, cell: CellKey) -> tuple[int, ...]:
         """Return the splits of a cell that have final rows, in their order."""
@@ -315,7 +326,7 @@ class RunFolder:
     def _clear(self, table: pa.Table, request: str | None, last_segment: int) -> None:
         """Start from the rows of a table."""
         self._table, self._last_segment = table, last_segment
-        self._request: str | None = request
+        self._request = request
         self._results: dict[CellKey, dict[RowKey, FitResult]] = {}
         self.__dict__.pop("_keys", None)
         self.__dict__.pop("_row_numbers", None)
@@ -364,9 +375,9 @@ class RunFolder:
         if not results:
             return
         hashes = {row.cell: self.find_fit_hash(row.cell) for row, *_ in results}
-        table = to_table(results, hashes)
-        self._write_segment(table)
-        for result in to_results(table):  # as a reader finds them
+        results = [result._replace(row=as_stored(result.row)) for result in results]
+        self._write_segment(to_table(results, hashes))
+        for result in results:
             by_key = self._results_of(result.row.cell)
             if result.row.status == REMOVED:
                 by_key.pop(result.row.key, None)

@@ -392,3 +392,4 @@ def test_artefacts_are_those_of_the_rows(store):
         (row.split, row.status, row.artefact) for row in store.load_rows("final", CELL)
     ]
     assert [bool(artefact) for *_, artefact in store.list_artefacts(CELL)] == [False, True]
+    assert RunFolder(store.path).list_artefacts(CELL) == store.list_artefacts(CELL)
