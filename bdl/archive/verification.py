@@ -26,6 +26,10 @@ RELATIVE_TOLERANCE = 1e-4
 Processors round float32 numbers differently, by 6e-8, and a distance is the small difference of
 two such numbers.
 """
+ABSOLUTE_TOLERANCE = 1e-12
+"""Difference within which two scores agree whatever their size: a divergence of zero is a difference
+of equal numbers of size one, which float64 rounds by 1e-15.
+"""
 
 NO_POSTERIOR = "have no posterior in the folder"
 FAILED = "failed, and have no scores"
@@ -149,4 +153,4 @@ def _find_obstacle(
 def _agree(score: float | None, recomputed: float | None) -> bool:
     if score is None or recomputed is None:
         return False
-    return math.isclose(score, recomputed, rel_tol=RELATIVE_TOLERANCE)
+    return math.isclose(score, recomputed, rel_tol=RELATIVE_TOLERANCE, abs_tol=ABSOLUTE_TOLERANCE)

@@ -11,6 +11,7 @@ from run_folders import rewrite
 
 import bdl
 from bdl.archive.verification import (
+    ABSOLUTE_TOLERANCE,
     EARLIER_SCORE,
     EARLIER_VERSION,
     NO_POSTERIOR,
@@ -98,6 +99,20 @@ def test_rounding_of_another_processor_is_none(folder):
     verification = verify_folder(folder)
     assert verification.equal_scores + verification.close_scores == SCORES
     assert verification.close_scores >= 2
+
+
+def test_rounding_of_a_distance_of_zero_is_none(folder):
+    """It is a difference of equal numbers, so that any change is large relative to it."""
+
+    def change(rows: pd.DataFrame) -> pd.DataFrame:
+        assert (
+            rows.loc[rows.entry == "exact", "rel_mean_dist"].abs().max() < ABSOLUTE_TOLERANCE / 10
+        )
+        rows.loc[rows.entry == "exact", "rel_mean_dist"] += ABSOLUTE_TOLERANCE / 2
+        return rows
+
+    rewrite(folder, change)
+    assert not verify_folder(folder).differences
 
 
 def test_what_cannot_be_verified_is_counted(folder):
