@@ -89,6 +89,22 @@ def test_a_run_samples_what_is_missing_and_keeps_it(sampled, invoke, tmp_path):
     assert "sampling the posterior" not in invoke("run", sampled, "--tracking", "none")[1]
 
 
+def test_distances_to_other_draws_than_the_published_ones_are_not_verified(
+    sampled, invoke, tmp_path
+):
+    """Another processor draws others by the same recipe."""
+    assert invoke("run", sampled, "--tracking", "none")[0] == 0
+    code, out, err = invoke("verify", "results/sampled")
+    assert code == 0, err
+    assert "sampled reference" not in out
+    path = tmp_path / "results/sampled/references/synthetic.json"
+    info = json.loads(path.read_text())
+    path.write_text(json.dumps(info | {"draws_sha256": "0" * 64}))
+    code, out, err = invoke("verify", "results/sampled")
+    assert code == 0, err
+    assert "3 scores of these fits are distances to a sampled reference" in " ".join(out.split())
+
+
 def test_build_and_show(sampled, invoke):
     code, out, _ = invoke("references", "build", sampled)
     assert code == 0

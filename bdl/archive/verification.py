@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from bdl.archive import ResultsFolder
 from bdl.archive.reuse import open_published_fits
-from bdl.errors import InputError
+from bdl.errors import InputError, parse_json
 from bdl.execution.scoring import compute_scores, make_evaluation
 from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe
-from bdl.records import FitResult, posterior_files
+from bdl.records import FitResult, Row, posterior_files
 from bdl.records.segments import ROWS
 from bdl.records.tables import list_cell_keys
-from bdl.references.base import check_files
+from bdl.references.base import Recipe, check_files, locate_files
 from bdl.spec.labels import MetricName
 
 RELATIVE_TOLERANCE = 1e-4
@@ -88,6 +88,7 @@ def verify_folder(folder: Path) -> Verification:
     benchmark = results_folder.recorded_request.benchmark
     final_fits = Counter(list_cell_keys(results_folder.final_rows))
     published = open_published_fits(folder)
+    published_draws = _read_draw_digests(folder)
     verification = Verification()
     for task in list_tasks(benchmark):
         # a part of the benchmark may be published
@@ -100,11 +101,29 @@ def verify_folder(folder: Path) -> Verification:
         if missing := final_fits[task.key] - len(splits):
             verification.unverified_fits[EARLIER_VERSION] += missing
         for split in sorted(splits):
-            _verify_fit(verification, task, published.load_fit(task, split)[-1])
+            fit = published.load_fit(task, split)[-1]
+            _verify_fit(verification, task, fit, published_draws)
     return verification
 
 
-def _verify_fit(verification: Verification, task: Task, published: FitResult) -> None:
+def _read_draw_digests(folder: Path) -> dict[str, str]:
+    """Read the digests of the draws that distances were measured to, by the key of their recipe."""
+    digests: dict[str, str] = {}
+    for path in (folder / "references").glob("*.json"):
+        try:
+            content = parse_json(path.read_text("utf-8"))
+            digests[content["key"]] = content["draws_sha256"]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise InputError(f"{path} tells of no reference ({type(error).__name__})") from None
+    return digests
+
+
+def _verify_fit(
+    verification: Verification,
+    task: Task,
+    published: FitResult,
+    published_draws: Mapping[str, str],
+) -> None:
     """Compute the scores of a final fit again, and count what comes of it."""
     row = published.row
     if row.status == "failed":
@@ -117,7 +136,7 @@ def _verify_fit(verification: Verification, task: Task, published: FitResult) ->
     evaluation = make_evaluation(task, row.split, posterior, buffers, row.hyper)
     metrics: list[MetricName] = []
     for metric in task.fit_metrics:
-        reason = _find_obstacle(task, metric, row.split, row.score_hashes)
+        reason = _find_obstacle(task, metric, row, published_draws)
         if reason:
             verification.unverified_scores[reason] += 1
         else:
@@ -138,16 +157,28 @@ def _verify_fit(verification: Verification, task: Task, published: FitResult) ->
 
 
 def _find_obstacle(
-    task: Task, metric: MetricName, split: int, hashes: Mapping[str, str]
+    task: Task, metric: MetricName, row: Row, published_draws: Mapping[str, str]
 ) -> str | None:
     """Return why a score cannot be computed again; None if it can."""
-    if hashes.get(str(metric)) != task.score_hash(metric):
+    if row.score_hashes.get(str(metric)) != task.score_hash(metric):
         return EARLIER_SCORE
     if metric.info.kind == "distance":
-        recipe = find_recipe(task, split)
-        if recipe is not None and check_files(recipe) != "ready":
+        recipe = find_recipe(task, row.split)
+        if recipe is not None and not _has_published_draws(recipe, published_draws):
             return NO_REFERENCE
     return None
+
+
+def _has_published_draws(recipe: Recipe, published_draws: Mapping[str, str]) -> bool:
+    """Return whether the draws on this machine are those that were published.
+
+    Another processor draws others by the same recipe. Where nothing was published of them, any do.
+    """
+    if check_files(recipe) != "ready":
+        return False
+    _, info_path = locate_files(recipe)
+    digest = parse_json(info_path.read_text("utf-8"))["draws_sha256"]
+    return bool(published_draws.get(recipe.key, digest) == digest)
 
 
 def _agree(score: float | None, recomputed: float | None) -> bool:
