@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from peers import slang_release
 
-from bdl.archive.folders import locate_folder
+from bdl.archive.folders import locate_folder, open_store
 from bdl.data import load_stream
 from bdl.metrics.distances import relative_distance, wasserstein2
 from bdl.plan import Task
@@ -35,7 +35,6 @@ from bdl.plan.fittings import build_final_fitting
 from bdl.plan.planning import group_tasks, list_tasks
 from bdl.plan.reference_posteriors import compute_truth
 from bdl.posteriors import Posterior
-from bdl.records.run_folder import RunFolder
 from bdl.references.base import Truth
 from bdl.spec import Request, load_benchmark
 
@@ -170,7 +169,7 @@ def main() -> None:
         f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2"
     )
     for benchmark in map(load_benchmark, ("uci-linear-posterior", "logistic-posterior")):
-        with RunFolder(locate_folder(results, Request(benchmark)) / "store") as store:
+        with open_store(locate_folder(results, Request(benchmark))) as store:
             for cell in list_tasks(benchmark.select(entries=["vifa"])):
                 reference = compute_truth(cell, 0)
                 kept = [row.artefact for row in store.load_rows("final", cell.key) if row.artefact]

@@ -84,6 +84,7 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
     assert set(rows.status) == {"ok"}
     names = {path.name for path in folder.iterdir()}
     assert {"store", "rows.parquet", "run.json", "table.md", "table.json"} <= names
+    pd.testing.assert_frame_equal(pd.read_parquet(folder / "trials.parquet"), rows)
     shown = invoke("table", tiny, "--format", "markdown")[1]
     assert (folder / "table.md").read_text("utf-8") == shown
     assert "A claim" in shown
@@ -213,7 +214,7 @@ def test_a_sweep_from_the_command_line_to_the_figures(tiny, run, invoke):
     assert [line[1:4] for line in cells if line[1] == "diabetes"][:3] == [
         ["diabetes", n, "fixed"] for n in "248"
     ]
-    assert len(list((folder / "store/posteriors").iterdir())) == 6
+    assert len(list((folder / "posteriors").iterdir())) == 6
 
     part = "--set", "sweep={model.hidden: [[4], [2], [8], [3]]}", *FIXED
     assert run(*part)[0] == 0, "values are added, in any order"

@@ -115,9 +115,7 @@ def rows(stage="final"):
 
 
 def posteriors():
-    return {
-        path: path.read_bytes() for path in (STORED / "store/posteriors").glob("*.safetensors")
-    }
+    return {path: path.read_bytes() for path in (STORED / "posteriors").glob("*.safetensors")}
 
 
 def spoil(path):
@@ -365,7 +363,7 @@ def test_a_score_that_is_no_finite_number_leaves_its_own_column_empty(
     assert set(rows.status) == {"ok"}
     assert rows.nmll.notna().all()
     assert rows.own.isna().all()
-    assert len(list(Path("results/undefined/store/posteriors").iterdir())) == 2
+    assert len(list(Path("results/undefined/posteriors").iterdir())) == 2
     Path("undefined.py").write_text(UNDEFINED.replace("VALUE", "0.5"))
     assert invoke("run", "undefined.yaml", "--tracking", "none")[0] == 0
     mended = RunFolder(Path("results/undefined")).tabulate()

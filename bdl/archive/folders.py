@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from bdl.archive import legacy
 from bdl.errors import InputError, parse_json
 from bdl.records import CellKey
-from bdl.records.posterior_files import with_rerun_hint
+from bdl.records.posterior_files import PosteriorFiles, with_rerun_hint
 from bdl.records.run_folder import RunFolder
 from bdl.records.segments import PROVENANCE, ROWS
 from bdl.spec import Request
@@ -77,7 +77,7 @@ def open_for_writing(results: Path, request: Request) -> Iterator[RunFolder]:
         ) from None
     try:
         legacy.convert_folder(path.parent)
-        with with_rerun_hint(request, results), RunFolder(path) as store:
+        with with_rerun_hint(request, results), _open_store(path.parent) as store:
             yield store
     finally:
         lock.release()
@@ -92,7 +92,13 @@ def open_readonly(results: Path, request: Request) -> Iterator[RunFolder]:
 
 def open_store(folder: Path) -> RunFolder:
     """Open the store in a folder of results for reading."""
-    return legacy.read_store(folder) if legacy.has_store(folder) else RunFolder(folder / STORE)
+    return legacy.read_store(folder) if legacy.has_store(folder) else _open_store(folder)
+
+
+def _open_store(folder: Path) -> RunFolder:
+    # Without the pack, which has those of published rows: one that is missing is made again.
+    posteriors = PosteriorFiles(folder / "posteriors", reads_pack=False)
+    return RunFolder(folder / STORE, posteriors=posteriors)
 
 
 def has_store(folder: Path) -> bool:

@@ -54,7 +54,9 @@ def has_store(folder: Path) -> bool:
 
 def has_published_rows(folder: Path) -> bool:
     """Return whether a folder has such published rows, and none of today."""
-    return (folder / _TRIALS).exists() and not (folder / ROWS).exists()
+    # those of today have a flat table of the same name, which nothing reads
+    is_of_today = (folder / ROWS).exists() or (folder / PROVENANCE).exists()
+    return (folder / _TRIALS).exists() and not is_of_today
 
 
 def convert_folder(folder: Path) -> None:
@@ -65,14 +67,14 @@ def convert_folder(folder: Path) -> None:
     try:
         if has_store(folder):
             store = read_store(folder)
-            for name in ("posteriors", "checkpoints"):
-                if (folder / name).is_dir():
-                    shutil.copytree(folder / name, folder / _STORE / name, dirs_exist_ok=True)
+            if (folder / "checkpoints").is_dir():
+                shutil.copytree(
+                    folder / "checkpoints", folder / _STORE / "checkpoints", dirs_exist_ok=True
+                )
             # last, since this file says that the rest is there
             table, request = store.select(), store.recorded_request
             write_rows(folder / _STORE / ROWS, table, request)
-            for name in ("posteriors", "checkpoints"):
-                shutil.rmtree(folder / name, ignore_errors=True)
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
             (folder / _DATABASE).unlink()
         if has_published_rows(folder):
             _convert_published(folder)

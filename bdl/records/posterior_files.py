@@ -135,8 +135,9 @@ class PosteriorFiles:
     An artefact is named by the SHA-256 (hex) of its content, which `encode_posterior` returns.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, reads_pack: bool = True) -> None:
         self.folder, self.pack = folder, folder.with_suffix(".zip")
+        self._reads_pack = reads_pack
 
     def write(self, content: bytes) -> str:
         """Store an artefact, whole or not at all, also after a power cut; return its digest.
@@ -257,7 +258,7 @@ class PosteriorFiles:
     @cached_property
     def _packed(self) -> dict[str, bytes]:
         """Artefacts of the pack, none where there is no pack; `InputError` if it is damaged."""
-        if not self.pack.is_file():
+        if not (self._reads_pack and self.pack.is_file()):
             return {}
         contents: dict[str, bytes] = {}
         remedy = "restore it, or remove it and its fits are made again"

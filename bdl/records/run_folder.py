@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bdl.errors import InputError
+from bdl.files import write_atomically
 from bdl.records import STAGES, CellKey, CurvePoint, FitResult, Row, RowKey, Stage
 from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.row_files import (
@@ -41,7 +42,7 @@ from bdl.records.row_files import (
     write_rows,
 )
 from bdl.records.segments import ROWS, FileState, SegmentFiles, one_line_errors
-from bdl.records.tables import tabulate_curve_points, tabulate_rows
+from bdl.records.tables import FLAT_TABLE, tabulate_curve_points, tabulate_rows
 
 ORIGIN_FIELDS = ("written", "git_commit", "python", "packages", "machine")
 """Fields of the provenance that an imported fit keeps: date, software and machine."""
@@ -59,12 +60,18 @@ class RunFolder:
     It has no rows if the folder is not there; the first row makes it. With `path` None, the rows
     are in memory alone. Leaving a ``with`` block puts what was written into one file. `InputError`
     by all methods if a file turns out to be damaged or the disk is full. `digests` are the SHA-256
-    that files of the folder should have, by name.
+    that files of the folder should have, by name. `posteriors` are those of the folder if left out.
     """
 
-    def __init__(self, path: Path | None, digests: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        digests: Mapping[str, str] | None = None,
+        posteriors: PosteriorFiles | None = None,
+    ) -> None:
         self._files = None if path is None else SegmentFiles(path, digests or {})
         self.path = path or Path("memory")
+        self._posteriors = posteriors
         self._claims: dict[CellKey, str | None] = {}
         self._is_written = False
         self._request: str | None = None
@@ -91,7 +98,7 @@ class RunFolder:
     @cached_property
     def posteriors(self) -> PosteriorFiles:
         """The posteriors."""
-        return PosteriorFiles(self.path / "posteriors")
+        return self._posteriors or PosteriorFiles(self.path / "posteriors")
 
     @property
     def checkpoints(self) -> Path:
@@ -301,13 +308,14 @@ class RunFolder:
     def publish(self, folder: Path, cells: Sequence[CellKey]) -> Path:
         """Write the rows of cells as those of a published folder; return the path of their file.
 
-        Tracebacks stay here, since they name folders of this machine.
+        Tracebacks stay here, since they name folders of this machine. Beside it the same rows are
+        written as `FLAT_TABLE`, which nothing of this package reads.
         """
-        path = folder / ROWS
+        path, table = folder / ROWS, without_tracebacks(self.select(cells))
         with one_line_errors(path):
-            write_rows(
-                path, without_tracebacks(self.select(cells)), self._request, level=COMPACT_LEVEL
-            )
+            write_rows(path, table, self._request, level=COMPACT_LEVEL)
+            with write_atomically(folder / FLAT_TABLE) as new_path:
+                tabulate_rows(table).to_parquet(new_path, index=False)
         return path
 
     def _load_once(self) -> None:

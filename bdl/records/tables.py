@@ -15,6 +15,8 @@ from bdl.records import HYPER_PREFIX, CellKey, join_refusals
 from bdl.records.row_files import KEY_COLUMNS, parse_mapping
 from bdl.spec import SweepPoint
 
+FLAT_TABLE = "trials.parquet"
+"""Name of the file with published rows as a table of columns, for those who read it with pandas."""
 UNPUBLISHED_DETAILS = ("traceback", "origin", "files")
 """Details of a row that are not columns of a table unless they are asked for."""
 COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]

@@ -44,7 +44,10 @@ def final(cell, split, nmll):
 
 
 def remove(path: Path) -> None:
+    """Remove a file or a folder; published rows go with their flat table."""
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    if path.name == "rows.parquet":
+        path.with_name("trials.parquet").unlink()
 
 
 @pytest.fixture
@@ -102,7 +105,7 @@ def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
     for latest in (False, True):
         here = open_results(asked(), tmp_path, prefer_store=latest)
         assert here.has_rows
-    (place / "rows.parquet").unlink()
+    remove(place / "rows.parquet")
     here = ResultsFolder(place)
     assert not here.has_rows
 

@@ -111,7 +111,6 @@ def make_store(place: Path) -> None:
                 db.execute(f"INSERT INTO scores VALUES ({', '.join('?' * 10)})", score)
             for point in curve_points:
                 db.execute(f"INSERT INTO points VALUES ({', '.join('?' * 11)})", (*values, *point))
-    shutil.move(place / "store/posteriors", place / "posteriors")
     for path in place.iterdir():
         if path.name not in ("store.sqlite", "posteriors"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -63,7 +63,7 @@ def clone(original, tmp_path, monkeypatch) -> Path:
         original,
         tmp_path,
         dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("store*"),
+        ignore=shutil.ignore_patterns("store*", "posteriors"),
     )
     return tmp_path / "small.yaml"
 
@@ -205,9 +205,10 @@ def test_a_large_posterior_stays_in_the_store(original, clone, run, monkeypatch)
     (PLACE / PACK).unlink()
     monkeypatch.setattr(posterior_files, "MAX_POSTERIOR_BYTES", sizes["exact"] - 1)
     assert run()[0] == 0
+    for name in ("store", "posteriors"):
+        shutil.rmtree(PLACE / name)
     posteriors = RunFolder(PLACE).posteriors
     assert {row.entry for row in rows if posteriors.is_whole(row.artefact)} == {"stepped"}
-    shutil.rmtree(PLACE / "store")
     clone.write_text(MORE, "utf-8")
     assert "fits: 0 of the search and 3 final" in run("--published", "--dry-run")[1]
 

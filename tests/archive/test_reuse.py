@@ -138,7 +138,7 @@ def test_a_clone_imports_published_fits_if_told_so(run):
 
 def test_a_clone_makes_every_fit_itself_if_not(run):
     assert "imported" not in run()[1]
-    assert list(PLACE.joinpath("store/posteriors").iterdir())
+    assert list(PLACE.joinpath("posteriors").iterdir())
 
 
 def test_what_is_missing_is_made(file, run):
@@ -288,7 +288,7 @@ def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
     code, out, err = run("--published")
     assert (code, out) == (2, "")
     assert err.startswith("bdl-bench: cannot read results/small/run.json")
-    for name in ("rows.parquet", "run.json"):
+    for name in ("rows.parquet", "run.json", "trials.parquet"):
         (PLACE / name).unlink()
     code, out, _ = run("--published", "--dry-run")
     assert (code, "fits: 24 of the search and 12 final\n" in out) == (0, True)

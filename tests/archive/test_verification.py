@@ -59,7 +59,7 @@ def original(tmp_path_factory) -> Path:
 @pytest.fixture
 def folder(original, tmp_path) -> Path:
     """A folder of published results, which may be changed."""
-    unpublished = shutil.ignore_patterns("store*")
+    unpublished = shutil.ignore_patterns("store*", "posteriors")
     return Path(shutil.copytree(original, tmp_path / "small", ignore=unpublished))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bdl.archive.folders import open_store
 from bdl.records import Row
 from bdl.records.run_folder import RunFolder
 
@@ -118,7 +119,7 @@ def kill_at_random(results: Path, moments: random.Random) -> None:
 
 def everything(results: Path) -> tuple[list[dict[str, object]], list[object]]:
     """All rows but the times, with the digests of the posteriors, each of which can be read, and recorded scores."""
-    with RunFolder(store_of(results)) as store:
+    with open_store(store_of(results).parent) as store:
         rows = all_rows(store)
         for row in rows:
             if row.stage == "final":

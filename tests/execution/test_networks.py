@@ -86,7 +86,7 @@ def test_a_convolutional_network_with_batch_norm_learns_and_keeps_its_statistics
     assert curve[4] == rows.nll[0], "the last is the end of the fit"
     assert curve[4] < curve[1]
 
-    file, _ = (results / "store/posteriors").iterdir()
+    file, _ = (results / "posteriors").iterdir()
     posterior, buffers = PosteriorFiles(file.parent).read(file.stem)
     assert set(buffers) == {
         f"{layer}.running_{part}" for layer in (1, 5) for part in ("mean", "var")
