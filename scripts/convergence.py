@@ -29,10 +29,10 @@ import bdl
 from bdl.archive.loading import load_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
+from bdl.records import HYPER_PREFIX
 from bdl.spec import Entry, load_request
 
 RESULTS = Path("results")
-HYPER_PREFIX = "hyper_"
 FACTORS = (0.25, 0.5, 1.0, 2.0)
 SPLITS = 5
 MARGIN = 0.05

@@ -121,7 +121,9 @@ def open_published(folder: Path) -> RunFolder:
     if not has_store(folder):
         with suppress(InputError):  # a damaged provenance, without which the rows are shown
             digests = read_provenance(folder).get("files", {})
-    return RunFolder(folder, digests)
+    # The pack alone: it is checked for families of others' code, which their reader did not name.
+    posteriors = PosteriorFiles(folder / "posteriors", reads_files=False)
+    return RunFolder(folder, digests, posteriors)
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:

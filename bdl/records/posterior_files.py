@@ -133,11 +133,12 @@ class PosteriorFiles:
     """Posteriors in a folder, a file each, or in the pack beside it, ``<folder>.zip``.
 
     An artefact is named by the SHA-256 (hex) of its content, which `encode_posterior` returns.
+    `reads_files` and `reads_pack` say which of the two are read.
     """
 
-    def __init__(self, folder: Path, *, reads_pack: bool = True) -> None:
+    def __init__(self, folder: Path, *, reads_files: bool = True, reads_pack: bool = True) -> None:
         self.folder, self.pack = folder, folder.with_suffix(".zip")
-        self._reads_pack = reads_pack
+        self._reads_files, self._reads_pack = reads_files, reads_pack
 
     def write(self, content: bytes) -> str:
         """Store an artefact, whole or not at all, also after a power cut; return its digest.
@@ -177,6 +178,10 @@ class PosteriorFiles:
         that the next run finds it missing, whatever its size.
         """
         path = self._locate_file(sha)
+        if not self._reads_files and sha in self._packed:
+            return self._packed[sha]
+        if not self._reads_files:
+            raise DamagedPosterior(f"{self.pack} has no posterior {sha}")
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -195,6 +200,8 @@ class PosteriorFiles:
         Its digest is not computed.
         """
         path = self._locate_file(sha)
+        if not self._reads_files:
+            return sha in self._packed
         try:
             with path.open("rb") as file:
                 length = int.from_bytes(file.read(_LENGTH_BYTES), "little")

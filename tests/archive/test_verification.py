@@ -176,3 +176,10 @@ def test_the_command_says_what_it_shows(folder, invoke):
     assert code == 1
     pattern = r"- diabetes/exact, split 0, nmll: published [\d.]+, computed [\d.]+"
     assert re.search(pattern, " ".join(out.split()))
+
+
+def test_posteriors_beside_the_pack_are_not_read(folder, original):
+    """Those of the pack are checked for code of others; files of a folder that came along are not."""
+    shutil.copytree(original / "posteriors", folder / "posteriors")
+    (folder / "posteriors.zip").unlink()
+    assert verify_folder(folder).unverified_fits == {NO_POSTERIOR: 4}
