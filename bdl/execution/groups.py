@@ -24,7 +24,7 @@ from bdl.execution.scoring import (
     make_evaluation,
 )
 from bdl.plan import Task
-from bdl.plan.cost import estimate_batch_work
+from bdl.plan.cost import estimate_batch_work, estimate_work
 from bdl.plan.fittings import (
     TaskSplit,
     build_evaluation_schedule,
@@ -33,6 +33,7 @@ from bdl.plan.fittings import (
 )
 from bdl.plan.reference_posteriors import compute_truth
 from bdl.plan.workload import (
+    count_fits,
     count_fits_per_batch,
     count_slot_rows,
     find_slot_batch,
@@ -95,6 +96,14 @@ class SearchGroup:
     def members(self) -> tuple[TaskSplit, ...]:
         """Task and splits whose final rows the group decides."""
         return tuple((self.task, split) for split in self.scores)
+
+    @property
+    def work(self) -> int:
+        """Work of the rest of the searches and of the final fits that follow them."""
+        splits = len(self.scores)
+        finished_fits = sum(len(fold_scores) for fold_scores in self.scores.values())
+        search_fits = splits * count_fits(self.task, "search") - finished_fits
+        return estimate_work(self.task, search_fits, splits)
 
     def run(self, report: Report) -> list[FitResult]:
         """Score the settings; one row a fold."""
@@ -271,6 +280,11 @@ class FinalGroup:
         """Tasks and splits whose final rows the group makes."""
         return tuple((fit.task, fit.split) for fit in self.final_fits)
 
+    @property
+    def work(self) -> int:
+        """Work of its fits."""
+        return sum(estimate_work(fit.task, 0, 1) for fit in self.final_fits)
+
     @cached_property
     def hyper(self) -> tuple[Setting, ...]:
         """Chosen settings, with the estimates of references."""
@@ -303,19 +317,28 @@ def group_final_fits(final_fits: Iterable[FinalFit], folder: Path | None = None)
 def run_group(group: Group, report: Report) -> list[FitResult]:
     """Run a group; if it dies, its splits become failed final rows that carry the traceback.
 
-    A full disk is no fault of the fits, and is raised.
+    A full disk is no fault of the fits, and is raised. All work of a group that dies is reported,
+    so that the progress of the run reaches its end.
     """
+    reported_work = 0
+
+    def count_and_report(work: int) -> None:
+        nonlocal reported_work
+        reported_work += work
+        report(work)
+
     try:
         first_task = group.members[0][0]
         with warnings.catch_warnings():
             # warnings about the compiler's own code
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")
             with enforce_limits(first_task.benchmark.limits):
-                return group.run(report)
+                return group.run(count_and_report)
     # SystemExit: a method that calls sys.exit ends its fits, not the run
     except (Exception, SystemExit) as error:
         if is_full_disk(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+        report(max(0, group.work - reported_work))
         # one line, as it becomes a cell of tables; the traceback is kept whole in the details
         summary = (str(error).strip().splitlines() or [""])[0]
         reason = f"{type(error).__name__}: {summary}"

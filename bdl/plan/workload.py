@@ -177,11 +177,11 @@ def count_fits(task: Task, stage: Stage) -> int:
 def count_stage_updates(task: Task, stage: Stage) -> int:
     """Count the updates of one fit in a stage.
 
-    A stream has as many as observations, a guest has 1.
+    A stream has as many as observations. A fit without minibatches counts as 1.
     """
     if task.settings.streams:
         return task.stream.length
-    if task.settings.limited:
+    if task.settings.direct:
         return 1
     search = task.settings.search
     rows = len(task.data.split(0).train)  # of split 0, whichever splits run

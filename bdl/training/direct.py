@@ -116,8 +116,6 @@ class DirectFitting(Fitting):
         A trial whose method yields earlier posteriors is yielded with them as well, when an
         evaluation is due.
         """
-        # fits without a limit take no time that a progress bar would show
-        progress_per_trial = 0 if self.method.limit is None else 1
         posteriors: dict[
             object, Posterior
         ] = {}  # replicates on the same rows have the same posterior
@@ -125,7 +123,7 @@ class DirectFitting(Fitting):
             values = {name: float(value[index]) for name, value in self.trials.hyper.items()}
             key = (rows.tobytes(), *values.values()) if self.method.deterministic else index
             if key in posteriors:
-                progress(progress_per_trial)
+                progress(1)
                 yield self._snapshot(index, 0, posteriors[key], last=True)
                 continue
             # None marks the end, so that each estimate is known to be the last, or not
@@ -138,7 +136,7 @@ class DirectFitting(Fitting):
                 last = next_estimate is None
                 if last:
                     posteriors[key] = posterior
-                    progress(progress_per_trial)
+                    progress(1)
                 if last or (evaluations and evaluations.due(StepCounters(updates))):
                     yield self._snapshot(index, updates, posterior, last=last)
             if key not in posteriors:
