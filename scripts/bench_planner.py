@@ -22,9 +22,9 @@ from rich.table import Table
 from bdl.errors import InputError
 from bdl.execution.estimate import RemainingWork
 from bdl.execution.timing import time_updates
-from bdl.plan import Task
 from bdl.plan.cost import estimate_fit_seconds
 from bdl.plan.planning import list_tasks
+from bdl.plan.task import Task
 from bdl.records.run_folder import RunFolder
 from bdl.spec import Request
 

@@ -27,7 +27,7 @@ import yaml
 from peers import machine
 
 from bdl.plan.planning import list_tasks
-from bdl.records import FitResult, Row
+from bdl.records.row import FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_request
 

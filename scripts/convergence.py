@@ -29,7 +29,7 @@ import bdl
 from bdl.archive.loading import load_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
-from bdl.records import HYPER_PREFIX
+from bdl.records.row import HYPER_PREFIX
 from bdl.spec import Entry, load_request
 
 RESULTS = Path("results")

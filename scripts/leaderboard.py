@@ -17,9 +17,9 @@ from scipy.special import stdtrit
 
 from bdl.archive.loading import LoadedResults
 from bdl.metrics import get_metric_info
-from bdl.records import CERTIFICATE_DETAIL
+from bdl.records.row import CERTIFICATE_DETAIL
 from bdl.references.certificate import CERTIFIED
-from bdl.reports import TableEntry
+from bdl.reports.comparison import TableEntry
 from bdl.reports.elsewhere import as_printed
 from bdl.reports.figures import FigureData, draw_figures
 from bdl.reports.intervals import LEVEL, MIN_SPLITS

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.publishing.overlaps import load_overlaps
-from bdl.reports import TableEntry
+from bdl.reports.comparison import TableEntry
 from bdl.spec import load_request
 
 ROOT = Path(__file__).parents[1]

@@ -24,13 +24,13 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from bdl.execution import WorkerPool
 from bdl.execution.groups import Group
 from bdl.execution.scheduler import JobChain, run_chains
+from bdl.execution.worker_pool import WorkerPool
 from bdl.plan.planning import list_tasks
 from bdl.plan.workload import find_slot_batch
 from bdl.records.run_folder import RunFolder
-from bdl.search import count_settings_per_round
+from bdl.search.proposals import count_settings_per_round
 from bdl.spec import load_benchmark
 from bdl.spec.sections import Limits
 

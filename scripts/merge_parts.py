@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from bdl.archive import ResultsFolder, list_stored_cells
 from bdl.archive.folders import has_published_rows, open_published, read_provenance
 from bdl.archive.loading import load_open_results
+from bdl.archive.results_folder import ResultsFolder, list_stored_cells
 from bdl.errors import InputError
 from bdl.publishing.provenance import describe_provenance, write_provenance
 from bdl.publishing.published_files import gather_figure_data, render_tables
-from bdl.records import CellKey, FitResult, Row
+from bdl.records.row import CellKey, FitResult, Row
 from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 from bdl.reports.figures import draw_figures
 from bdl.spec import Request, load_request

@@ -30,10 +30,10 @@ from peers import slang_release
 from bdl.archive.folders import locate_folder, open_store
 from bdl.data import load_stream
 from bdl.metrics.distances import relative_distance, wasserstein2
-from bdl.plan import Task
 from bdl.plan.fittings import build_final_fitting
 from bdl.plan.planning import group_tasks, list_tasks
 from bdl.plan.reference_posteriors import compute_truth
+from bdl.plan.task import Task
 from bdl.posteriors import Posterior
 from bdl.references.base import Truth
 from bdl.spec import Request, load_benchmark

@@ -19,9 +19,9 @@ from scipy.stats import spearmanr
 
 from bdl.archive.loading import load_results
 from bdl.metrics import METRICS
-from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe, load_training_data
+from bdl.plan.task import Task
 from bdl.references.base import load_or_sample
 from bdl.references.function_certificate import evaluate_functions
 from bdl.references.nuts import NetworkRecipe

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import bdl
 from bdl import cli
-from bdl.plan import Task
+from bdl.plan.task import Task
 from bdl.spec import Benchmark, Request
 
 PACKAGE = Path(bdl.__file__).parent

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bdl.publishing.provenance import write_provenance
-from bdl.records import HYPER_PREFIX, CellKey, FitResult, Row
+from bdl.records.row import HYPER_PREFIX, CellKey, FitResult, Row
 from bdl.records.row_files import to_results, to_table, write_rows
 from bdl.records.run_folder import RunFolder
 from bdl.records.segments import PROVENANCE, ROWS

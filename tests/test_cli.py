@@ -20,7 +20,7 @@ from tiny import contents
 from bdl.cli.listing import KINDS
 from bdl.data import DATASETS
 from bdl.methods import METHODS
-from bdl.plan import _load_prepared
+from bdl.plan.task import _load_prepared
 from bdl.records.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("blank_figures")

@@ -27,9 +27,9 @@ from bdl.methods.base import MinibatchMethod
 from bdl.models.base import Model
 from bdl.models.modules import NetworkModule
 from bdl.models.problem import Problem
-from bdl.plan import Task
 from bdl.plan.fittings import build_final_fitting
 from bdl.plan.initial_check import check_initial_likelihood, check_initial_posterior
+from bdl.plan.task import Task
 from bdl.plan.task_checks import check_device, check_task
 from bdl.plan.workload import is_stage_compiled
 from bdl.search.crossval import describe_failure

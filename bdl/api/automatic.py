@@ -25,11 +25,11 @@ from bdl.models.modules import NetworkModule
 from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
-from bdl.plan import Task
 from bdl.plan.fittings import build_training_setup
+from bdl.plan.task import Task
 from bdl.runtime import one_thread
-from bdl.search import propose
 from bdl.search.crossval import FoldScore, cross_validate
+from bdl.search.proposals import propose
 from bdl.spec.entry import Search
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import ignore_progress

@@ -12,8 +12,8 @@ from rich.console import Console
 from typer import Exit
 
 from bdl.api.fitted import Fitted
-from bdl.archive import ResultsFolder
 from bdl.archive.loading import LoadedResults, load_open_results, load_results
+from bdl.archive.results_folder import ResultsFolder
 from bdl.errors import unknown_name_error
 from bdl.plan.planning import list_tasks
 from bdl.publishing.published_files import (

@@ -30,7 +30,7 @@ from bdl.metrics.targets import (
 )
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
-from bdl.plan import Task
+from bdl.plan.task import Task
 from bdl.posteriors import Empirical, Posterior
 from bdl.posteriors.base import GaussianPosterior
 from bdl.posteriors.predictive import is_predictive

@@ -16,12 +16,12 @@ from bdl.execution.estimate import (
     estimate_remaining,
 )
 from bdl.execution.timing import time_updates
-from bdl.plan import Task
 from bdl.plan.cost import count_possible_jobs
 from bdl.plan.planning import list_first_splits
 from bdl.plan.reference_posteriors import list_sampled_references
+from bdl.plan.task import Task
 from bdl.plan.workload import count_fits
-from bdl.records import STAGES, CellKey
+from bdl.records.row import STAGES, CellKey
 from bdl.records.run_folder import RunFolder
 from bdl.references.base import check_files
 from bdl.runtime import format_bytes

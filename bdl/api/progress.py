@@ -14,8 +14,8 @@ from rich.table import Table
 from tqdm import tqdm
 
 from bdl.errors import InputError
-from bdl.plan import Task
-from bdl.records import STAGES, Row
+from bdl.plan.task import Task
+from bdl.records.row import STAGES, Row
 from bdl.records.run_folder import RunFolder
 
 

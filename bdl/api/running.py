@@ -42,11 +42,12 @@ from bdl.execution.scheduler import (
     prepare_store,
     run_tasks,
 )
-from bdl.plan import Task, initial_check, planning, reference_posteriors
+from bdl.plan import initial_check, planning, reference_posteriors
 from bdl.plan.reference_posteriors import SampledReference
+from bdl.plan.task import Task
 from bdl.publishing.published_files import export_to_mlflow, publish
-from bdl.records import CellKey, Row
 from bdl.records.posterior_files import DamagedPosterior
+from bdl.records.row import CellKey, Row
 from bdl.records.run_folder import RunFolder
 from bdl.reports.papers import paper_values
 from bdl.spec import Request

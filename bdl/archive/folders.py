@@ -17,8 +17,8 @@ from filelock import FileLock, Timeout
 
 from bdl.archive import legacy
 from bdl.errors import InputError, parse_json
-from bdl.records import CellKey
 from bdl.records.posterior_files import PosteriorFiles, with_rerun_hint
+from bdl.records.row import CellKey
 from bdl.records.run_folder import RunFolder
 from bdl.records.segments import PROVENANCE, ROWS
 from bdl.spec import Request

@@ -20,17 +20,10 @@ from pyarrow.parquet import ParquetFile
 
 from bdl.errors import InputError, parse_json
 from bdl.files import write_atomically
-from bdl.plan import Task, joint_hash
 from bdl.plan.planning import list_tasks
-from bdl.records import (
-    HYPER_PREFIX,
-    REFUSAL_SEPARATOR,
-    CellKey,
-    CurvePoint,
-    FitResult,
-    Row,
-)
+from bdl.plan.task import Task, joint_hash
 from bdl.records.posterior_files import PosteriorFiles
+from bdl.records.row import HYPER_PREFIX, REFUSAL_SEPARATOR, CellKey, CurvePoint, FitResult, Row
 from bdl.records.row_files import CELL_COLUMNS, COMPACT_LEVEL, KEY_COLUMNS, to_table, write_rows
 from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 from bdl.records.segments import PROVENANCE, ROWS

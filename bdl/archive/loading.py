@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from bdl.archive import ResultsFolder, list_stored_cells
 from bdl.archive.departures import (
     count_beyond_first,
     describe_part,
@@ -26,10 +25,11 @@ from bdl.archive.folders import (
     list_sibling_folders,
     locate_folder,
 )
+from bdl.archive.results_folder import ResultsFolder, list_stored_cells
 from bdl.errors import InputError
-from bdl.plan import Task
 from bdl.plan.planning import list_tasks
-from bdl.records import CellKey
+from bdl.plan.task import Task
+from bdl.records.row import CellKey
 from bdl.records.tables import list_cell_keys
 from bdl.registry import packaged_results
 from bdl.spec import (

@@ -18,9 +18,9 @@ from bdl.archive.folders import (
     read_provenance,
 )
 from bdl.errors import InputError
-from bdl.plan import Task
 from bdl.plan.fittings import build_evaluation_schedule
-from bdl.records import STAGES, CellKey, FitResult, Row
+from bdl.plan.task import Task
+from bdl.records.row import STAGES, CellKey, FitResult, Row
 from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 
 

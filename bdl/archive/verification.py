@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from bdl.archive import ResultsFolder
+from bdl.archive.results_folder import ResultsFolder
 from bdl.archive.reuse import open_published_fits
 from bdl.errors import InputError, parse_json
 from bdl.execution.scoring import compute_scores, make_evaluation
-from bdl.plan import Task
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe
-from bdl.records import FitResult, Row, posterior_files
+from bdl.plan.task import Task
+from bdl.records import posterior_files
+from bdl.records.row import FitResult, Row
 from bdl.records.segments import ROWS
 from bdl.records.tables import list_cell_keys
 from bdl.references.base import Recipe, check_files, locate_files

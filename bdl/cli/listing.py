@@ -13,7 +13,7 @@ from bdl.cli.options import AsJson, Datasets, Name, Profile
 from bdl.errors import InputError, unknown_name_error
 
 if TYPE_CHECKING:
-    from bdl.plan import Task
+    from bdl.plan.task import Task
 
 
 app = typer.Typer()

@@ -18,9 +18,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bdl.errors import InputError
-from bdl.execution import LostWorker, Report, WorkerFunction, WorkerPool, open_local_pool
 from bdl.execution.groups import Group
-from bdl.plan import Task
+from bdl.execution.worker_pool import (
+    LostWorker,
+    Report,
+    WorkerFunction,
+    WorkerPool,
+    open_local_pool,
+)
+from bdl.plan.task import Task
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from bdl import runtime
-from bdl.plan import Task
 from bdl.plan.cost import (
     ROW_BYTES,
     count_state_bytes,
@@ -19,6 +18,7 @@ from bdl.plan.cost import (
     estimate_memory,
     estimate_scoring_seconds,
 )
+from bdl.plan.task import Task
 from bdl.plan.workload import (
     count_fits,
     count_fits_per_batch,
@@ -26,7 +26,7 @@ from bdl.plan.workload import (
     count_stage_updates,
     is_stage_compiled,
 )
-from bdl.records import STAGES, CellKey, Stage
+from bdl.records.row import STAGES, CellKey, Stage
 from bdl.records.run_folder import RunFolder
 from bdl.training.updates import COMPILATION_SECONDS
 

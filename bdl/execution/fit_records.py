@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 from bdl.methods.guest import Guest
-from bdl.plan import Task
+from bdl.plan.task import Task
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Answer, is_predictive
-from bdl.records import CERTIFICATE_DETAIL, KEPT_DETAIL, CurvePoint
+from bdl.records.row import CERTIFICATE_DETAIL, KEPT_DETAIL, CurvePoint
 from bdl.training.compiler import CompilationListener
 
 

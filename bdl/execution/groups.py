@@ -13,7 +13,6 @@ from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bdl.execution import Report
 from bdl.execution.fit_records import CurveLog, Stopwatch, describe_fits, posterior_details
 from bdl.execution.limits import enforce_limits, is_full_disk
 from bdl.execution.scoring import (
@@ -23,7 +22,7 @@ from bdl.execution.scoring import (
     is_finite,
     make_evaluation,
 )
-from bdl.plan import Task
+from bdl.execution.worker_pool import Report
 from bdl.plan.cost import estimate_batch_work, estimate_work
 from bdl.plan.fittings import (
     TaskSplit,
@@ -32,6 +31,7 @@ from bdl.plan.fittings import (
     build_training_setup,
 )
 from bdl.plan.reference_posteriors import compute_truth
+from bdl.plan.task import Task
 from bdl.plan.workload import (
     count_fits,
     count_fits_per_batch,
@@ -41,9 +41,11 @@ from bdl.plan.workload import (
     list_slot_splits,
 )
 from bdl.posteriors.base import Posterior
-from bdl.records import CurvePoint, FitResult, Row, Stage, posterior_files
-from bdl.search import Setting, propose
-from bdl.search.crossval import FoldScore, cross_validate, describe_failure, summarise_trials
+from bdl.records import posterior_files
+from bdl.records.row import CurvePoint, FitResult, Row, Stage
+from bdl.search.choice import summarise_trials
+from bdl.search.crossval import FoldScore, cross_validate, describe_failure
+from bdl.search.proposals import Setting, propose
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Snapshot
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from bdl.data.splits import Rows
 from bdl.errors import InputError, summarise_error
-from bdl.execution import LostWorker, OverTime, open_local_pool
 from bdl.execution.groups import reference_hyper
 from bdl.execution.scoring import (
     Buffers,
@@ -20,15 +19,16 @@ from bdl.execution.scoring import (
     describe_error,
     make_evaluation,
 )
+from bdl.execution.worker_pool import LostWorker, OverTime, open_local_pool
 from bdl.methods.contract_check import UnknownHyperparameter, WrongReturn, returned_by
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
-from bdl.plan import Task
 from bdl.plan.fittings import build_final_fitting, build_training_setup
 from bdl.plan.initial_check import list_extreme_settings, max_rows_at_once
+from bdl.plan.task import Task
 from bdl.posteriors.base import Posterior, check_posterior
 from bdl.registry import locate_outside_error, outside_file
-from bdl.search import Setting
+from bdl.search.proposals import Setting
 from bdl.spec.labels import MetricName
 from bdl.training.fitting import EvaluationSchedule, Fitting, Progress, ignore_progress
 

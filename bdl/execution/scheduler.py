@@ -14,7 +14,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Protocol
 
-from bdl.execution import LostWorker, OverTime, Report, WorkerPool
 from bdl.execution.estimate import count_remaining
 from bdl.execution.groups import (
     FinalFit,
@@ -26,15 +25,17 @@ from bdl.execution.groups import (
     run_group,
 )
 from bdl.execution.scoring import rescore, scores_needing_posteriors
+from bdl.execution.worker_pool import LostWorker, OverTime, Report, WorkerPool
 from bdl.methods.base import ExternalMethod
-from bdl.plan import Task
 from bdl.plan.cost import estimate_work
 from bdl.plan.planning import group_tasks
+from bdl.plan.task import Task
 from bdl.plan.workload import count_fits, find_slot_batch
-from bdl.records import STAGES, FitResult, Row, Stage
 from bdl.records.posterior_files import UnusableFits
+from bdl.records.row import STAGES, FitResult, Row, Stage
 from bdl.records.run_folder import RunFolder
-from bdl.search.crossval import FoldScore, choose_best_setting
+from bdl.search.choice import choose_best_setting
+from bdl.search.crossval import FoldScore
 
 _GRACE = 60.0
 """Seconds after the alarm in which a group may end by itself, before its process is ended."""

@@ -22,17 +22,17 @@ from bdl.errors import summarise_error
 from bdl.execution.limits import is_full_disk
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
-from bdl.plan import Task
 from bdl.plan.reference_posteriors import compute_truth
+from bdl.plan.task import Task
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import is_predictive
-from bdl.records import Row
 from bdl.records.posterior_files import DamagedPosterior
+from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
 from bdl.registry import locate_outside_error
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit, one_thread
-from bdl.search import Setting
+from bdl.search.proposals import Setting
 from bdl.spec.labels import MetricName
 from bdl.training.trials import fit_scaling
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 from itertools import islice
 
 from bdl.execution.estimate import MeasuredFit, RemainingWork
-from bdl.plan import Task
 from bdl.plan.cost import estimate_fit_seconds
 from bdl.plan.fittings import build_final_fitting
 from bdl.plan.initial_check import list_extreme_settings
+from bdl.plan.task import Task
 from bdl.plan.workload import count_fits_per_batch, count_stage_updates
-from bdl.records import STAGES, Stage
+from bdl.records.row import STAGES, Stage
 from bdl.training.compiler import running_eagerly
 from bdl.training.fitting import EvaluationSchedule
 from bdl.training.traced import trace_immediately

@@ -21,7 +21,7 @@ from bdl.errors import InputError
 from bdl.methods.base import ExternalMethod
 from bdl.models.base import LayeredModel
 from bdl.models.problem import Problem
-from bdl.plan import Task
+from bdl.plan.task import Task
 from bdl.plan.workload import (
     build_schedule,
     count_batches_per_step,
@@ -31,7 +31,7 @@ from bdl.plan.workload import (
     count_update_numbers,
     is_stage_compiled,
 )
-from bdl.records import STAGES, Stage
+from bdl.records.row import STAGES, Stage
 from bdl.training.updates import estimate_update_seconds
 
 TaskSplitCount = tuple[Task, int]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from bdl.methods.base import StreamMethod
-from bdl.plan import Task
+from bdl.plan.task import Task
 from bdl.plan.workload import build_schedule, count_min_slots, count_slot_rows
 from bdl.training.fitting import EvaluationSchedule, Fitting
 from bdl.training.setup import TrainingSetup

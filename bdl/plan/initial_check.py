@@ -10,8 +10,8 @@ from bdl.errors import InputError, summarise_error
 from bdl.methods.base import MinibatchMethod
 from bdl.metrics.predictions import SHARED_STATISTICS
 from bdl.models.problem import Hyper, Problem
-from bdl.plan import Task
 from bdl.plan.fittings import build_training_setup
+from bdl.plan.task import Task
 from bdl.posteriors.base import is_multimodal
 from bdl.posteriors.tensors import as_type
 from bdl.registry import locate_outside_error, outside_file

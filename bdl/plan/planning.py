@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bdl.errors import InputError
-from bdl.plan import Task
+from bdl.plan.task import Task
 from bdl.spec import Benchmark
 
 _MAX_SPLITS = 1_000_000

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bdl.plan import Task
+from bdl.plan.task import Task
 from bdl.references.base import (
     Recipe,
     Truth,

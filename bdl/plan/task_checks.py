@@ -9,7 +9,7 @@ import torch
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.models import LIKELIHOODS
-from bdl.plan import Task
+from bdl.plan.task import Task
 from bdl.plan.workload import count_updates
 
 

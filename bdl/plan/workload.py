@@ -13,8 +13,8 @@ from bdl.methods.base import MinibatchMethod
 from bdl.models.base import LayeredModel
 from bdl.models.modules import Module
 from bdl.models.problem import Problem
-from bdl.plan import Task
-from bdl.records import Stage
+from bdl.plan.task import Task
+from bdl.records.row import Stage
 from bdl.training.schedule import Schedule
 from bdl.training.slots import NUMBERS_PER_UPDATE
 from bdl.training.updates import compilation_pays
@@ -119,7 +119,7 @@ def count_concurrent_fits(task: Task, stage: Stage) -> int:
     One final fit, or the folds of all settings of a round of the search.
     """
     # imported here since its sampler is heavy, and tables do without
-    from bdl.search import count_settings_per_round
+    from bdl.search.proposals import count_settings_per_round
 
     search = task.settings.search
     if stage == "final" or search is None:

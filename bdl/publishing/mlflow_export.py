@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.errors import InputError
-from bdl.plan import Task
+from bdl.plan.task import Task
 from bdl.publishing.mlflow_names import (
     Measurement,
     describe_experiment,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bdl.errors import InputError
-from bdl.plan import Task
-from bdl.records import CurvePoint, Row
+from bdl.plan.task import Task
+from bdl.records.row import CurvePoint, Row
 from bdl.reports.layout import format_number, metric_heading
 from bdl.spec.fields import sha256
 from bdl.spec.labels import DatasetName

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bdl.archive import ResultsFolder
+from bdl.archive.results_folder import ResultsFolder
 from bdl.plan.planning import list_tasks
 from bdl.spec import Benchmark
 

@@ -12,8 +12,8 @@ from bdl.execution.scoring import make_evaluation, standardise_examples
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, as_tensors
 from bdl.metrics.selective import Uncertainty, compute_risks
-from bdl.plan import Task
 from bdl.plan.reference_posteriors import compute_truth, find_recipe, knows_functions_only
+from bdl.plan.task import Task
 from bdl.posteriors import Empirical, Traced
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from bdl.files import write_atomically
-from bdl.plan import Task, joint_hash
-from bdl.records import STAGES, Row, Stage
+from bdl.plan.task import Task, joint_hash
+from bdl.records.row import STAGES, Row, Stage
 from bdl.records.run_folder import RunFolder
 from bdl.records.segments import PROVENANCE, ROWS
 from bdl.spec import Request

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import RenderableType
 
-from bdl.archive import ResultsFolder, list_stored_cells, tabulate_final_rows
 from bdl.archive.folders import locate_folder
 from bdl.archive.loading import LoadedResults, load_open_results, load_results, open_results
+from bdl.archive.results_folder import ResultsFolder, list_stored_cells, tabulate_final_rows
 from bdl.errors import InputError, unknown_name_error
 from bdl.publishing.overlaps import compute_overlaps, load_overlaps
 from bdl.records.posterior_files import with_rerun_hint
 from bdl.records.run_folder import RunFolder
-from bdl.reports import TableEntry, compare_with_papers, refusal_notes
 from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
+from bdl.reports.comparison import TableEntry, compare_with_papers, refusal_notes
 from bdl.reports.curves import average_curves
 from bdl.reports.distributions import gather_boxes, gather_truth_ranks
 from bdl.reports.elsewhere import elsewhere_sections

@@ -13,15 +13,15 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from bdl.archive import FailedFits, ResultsFolder
 from bdl.archive.folders import locate_folder
 from bdl.archive.loading import LoadedResults, load_results
+from bdl.archive.results_folder import FailedFits, ResultsFolder
 from bdl.errors import InputError
 from bdl.metrics import get_metric_info
 from bdl.publishing.published_files import judge_run_claims, load_figure_data
-from bdl.records import HYPER_PREFIX
-from bdl.reports import TableEntry
+from bdl.records.row import HYPER_PREFIX
 from bdl.reports.claims import claim_sections
+from bdl.reports.comparison import TableEntry
 from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.ensembles import ensemble_sections
 from bdl.reports.figures import FIGURE_KINDS, FigureData, data_uri, draw_figures, heading_of

@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bdl.archive import FIELDS_WITHOUT_EFFECT, ResultsFolder
 from bdl.archive.departures import abbreviate_value
 from bdl.archive.loading import LoadedResults
+from bdl.archive.results_folder import FIELDS_WITHOUT_EFFECT, ResultsFolder
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
 from bdl.publishing.overlaps import load_overlaps

@@ -22,14 +22,7 @@ from pyarrow.parquet import ParquetFile, write_table
 
 from bdl.errors import InputError, parse_json
 from bdl.files import write_atomically
-from bdl.records import (
-    STAGES,
-    CellKey,
-    CurvePoint,
-    FitResult,
-    Row,
-    RowKey,
-)
+from bdl.records.row import STAGES, CellKey, CurvePoint, FitResult, Row, RowKey
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 """Text of which there are few: a file and the memory hold each once."""

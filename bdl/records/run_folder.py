@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from bdl.errors import InputError
 from bdl.files import write_atomically
-from bdl.records import STAGES, CellKey, CurvePoint, FitResult, Row, RowKey, Stage
 from bdl.records.posterior_files import PosteriorFiles
+from bdl.records.row import STAGES, CellKey, CurvePoint, FitResult, Row, RowKey, Stage
 from bdl.records.row_files import (
     CELL_COLUMNS,
     COMPACT_LEVEL,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bdl.errors import InputError, parse_json
-from bdl.records import HYPER_PREFIX, CellKey, join_refusals
+from bdl.records.row import HYPER_PREFIX, CellKey, join_refusals
 from bdl.records.row_files import KEY_COLUMNS, parse_mapping
 from bdl.spec import SweepPoint
 
@@ -34,7 +34,7 @@ def tabulate_rows(
 
     There is a column for each axis of the sweep, each metric, each ``hyper_<name>`` and each
     detail that is published, with NaN where a row has no value. `details` names further ones, such
-    as ``traceback``. With `problems`, only rows that have one (`bdl.records.Row.problem`) are
+    as ``traceback``. With `problems`, only rows that have one (`bdl.records.row.Row.problem`) are
     tabulated.
     """
     reasons = _list_problems(table)
@@ -172,7 +172,7 @@ def _detail_columns(table: pa.Table) -> dict[str, Any]:
 
 
 def _list_problems(table: pa.Table) -> NDArray[Any]:
-    """List the problem of each row, None if all is well (`bdl.records.Row.problem`)."""
+    """List the problem of each row, None if all is well (`bdl.records.row.Row.problem`)."""
     column = table["refusals"].combine_chunks()
     joined = [join_refusals(parse_mapping(text)) for text in column.dictionary.to_pylist()]
     refusals = np.array([*joined, None], dtype=object)[column.indices.to_numpy()]

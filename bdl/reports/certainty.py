@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.registry import Label
-from bdl.reports import TableEntry, drawing
+from bdl.reports import drawing
+from bdl.reports.comparison import TableEntry
 from bdl.reports.layout import metric_heading, metric_with_unit
 from bdl.reports.method_styles import entry_styles
 from bdl.reports.statistics import Array, group_by

@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bdl.metrics import get_metric_info
-from bdl.records import CERTIFICATE_DETAIL
+from bdl.records.row import CERTIFICATE_DETAIL
 from bdl.references.certificate import CERTIFIED, FAILURES, FUNCTION_RULES
 
 if TYPE_CHECKING:

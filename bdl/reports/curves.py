@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bdl.reports import drawing, summarise_values
+from bdl.reports import drawing
+from bdl.reports.comparison import summarise_values
 from bdl.reports.layout import metric_heading, metric_with_unit, repeats_text, training_metric
 from bdl.reports.method_styles import entry_styles
 from bdl.reports.papers import Key, PaperValue, paper_values

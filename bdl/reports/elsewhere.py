@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bdl.metrics import get_metric_info
-from bdl.reports import TableEntry
+from bdl.reports.comparison import TableEntry
 from bdl.reports.layout import Section, estimate_text, metric_heading
 from bdl.reports.papers import load_paper
 from bdl.reports.statistics import group_by

@@ -10,13 +10,13 @@ from re import sub
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bdl.reports import TableEntry
 from bdl.reports.certainty import (
     LabelPredictions,
     coverage_drawings,
     refusal_drawings,
     selective_drawings,
 )
+from bdl.reports.comparison import TableEntry
 from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.distributions import (
     Box,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from bdl.metrics import get_metric_info
-from bdl.reports import TableEntry
+from bdl.reports.comparison import TableEntry
 from bdl.reports.intervals import MIN_SPLITS, interval_half_width
 from bdl.reports.layout import (
     estimate_text,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.metrics import RELATIVE_MARGIN, get_metric_info, split_settings
-from bdl.reports import TableEntry
+from bdl.reports.comparison import TableEntry
 from bdl.reports.intervals import LEVEL
 from bdl.reports.papers import Printed
 from bdl.reports.statistics import format_setting, group_by

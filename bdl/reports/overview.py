@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from bdl.metrics import get_metric_info
-from bdl.reports import TableEntry
+from bdl.reports.comparison import TableEntry
 from bdl.reports.entry_places import EntryPlace, place_lines
 from bdl.reports.layout import (
     estimate_text,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.metrics import get_metric_info
-from bdl.records import HYPER_PREFIX
+from bdl.records.row import HYPER_PREFIX
 from bdl.reports.intervals import (
     BETTER,
     DIFFERS,
@@ -95,7 +95,7 @@ def paired_differences(
 
     The list is empty without a baseline.
 
-    `rows` are as for `bdl.reports.compare_with_papers`; in a sweep the baseline is the one of the
+    `rows` are as for `bdl.reports.comparison.compare_with_papers`; in a sweep the baseline is the one of the
     same point. `overlap` maps a data set whose splits share training rows to its test rows per
     training row. The order is metric, then cell of the benchmark, for predictive metrics with a
     better and a worse and for the data sets on which the baseline runs.

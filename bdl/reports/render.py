@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bdl.errors import unknown_name_error
-from bdl.reports import TableEntry
+from bdl.reports.comparison import TableEntry
 from bdl.reports.latex import to_latex
 from bdl.reports.layout import FAILED_AS_WORST, Section, lines_below_tables, metric_sections
 from bdl.reports.statistics import group_by

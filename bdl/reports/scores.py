@@ -8,7 +8,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bdl.metrics import get_metric_info
-from bdl.reports import TableEntry, drawing
+from bdl.reports import drawing
+from bdl.reports.comparison import TableEntry
 from bdl.reports.layout import (
     format_number,
     metric_heading,

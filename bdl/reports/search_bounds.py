@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bdl.records import HYPER_PREFIX
+from bdl.records.row import HYPER_PREFIX
 from bdl.reports.statistics import group_by_cell
 from bdl.spec.sections import Note
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bdl.metrics import get_metric_info
-from bdl.records import CERTIFICATE_DETAIL
+from bdl.records.row import CERTIFICATE_DETAIL
 from bdl.references.certificate import CERTIFIED
 from bdl.reports.certificates import mark_certified_scores
 from bdl.reports.overall_standing import SplitScores

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bdl.errors import InputError
 from bdl.metrics import get_metric_info
-from bdl.reports import TableEntry, drawing
+from bdl.reports import drawing
+from bdl.reports.comparison import TableEntry
 from bdl.reports.intervals import LEVEL
 from bdl.reports.layout import Section, metric_heading, metric_with_unit
 from bdl.reports.method_styles import entry_styles

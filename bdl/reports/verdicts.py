@@ -229,7 +229,7 @@ def judge(
     cause: str = "unknown",
     protocol: bool = True,
 ) -> Judgement:
-    """Judge one number by the verdicts that are listed for `bdl.reports.TableEntry`.
+    """Judge one number by the verdicts that are listed for `bdl.reports.comparison.TableEntry`.
 
     The benchmark may know that the printed number is in error, or given (`known_verdict`), and the
     `cause` of a difference. Ours may not be made as the `protocol` says, and then nothing follows

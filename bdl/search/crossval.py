@@ -1,10 +1,12 @@
-"""k-fold cross-validation of many settings as one program."""
+"""Scores of settings by k-fold cross-validation, all trained as one program.
+
+`bdl.search.choice` chooses the best of them.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from math import inf, isfinite, nan
-from statistics import fmean
+from math import isfinite, nan
 from typing import NamedTuple
 
 import torch
@@ -20,7 +22,7 @@ from bdl.metrics.predictions import Predictions
 from bdl.metrics.targets import Examples
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit
-from bdl.search import Setting
+from bdl.search.proposals import Setting
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import Progress, Snapshot, run_to_end
@@ -231,46 +233,3 @@ def describe_failure(diverged: int, score: float) -> str | None:
     if diverged:
         return f"non-finite parameters in epoch {diverged}"
     return None if isfinite(score) else "non-finite metric"
-
-
-def choose_best_setting(scores: Sequence[FoldScore]) -> Setting | None:
-    """Choose the setting of one split with the lowest mean score.
-
-    None if none finished all its folds.
-    """
-    best: Setting | None = None
-    lowest = inf
-    for fold_scores in _group_by_trial(scores).values():
-        # a trial that lost folds has its mean over others than the rest: they do not compare
-        if any(score.reason for score in fold_scores):
-            continue
-        mean = fmean(score.score for score in fold_scores)
-        # of equal means the earlier trial wins
-        if best is None or mean < lowest:
-            best, lowest = fold_scores[0].hyper, mean
-    return best
-
-
-def summarise_trials(
-    scores: Sequence[FoldScore], penalty: float | None
-) -> list[tuple[Setting, float]]:
-    """Return the settings of one split with their mean scores over the folds, for `propose`.
-
-    `penalty` is the score of a failed fold; None stands for the worst score of a finished one, NaN
-    if there is none.
-    """
-    if penalty is None:
-        # a Gaussian process is fitted to finite scores only
-        penalty = max((score.score for score in scores if not score.reason), default=nan)
-    scored = []
-    for fold_scores in _group_by_trial(scores).values():
-        mean = fmean(penalty if score.reason else score.score for score in fold_scores)
-        scored.append((fold_scores[0].hyper, mean))
-    return scored
-
-
-def _group_by_trial(scores: Sequence[FoldScore]) -> dict[int, list[FoldScore]]:
-    by_trial: dict[int, list[FoldScore]] = {}
-    for score in scores:
-        by_trial.setdefault(score.trial, []).append(score)
-    return by_trial

@@ -24,8 +24,9 @@ from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.rng import normal_slice, random_bits, random_normals, trial_keys
-from bdl.search import propose
-from bdl.search.crossval import FoldScore, choose_best_setting, cross_validate, summarise_trials
+from bdl.search.choice import choose_best_setting, summarise_trials
+from bdl.search.crossval import FoldScore, cross_validate
+from bdl.search.proposals import propose
 from bdl.spec import Search
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import ignore_progress

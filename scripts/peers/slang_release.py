@@ -15,10 +15,10 @@ from bdl.metrics.distances import Moments, forward_kl, sym_kl
 from bdl.metrics.elbo import NegElbo, NegElboPrinted, NllPrinted
 from bdl.models.gradients import ExampleGradients
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.plan import Task
 from bdl.plan.fittings import build_training_setup
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import compute_truth
+from bdl.plan.task import Task
 from bdl.posteriors import FullGaussian
 from bdl.reports.papers import paper_values
 from bdl.spec import Benchmark, load_benchmark

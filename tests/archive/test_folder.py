@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 import bdl
-from bdl.archive import FailedFits, ResultsFolder
 from bdl.archive.folders import list_sibling_folders, locate_folder
 from bdl.archive.loading import load_results, open_results
+from bdl.archive.results_folder import FailedFits, ResultsFolder
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
-from bdl.records import CurvePoint, FitResult, Row
+from bdl.records.row import CurvePoint, FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_request
 

@@ -13,7 +13,7 @@ import pytest
 import bdl
 from bdl.archive import legacy
 from bdl.errors import InputError
-from bdl.records import FitResult
+from bdl.records.row import FitResult
 from bdl.records.run_folder import RunFolder
 
 SPEC = """

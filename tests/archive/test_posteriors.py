@@ -12,12 +12,13 @@ import torch
 from run_folders import rewrite
 
 import bdl
-from bdl.archive import ResultsFolder
+from bdl.archive.results_folder import ResultsFolder
 from bdl.errors import InputError
 from bdl.execution import groups
 from bdl.posteriors import DiagonalGaussian, Empirical
-from bdl.records import Row, posterior_files
+from bdl.records import posterior_files
 from bdl.records.posterior_files import PosteriorFiles
+from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
 
 SPEC = """

@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from bdl.archive import list_stored_cells, tabulate_final_rows
 from bdl.archive.folders import locate_folder
 from bdl.archive.loading import load_results
+from bdl.archive.results_folder import list_stored_cells, tabulate_final_rows
 from bdl.plan.planning import list_tasks
-from bdl.records import CurvePoint, FitResult, Row
+from bdl.records.row import CurvePoint, FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.spec import Request, load_benchmark
 

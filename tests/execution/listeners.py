@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from bdl.execution import open_local_pool
 from bdl.execution.scheduler import run_tasks
-from bdl.plan import Task
-from bdl.records import Row
+from bdl.execution.worker_pool import open_local_pool
+from bdl.plan.task import Task
+from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
 
 

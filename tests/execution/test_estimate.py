@@ -14,7 +14,7 @@ from bdl.plan import cost
 from bdl.plan.cost import estimate_scoring_seconds
 from bdl.plan.planning import list_tasks, plan_tasks
 from bdl.plan.workload import count_stage_updates
-from bdl.records import FitResult, Row
+from bdl.records.row import FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
 from bdl.training.updates import COMPILATION_SECONDS

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from bdl.archive.folders import open_store
-from bdl.records import Row
+from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
 
 from .listeners import outcome

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.execution import limits, open_local_pool, scheduler
+from bdl.execution import limits, scheduler
 from bdl.execution.groups import run_group
+from bdl.execution.worker_pool import open_local_pool
 from bdl.records.run_folder import RunFolder
 from bdl.spec.sections import Limits
 

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from bdl.api.progress import Display
-from bdl.records import FitResult, Row
+from bdl.records.row import FitResult, Row
 
 
 def row(cell, stage, split, trial):

@@ -9,10 +9,11 @@ from bdl.execution import scheduler
 from bdl.execution.groups import FinalGroup
 from bdl.execution.scoring import rescore
 from bdl.metrics.regression import Rmse
-from bdl.plan import Task
 from bdl.plan.planning import plan_tasks
+from bdl.plan.task import Task
 from bdl.posteriors import DiagonalGaussian
-from bdl.records import FitResult, Row, posterior_files
+from bdl.records import posterior_files
+from bdl.records.row import FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.runtime import OverLimit
 from bdl.spec import load_benchmark

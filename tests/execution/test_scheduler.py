@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution import WorkerPool
 from bdl.execution.groups import FinalGroup, SearchGroup
 from bdl.execution.scheduler import count_remaining_work, run_tasks
 from bdl.execution.scoring import compute_scores, make_evaluation
+from bdl.execution.worker_pool import WorkerPool
 from bdl.plan import workload
 from bdl.plan.cost import estimate_batch_work
 from bdl.plan.planning import plan_tasks
 from bdl.posteriors.tensors import as_type
-from bdl.records import Row
+from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
 from bdl.rng import normal_slice, trial_keys
-from bdl.search import propose
 from bdl.search.crossval import cross_validate
+from bdl.search.proposals import propose
 from bdl.spec import Benchmark, load_benchmark
 
 from .listeners import Ear, outcomes, run_here

@@ -7,9 +7,9 @@ from bdl.errors import InputError
 from bdl.execution.groups import FinalFit, FinalGroup
 from bdl.methods.online_em import OnlineEm
 from bdl.metrics.distances import relative_distance, wasserstein2
-from bdl.plan import Task
 from bdl.plan.cost import estimate_batch_work
 from bdl.plan.planning import group_tasks, plan_tasks
+from bdl.plan.task import Task
 from bdl.plan.task_checks import check_task
 from bdl.plan.workload import count_stage_updates
 from bdl.posteriors import FactorAnalysis

@@ -3,7 +3,8 @@
 import pytest
 from execution.listeners import Ear
 
-from bdl.execution import WorkerPool, scheduler
+from bdl.execution import scheduler
+from bdl.execution.worker_pool import WorkerPool
 from bdl.plan.planning import plan_tasks
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from execution.listeners import Ear
 
-from bdl.archive import tabulate_final_rows
+from bdl.archive.results_folder import tabulate_final_rows
 from bdl.data import load_dataset
-from bdl.execution import ProcessWorkers, WorkerPool, groups, open_local_pool, scheduler
+from bdl.execution import groups, scheduler
 from bdl.execution.cluster import open_worker_pool
+from bdl.execution.worker_pool import ProcessWorkers, WorkerPool, open_local_pool
 from bdl.posteriors.predictive import MeanVariance
-from bdl.records import KEPT_DETAIL
-from bdl.reports import compare_with_papers
+from bdl.records.row import KEPT_DETAIL
+from bdl.reports.comparison import compare_with_papers
 
 from .conftest import CONJUGATE, GUESTS, line
 

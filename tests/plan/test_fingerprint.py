@@ -14,8 +14,8 @@ import pytest
 
 import bdl
 from bdl import registry
-from bdl.plan import Task
 from bdl.plan.planning import list_tasks
+from bdl.plan.task import Task
 from bdl.spec import load_benchmark
 
 EXACT = "entries.vifa.reference.bias=penalised"
@@ -113,7 +113,7 @@ def test_a_version_moves_what_rests_on_it(monkeypatch, component, what):
 )
 def test_versions_of_what_is_no_component(monkeypatch, constant, fits, scored):
     before = cell().fit_hash, scores(cell())
-    monkeypatch.setattr(f"bdl.plan.{constant}", 2)
+    monkeypatch.setattr(f"bdl.plan.task.{constant}", 2)
     after = cell().fit_hash, scores(cell())
     assert (after[0] != before[0], after[1] != before[1]) == (fits, scored)
 

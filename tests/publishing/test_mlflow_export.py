@@ -27,7 +27,7 @@ from bdl.publishing.mlflow_names import (
 )
 from bdl.publishing.mlflow_ui import list_view_addresses, open_ui
 from bdl.publishing.tracking import connect, parse_database_path, upgrade_database
-from bdl.records import CurvePoint, FitResult, Row
+from bdl.records.row import CurvePoint, FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName

@@ -11,7 +11,8 @@ from bdl.plan.planning import list_tasks
 from bdl.posteriors import FullGaussian, Point
 from bdl.publishing import pictures
 from bdl.publishing.pictures import GRID_POINTS, evaluate_credible_bands, predict_labels
-from bdl.records import FitResult, Row, posterior_files
+from bdl.records import posterior_files
+from bdl.records.row import FitResult, Row
 from bdl.references.base import Truth
 from bdl.spec import load_benchmark
 

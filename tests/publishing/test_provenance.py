@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.plan import joint_hash
 from bdl.plan.planning import list_tasks
+from bdl.plan.task import joint_hash
 from bdl.publishing import provenance
 from bdl.publishing.overlaps import compute_overlaps
-from bdl.records import FitResult, Row
+from bdl.records.row import FitResult, Row
 from bdl.spec import load_benchmark
 
 MKL = "PyTorch built with:\n  - GCC 13.3\n  - Intel(R) oneAPI Math Kernel Library Version 2024.2 for Intel(R) 64\n"

@@ -16,7 +16,7 @@ from bdl.archive.loading import NO_VERDICTS, LoadedResults, load_results
 from bdl.plan.planning import list_tasks
 from bdl.publishing import pictures, published_files
 from bdl.publishing.published_files import compare_with_print, narrow_benchmark, render_tables
-from bdl.records import FitResult, Row
+from bdl.records.row import FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.reports.search_bounds import bound_notes
 from bdl.spec import load_benchmark, load_request

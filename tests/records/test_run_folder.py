@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bdl.errors import InputError
-from bdl.records import CurvePoint, FitResult, Row
 from bdl.records.posterior_files import PosteriorFiles
+from bdl.records.row import CurvePoint, FitResult, Row
 from bdl.records.run_folder import RunFolder, StoredTwice
 from bdl.records.tables import tabulate_rows
 

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 
 from bdl.registry import Label
-from bdl.reports import compare_with_papers
 from bdl.reports.certainty import (
     SENSITIVITIES,
     SHARES,
@@ -15,6 +14,7 @@ from bdl.reports.certainty import (
     refusal_drawings,
     selective_drawings,
 )
+from bdl.reports.comparison import compare_with_papers
 
 from .conftest import make_benchmark, make_trials, titles
 

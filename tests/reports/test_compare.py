@@ -9,7 +9,7 @@ from scipy import stats
 
 from bdl.errors import InputError
 from bdl.metrics import MetricInfo
-from bdl.reports import (
+from bdl.reports.comparison import (
     ONE_SPLIT,
     SAMPLED_FUNCTIONS,
     SAMPLED_TRUTH,

@@ -1,6 +1,6 @@
 """Numbers that other papers print, with ours and without verdicts."""
 
-from bdl.reports import compare_with_papers
+from bdl.reports.comparison import compare_with_papers
 from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.papers import OTHER_PAPERS, load_paper
 

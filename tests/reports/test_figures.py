@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.style import context
 from PIL import Image
 
-from bdl.reports import compare_with_papers
+from bdl.reports.comparison import compare_with_papers
 from bdl.reports.drawing import (
     OUTLIER_FACTOR,
     STYLE,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from bdl.reports import compare_with_papers
+from bdl.reports.comparison import compare_with_papers
 from bdl.reports.latex import escape, select_best
 from bdl.reports.render import render
 

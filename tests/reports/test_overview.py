@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from bdl.reports import compare_with_papers
+from bdl.reports.comparison import compare_with_papers
 from bdl.reports.layout import estimate_text, printed_text
 from bdl.reports.overview import SIGNS, Overview, find_sign
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from bdl.errors import InputError
 from bdl.registry import Label
-from bdl.reports import TableEntry, compare_with_papers
+from bdl.reports.comparison import TableEntry, compare_with_papers
 from bdl.reports.layout import (
     UNPRINTED,
     chance_note,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.reports import compare_with_papers
+from bdl.reports.comparison import compare_with_papers
 from bdl.reports.replicates import (
     SeedRows,
     average_over_seeds,

@@ -9,7 +9,8 @@ from matplotlib.colors import same_color
 from scipy import stats
 
 from bdl.metrics import MetricInfo
-from bdl.reports import compare_with_papers, scores
+from bdl.reports import scores
+from bdl.reports.comparison import compare_with_papers
 from bdl.reports.drawing import OUR_MARK, PAPER_MARK
 from bdl.reports.layout import metric_sections
 from bdl.reports.method_styles import entry_styles

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.records import CERTIFICATE_DETAIL
+from bdl.records.row import CERTIFICATE_DETAIL
 from bdl.reports.entry_places import place_entries, place_lines
 from bdl.reports.figures import draw_figure
 from bdl.reports.standing_figure import standing_drawings

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from bdl.errors import InputError
-from bdl.reports import compare_with_papers
+from bdl.reports.comparison import compare_with_papers
 from bdl.reports.method_styles import entry_styles
 from bdl.reports.standings import (
     cost_drawings,

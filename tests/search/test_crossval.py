@@ -18,13 +18,8 @@ from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.rng import random_normals, trial_keys
-from bdl.search.crossval import (
-    FoldScore,
-    choose_best_setting,
-    cross_validate,
-    describe_failure,
-    summarise_trials,
-)
+from bdl.search.choice import choose_best_setting, summarise_trials
+from bdl.search.crossval import FoldScore, cross_validate, describe_failure
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import run_to_end
 from bdl.training.schedule import Schedule

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bdl.search import count_settings_per_round, propose
+from bdl.search.proposals import count_settings_per_round, propose
 
 
 class Between(NamedTuple):

@@ -1,0 +1,116 @@
+"""Rows of a run: the record of each trial, and its scores at recorded counts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Stage = Literal["search", "final"]
+STAGES: tuple[Stage, ...] = ("search", "final")
+
+REFUSAL_SEPARATOR = "; "
+"""Separates the scores that could not be computed, in the `problem` of a row."""
+
+KEPT_DETAIL = "kept"
+"""Detail of a final row whose fit left predictions, and no distribution of parameters: what is
+kept of it.
+"""
+
+CERTIFICATE_DETAIL = "certificate"
+"""Detail of a final row whose fit is judged by rules: that it keeps them, or which ones it
+breaks.
+"""
+
+HYPER_PREFIX = "hyper_"
+"""Beginning of the columns of hyper-parameters, in tables of rows."""
+
+CellKey = tuple[str, str, str]
+"""Data set, entry, and the values of the sweep's axes as canonical JSON, ``"{}"`` without a
+sweep.
+"""
+
+RowKey = tuple[Stage, int, int, int]
+"""Stage, split, trial and fold of a row of a cell."""
+
+
+class CurvePoint(NamedTuple):
+    """A score at a recorded count of one fit."""
+
+    axis: str
+    """Unit of the count: epochs, updates or observations."""
+    at: int
+    """Where the count stood."""
+    metric: str
+    value: float
+    """In the unit of the metric; NaN where it is not finite."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Outcome of one trial: a fold of a search, or the final fit of a split (trial 0, fold 0)."""
+
+    dataset: str
+    entry: str
+    point: str
+    """Values of the sweep's axes, as in `CellKey`."""
+    stage: Stage
+    split: int
+    trial: int
+    fold: int
+    status: Literal["ok", "failed"]
+    reason: str | None
+    """Why it failed."""
+    hyper: dict[str, float]
+    metrics: dict[str, float | None]
+    """Values by metric; for a search row the validation score."""
+    seconds: float
+    """Its share of the wall time of its group."""
+    details: dict[str, Any]
+    """Updates, group width, device, compiled, traceback; under ``files`` the digests of
+    components from outside.
+    """
+    score_hashes: dict[str, str] = field(default_factory=dict, compare=False)
+    """Hash of the code and the settings that each metric was computed by."""
+    artefact: str | None = field(default=None, compare=False)
+    """SHA-256 (hex) of the file that holds the posterior of a final fit."""
+    refusals: dict[str, str] = field(default_factory=dict, compare=False)
+    """Why a score could not be computed, by metric; its value is None."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the fit failed, or else which scores could not be computed, and why.
+
+        None if all is well.
+        """
+        return self.reason or join_refusals(self.refusals)
+
+    @property
+    def imported(self) -> bool:
+        """Whether it is a final row that was imported from published ones."""
+        return "origin" in self.details
+
+    @property
+    def cell(self) -> CellKey:
+        """Key of the cell that it belongs to."""
+        return self.dataset, self.entry, self.point
+
+    @property
+    def key(self) -> RowKey:
+        """Its key within the cell."""
+        return self.stage, self.split, self.trial, self.fold
+
+
+def join_refusals(refusals: Mapping[str, str]) -> str | None:
+    """Write why scores could not be computed, by metric; None if all could."""
+    return (
+        REFUSAL_SEPARATOR.join(f"{metric}: {reason}" for metric, reason in refusals.items())
+        or None
+    )
+
+
+class FitResult(NamedTuple):
+    """Everything that a run folder keeps of one trial."""
+
+    row: Row
+    curve_points: tuple[CurvePoint, ...] = ()
+    posterior: bytes | None = None
+    """Content of the artefact that the row is to name."""
