@@ -21,7 +21,6 @@ from bdl.reports.replicates import (
 from bdl.reports.statistics import STATISTICS, Array, group_by_cell
 from bdl.reports.verdicts import (
     GIVEN_THE_SPLITS,
-    NO_PARAMETERS,
     SURVIVORS,
     Estimate,
     Judgement,
@@ -98,7 +97,7 @@ class TableEntry:
         ``"cause unknown"``),
         ``"withheld"`` (of a run that is not the protocol), ``"no paper value"``, ``"failed"`` (no
         trial succeeded), ``"not run"`` (no trial), ``"no parameters"`` (a score of parameters, of
-        which the method left none), or for durations a ratio such as ``"53x faster"``.
+        which some fit left none), or for durations a ratio such as ``"53x faster"``.
         ``docs/verdicts.md`` has the rules.
     note
         Remarks, one a line, or None.
@@ -302,14 +301,12 @@ def _table_entry(
         known_verdict=known_verdicts[0] if known_verdicts else None,
         cause=causes[0] if causes else "unknown",
         protocol=protocol,
+        lacks_parameters=rows.any_without_parameters,
     )
     difference = judgement.difference
     margin = None
     if paper is not None and metric_info.direction != "ratio":
         margin = metric_info.margin_of(paper.value)
-    verdict = judgement.verdict if rows.n_trials else "not run"
-    if rows.any_without_parameters:
-        verdict = NO_PARAMETERS
     remarks = [
         *texts,
         *_refusal_notes(rows.refusals, metric),
@@ -344,7 +341,7 @@ def _table_entry(
         high=difference.value + difference.half_width if difference else None,
         margin=margin,
         failed_as_worst=median_failed_as_worst(values, estimate.failed, metric_info),
-        verdict=verdict,
+        verdict=judgement.verdict,
         note="\n".join(remarks) or None,
         point=point,
     )

@@ -19,7 +19,7 @@ from bdl.reports.layout import (
     with_note_marks,
 )
 from bdl.reports.statistics import point_text
-from bdl.reports.verdicts import DIFFERS
+from bdl.reports.verdicts import DIFFERS_BY_CAUSE
 
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -38,7 +38,7 @@ SIGNS = {
     "same digits": r"$\equiv$",
     "equivalent": "=",
     "consistent": r"$\approx$",
-    **dict.fromkeys(DIFFERS.values(), r"$\neq$"),
+    **dict.fromkeys(DIFFERS_BY_CAUSE.values(), r"$\neq$"),
     "print in error": "!",
 }
 """Superscript of a printed number for each verdict."""

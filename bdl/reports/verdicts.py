@@ -1,4 +1,7 @@
-"""Verdicts of our numbers on the printed ones; the rules are in ``docs/verdicts.md``."""
+"""Verdicts of our numbers on the printed ones.
+
+`judge` decides each; ``docs/verdicts.md`` gives the reasons of its rules.
+"""
 
 import math
 from typing import NamedTuple
@@ -23,6 +26,10 @@ _MAX_SPREAD_RATIO = 2.0
 two normal samples of twenty, four pairs in a thousand have a larger one.
 """
 
+NOT_RUN = "not run"
+"""The verdict on a number without any trial."""
+FAILED = "failed"
+"""The verdict on a number of trials all of which failed."""
 NO_PAPER = "no paper value"
 """The verdict on a number that no paper prints."""
 NO_PARAMETERS = "no parameters"
@@ -41,7 +48,7 @@ IN_ERROR = "print in error"
 """The verdict where the errata explain the printed number."""
 GIVEN = "given"
 """The verdict on a number that the data or a definition give, whatever the method."""
-DIFFERS = {
+DIFFERS_BY_CAUSE = {
     "known": "differs, cause known",
     "settings not printed": "differs, settings not printed",
     "unknown": "differs, cause unknown",
@@ -228,15 +235,21 @@ def judge(
     known_verdict: str | None = None,
     cause: str = "unknown",
     protocol: bool = True,
+    lacks_parameters: bool = False,
 ) -> Judgement:
-    """Judge one number by the verdicts that are listed for `bdl.reports.comparison.TableEntry`.
+    """Decide the verdict on one number, one of the constants of this module.
 
     The benchmark may know that the printed number is in error, or given (`known_verdict`), and the
     `cause` of a difference. Ours may not be made as the `protocol` says, and then nothing follows
-    from a difference.
+    from a difference. `lacks_parameters` says that it is a score of parameters, and that some fit
+    left none. Durations have a ratio such as ``"53x faster"`` in place of a verdict.
     """
+    if lacks_parameters:
+        return Judgement(NO_PARAMETERS)
+    if estimate.n + estimate.failed == 0:
+        return Judgement(NOT_RUN)
     if estimate.value is None:
-        return Judgement("failed")
+        return Judgement(FAILED)
     if paper is None:
         return Judgement(NO_PAPER)
     if not protocol:
@@ -271,7 +284,9 @@ def judge(
         return Judgement(UNSETTLED, few_splits, difference)
     if known_verdict == IN_ERROR:
         return Judgement(IN_ERROR, None, difference)
-    return _judge_beyond_chance(estimate, difference, by_margin, by_chance, DIFFERS[cause])
+    return _judge_beyond_chance(
+        estimate, difference, by_margin, by_chance, DIFFERS_BY_CAUSE[cause]
+    )
 
 
 def _has_same_digits(estimate: Estimate, paper: PaperValue) -> bool:
@@ -322,7 +337,7 @@ def _judge_beyond_chance(
     # The paper's failures are not known, so that what is undecided is a better number of ours.
     is_better = by_chance in (intervals.BETTER, intervals.UNDECIDED)
     # Unless an experiment has shown what coarser draws of the truth do, and the benchmark says so.
-    if is_better and estimate.shared is not None and verdict == DIFFERS["unknown"]:
+    if is_better and estimate.shared is not None and verdict == DIFFERS_BY_CAUSE["unknown"]:
         return Judgement(UNSETTLED, COARSE_TRUTH, difference)
     if by_chance == intervals.UNDECIDED:
         return Judgement(UNSETTLED, None, difference)

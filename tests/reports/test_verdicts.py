@@ -18,7 +18,7 @@ from bdl.reports.verdicts import (
     AGAINST_US,
     BEYOND_CHANCE,
     COARSE_TRUTH,
-    DIFFERS,
+    DIFFERS_BY_CAUSE,
     FEW_SPLITS,
     IN_OUR_FAVOUR,
     NO_SPREAD,
@@ -37,7 +37,7 @@ NATS = MetricInfo("Loss", "nats", "lower", "predictive", margin=0.05)
 HIGHER = MetricInfo("Accuracy", "1", "higher", "predictive", margin=0.05)
 SHARE = MetricInfo("Distance", "1", "lower", "distance")
 BIAS = MetricInfo("Mean of the bias", "1", "none", "posterior")
-UNKNOWN = DIFFERS["unknown"]
+UNKNOWN = DIFFERS_BY_CAUSE["unknown"]
 RUNTIME = MetricInfo("Runtime", "minutes", "ratio", "time")
 
 
@@ -195,7 +195,8 @@ def test_rounding_widens_the_printed_number():
         # Nothing to judge.
         (Estimate(2.6, 0.1, 20), None, NATS, ("no paper value", None)),
         (Estimate(None, None, 0, failed=3), printed("2.53"), NATS, ("failed", None)),
-        (Estimate(None, None, 0), printed("22.59"), RUNTIME, ("failed", None)),
+        (Estimate(None, None, 0, failed=1), printed("22.59"), RUNTIME, ("failed", None)),
+        (Estimate(None, None, 0), printed("2.53"), NATS, ("not run", None)),
         # Durations are ratios, to two digits from 9.95 on.
         (Estimate(0.4, 0.1, 20), printed("21.2"), RUNTIME, ("53x faster", None)),
         (Estimate(1.0, None, 1), printed("9.95"), RUNTIME, ("10x faster", None)),
@@ -231,10 +232,10 @@ def test_a_print_in_error_explains_a_difference_and_nothing_else(ours, paper, ex
     assert verdict_and_note(ours, paper, NATS, known_verdict="print in error") == expected
 
 
-@pytest.mark.parametrize("cause", DIFFERS)
+@pytest.mark.parametrize("cause", DIFFERS_BY_CAUSE)
 def test_a_difference_says_what_is_known_of_its_cause(cause):
     far = Estimate(2.70, 0.02, 20)
-    assert judge(far, TWENTY, NATS, cause=cause).verdict == DIFFERS[cause]
+    assert judge(far, TWENTY, NATS, cause=cause).verdict == DIFFERS_BY_CAUSE[cause]
     near = Estimate(2.52, 0.02, 20)
     assert judge(near, TWENTY, NATS, cause=cause).verdict == "consistent"
     assert judge(near, TWENTY, NATS, known_verdict="given").verdict == "given"
@@ -252,7 +253,8 @@ def test_nothing_follows_where_ours_is_not_the_protocol(about):
     assert found == ("withheld", None, None)
     assert judge(Estimate(9.0, 0.02, 20), None, about, protocol=False).verdict == "no paper value"
     assert (
-        judge(Estimate(None, None, 0), printed("2.53"), about, protocol=False).verdict == "failed"
+        judge(Estimate(None, None, 0, 20), printed("2.53"), about, protocol=False).verdict
+        == "failed"
     )
 
 
@@ -365,7 +367,7 @@ def test_a_coarse_truth_is_a_cause_where_an_experiment_shows_it():
     ours, paper = Estimate(0.0127, 0.0002, 10, shared=0.0004), printed("0.0204", None, 1)
     assert judge(ours, paper, SHARE).verdict == "unsettled"
     cause = "settings not printed"
-    assert judge(ours, paper, SHARE, cause=cause).verdict == DIFFERS[cause]
+    assert judge(ours, paper, SHARE, cause=cause).verdict == DIFFERS_BY_CAUSE[cause]
 
 
 def test_where_a_spread_is_known():
