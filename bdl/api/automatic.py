@@ -28,6 +28,7 @@ from bdl.models.problem import Problem, full_batch, log_joint
 from bdl.plan.fittings import build_training_setup
 from bdl.plan.task import Task
 from bdl.runtime import one_thread
+from bdl.search.choice import choose_best_setting
 from bdl.search.crossval import FoldScore, cross_validate
 from bdl.search.proposals import propose
 from bdl.spec.entry import Search
@@ -126,7 +127,7 @@ def check_automatic_names(names: Sequence[str]) -> None:
 def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[str]) -> Choice:
     """Choose the hyper-parameters `names` on the training rows of the task's only split.
 
-    Return them with the `fixed` ones, all in original units.
+    Return them with `fixed_hyper`, all in original units.
 
     The evidence chooses where it is in closed form or near it: for linear models. Settings of
     networks are compared on a fifth of the rows that is held out, all trials side by side, and
@@ -176,7 +177,7 @@ def _choose_by_evidence(
 ) -> dict[str, float]:
     """Choose the precisions of a linear model by its evidence; empty for other models.
 
-    They are in original units, as those that are `fixed`.
+    They are in original units, as `fixed_hyper` are.
     """
     precisions = {"prior_precision", "noise_precision"} & {*names}
     if (
@@ -294,7 +295,8 @@ def _choose_on_held_out_rows(
     calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
     score: Score = calibrated if is_noise_free else Nmll()
     scores = _cross_validate(task, candidates, split, 1, score, "search")
-    best = min(scores, key=lambda score: score.score).hyper
+    # if all failed, the final fit with the first of them says why
+    best = choose_best_setting(scores) or scores[0].hyper
     if not is_noise_free:
         return Choice(best)
     if len(candidates) > 1:

@@ -334,7 +334,10 @@ def _read_published_fits(request: Request, options: RunOptions) -> list[Recorded
 
 
 def _check_published_rows(request: Request, options: RunOptions) -> None:
-    """Refuse ``--published`` where nothing is published: the run would make every fit anew."""
+    """Refuse ``--published`` where nothing is published: the run would make every fit anew.
+
+    A run that has begun goes on with the fits that it imported when it began.
+    """
     if not options.published:
         return
     run_folder = locate_folder(options.results, request)

@@ -32,7 +32,7 @@ class Method(ABC):
     version: ClassVar[int] = 1
     """Version of what it computes; `bdl.versions` says when it goes up."""
     retired: ClassVar[Mapping[str, Any]] = {}
-    """Former settings, and the value of each that stored specs may still have: its default."""
+    """Former settings with their defaults, with which alone a stored spec may still name them."""
     source: ClassVar[Literal["minibatches", "observations", "rows"]]
     """Whether it learns from minibatches, a stream of observations, or all rows at once."""
     course: ClassVar[bool] = True
@@ -108,7 +108,7 @@ class MinibatchMethod(Method):
 
     @property
     def idle_epochs(self) -> int:
-        """Epochs from which nothing is kept, by default the setting ``warmup_epochs``.
+        """Number of first epochs whose iterates are discarded, by default ``warmup_epochs``.
 
         Training has to be longer.
         """
@@ -136,14 +136,15 @@ class MinibatchMethod(Method):
         """
 
     def phase(self, counters: StepCounters) -> str:
-        """Return the name of the function that makes this update.
+        """Return the name of the method of this class that makes this update in place of `step`.
 
-        It has the arguments of `step`, and returns the new state.
+        It has the arguments of `step`, and returns the new state. `bdl.training.updates` looks it
+        up by this name.
         """
         return "step"
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """Return the names of functions, like `step`, that are applied in order after this update.
+        """Return the names of methods, like `step`, that are applied in order after this update.
 
         Other updates pay nothing.
         """
@@ -180,7 +181,7 @@ class StartedMethod(MinibatchMethod):
 class WeightedDivergence(StartedMethod):
     """A method with the weight of the divergence as a hyper-parameter, ``kl_weight``.
 
-    Without it q has no width.
+    It is above 0, where the standard deviations of q would shrink to 0.
     """
 
     hyper_above: ClassVar[Mapping[str, float]] = {"kl_weight": 0.0}

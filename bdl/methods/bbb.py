@@ -38,11 +38,14 @@ from bdl.posteriors import DiagonalGaussian, Scaled, StudentT
 
 
 class BbbState(NamedTuple):
-    """Variational parameters ``mu`` (P,) and ``rho`` (P,), and the optimiser's state."""
+    """Variational parameters ``mu`` (P,) and ``rho`` (P,), and the optimiser's state.
+
+    P is the number of the prior's latent variables, which is D but for priors with scales.
+    """
 
     params: Params
     optim: OptimState
-    # Scales of each parameter under a prior that has them, (J, D); empty under any other
+    # Numbers of the scales that multiply each parameter, (J, D); empty under other priors
     source: Tensor
 
 

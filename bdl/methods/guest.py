@@ -37,9 +37,9 @@ class OutOfTime(TimeoutError):
 
 @dataclass(frozen=True, eq=False)
 class Train:
-    """The training data of a guest: standardised inputs, (n, d), and targets, (n,).
+    """The training data of a guest: inputs, (n, d), and targets, (n,), standardised both.
 
-    Labels are 0 to C - 1.
+    What is standardised is a setting of the benchmark, `preparation`. Labels are 0 to C - 1.
     """
 
     x: Array
@@ -54,8 +54,9 @@ class Train:
     def module(self, seed: int) -> nn.Module:
         """Build the model as a module, float32, which maps (m, d) to (m, d_out).
 
-        Its start has the law that the engine's fits start from. The parameters, one after the
-        other (``torch.nn.utils.parameters_to_vector``), are the vector that a posterior is over.
+        Its initial parameters are drawn from the same distribution as those of the engine's
+        fits. The parameters, one after the other (``torch.nn.utils.parameters_to_vector``), are
+        the vector that a posterior is over.
         `InputError` if the entry names no model, or one that is no module.
         """
         return torch_module(self.problem, seed)
@@ -141,8 +142,8 @@ class Guest(ExternalMethod):
     ) -> Iterator[tuple[int, Any]]:
         """Yield the posterior or predictive that `fit` returns; `InputError` if it is neither.
 
-        `OutOfTime` if that takes longer than it may, predictions made before the iterator is
-        advanced included.
+        `OutOfTime` after `seconds`, which include those of predictions that are made before the
+        iterator is advanced.
         """
         train = Train(x.numpy(), y.numpy(), problem)
         values = KnownHyper({name: float(value) for name, value in hyper.items()})

@@ -1,4 +1,4 @@
-"""The file of rows: its schema, its writer, its reader, and rows as a table of columns.
+"""The file of rows: its schema, its writer and its reader, and rows from and to its table.
 
 A file is parquet with a checksum of each page. Every run has this schema, whatever its metrics:
 hyper-parameters and metrics are maps. The metadata have the JSON of the request that the rows were
@@ -69,7 +69,7 @@ _FLOAT_PATHS = (
     "curve.list.element.value",
 )
 COMPACT_LEVEL, FAST_LEVEL = 15, 1
-"""Levels of zstd: half a second for 100,000 rows, and next to nothing."""
+"""Levels of zstd: 15 takes half a second for 100,000 rows, 1 hardly anything."""
 
 _MAX_VALUES = 40_000_000
 """Values of a file, a few bytes each in memory."""
@@ -311,7 +311,7 @@ def code_keys(table: pa.Table) -> pd.DataFrame:
 
 
 def drop_replaced(table: pa.Table) -> pa.Table:
-    """Drop rows that a later one of the same key replaces, and those that say so of others."""
+    """Keep the last row of each key, and drop that one too if its status is `REMOVED`."""
     is_replaced = code_keys(table).duplicated(keep="last").to_numpy()
     is_removal = np.array([text == REMOVED for text in list_texts(table, "status")], dtype=bool)
     statuses = table["status"].combine_chunks().indices.to_numpy()

@@ -140,7 +140,7 @@ class RunFolder:
         return None if numbers is None else self._table["fit_hash"][int(numbers[0])].as_py()
 
     def claim(self, cell: CellKey, fit_hash: str) -> None:
-        """Set the hash of a cell before its first row, with which it is stored.
+        """Set the hash of a cell, which is stored with its first row.
 
         `StoredTwice` if the cell has one: it must not change under its rows.
         """
@@ -259,7 +259,7 @@ class RunFolder:
         """Select the rows of cells in `bdl.records.row_files.SCHEMA`, in their order.
 
         Those of a cell are in the order stage, split, trial and fold. Without cells, all rows are
-        selected, those of a file that nothing was added to in its order.
+        selected; if nothing was added since the file was read, in the order of the file.
         """
         self._load_once()
         if cells is None and not self._results:
@@ -293,7 +293,7 @@ class RunFolder:
         *,
         problems: bool = False,
     ) -> pd.DataFrame:
-        """Tabulate rows of `select`, as `bdl.records.row_files.tabulate_rows` does."""
+        """Tabulate rows of `select`, as `bdl.records.tables.tabulate_rows` does."""
         return tabulate_rows(self.select(cells, stages), details, problems=problems)
 
     def tabulate_curve_points(self, cells: Iterable[CellKey] | None = None) -> pd.DataFrame:
@@ -303,7 +303,7 @@ class RunFolder:
     def compact(self) -> None:
         """Put all segments into one file."""
         with self._writing():
-            self._put_together()
+            self._compact()
 
     def publish(self, folder: Path, cells: Sequence[CellKey]) -> Path:
         """Write the rows of cells as those of a published folder; return the path of their file.
@@ -395,12 +395,12 @@ class RunFolder:
     def _write_segment(self, table: pa.Table) -> None:
         self._last_segment += 1
         if self._files is not None:
-            self._files.append(self._last_segment, table, self._request)
+            self._files.write_segment(self._last_segment, table, self._request)
             self._is_written = True
 
-    def _put_together(self) -> None:
+    def _compact(self) -> None:
         if self._files is not None:
-            self._files.put_together(self._last_segment, self.select(), self._request)
+            self._files.compact(self._last_segment, self.select(), self._request)
             self._is_written = False
 
     @contextmanager
@@ -416,7 +416,7 @@ class RunFolder:
                     self._load()
                 yield
                 if len(self._files.list_segments()) > _MAX_SEGMENTS:
-                    self._put_together()
+                    self._compact()
                 self._state = self._files.describe()
             except BaseException:
                 self._state = None  # the rows that are on the disk count, and are read again

@@ -81,12 +81,12 @@ class SegmentFiles:
                 return self._read_files(numbers)
         raise InputError(f"cannot read {self._folder}: its files change all the time; try again")
 
-    def append(self, number: int, table: pa.Table, request: str | None) -> None:
-        """Write a segment; `InputError` if the disk is full."""
+    def write_segment(self, number: int, table: pa.Table, request: str | None) -> None:
+        """Write the segment of a number; `InputError` if the disk is full."""
         with one_line_errors(self._folder):
             write_rows(self._locate(number), table, request)
 
-    def put_together(self, last: int, table: pa.Table, request: str | None) -> None:
+    def compact(self, last: int, table: pa.Table, request: str | None) -> None:
         """Write the rows of all segments up to the last into the file, and remove the segments."""
         with one_line_errors(self._folder):
             write_rows(self._folder / ROWS, table, request, included=last)

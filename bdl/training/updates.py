@@ -25,7 +25,10 @@ NormalPairs = tuple[Tensor, ...]
 """Two tensors of normals, as the generator returns them, or none."""
 Augment = Callable[[Tensor, Tensor], Tensor]
 UpdateKind = tuple[str, ...]
-"""Names of the functions that make one update, the first of which descends."""
+"""Names of the methods of a `MinibatchMethod` that make one update, called one after the other.
+
+The first is `phase`, which descends, and the others are those of `due`.
+"""
 
 # Measured on one core (scripts/bench_single.py and bench_training.py): an update by its trace
 # takes about 0.45 ms and 25 ns a parameter of each model-minibatch, a compiled one a third of
@@ -112,6 +115,8 @@ class UpdateFunctions:
             view: View,
             hyper: Hyper,
         ) -> Any:
+            # It is called for the first updates only, in which its operations are recorded
+            # (`bdl.training.traced`); later updates replay them.
             batches = self._batches(augmentation, x, y, view)
             normals = unflatten_normals(noise, shapes)
             for function in functions:
