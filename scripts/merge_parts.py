@@ -31,7 +31,8 @@ from bdl.archive.loading import load_open_results
 from bdl.archive.results_folder import ResultsFolder, list_stored_cells
 from bdl.errors import InputError
 from bdl.publishing.provenance import describe_provenance, write_provenance
-from bdl.publishing.published_files import gather_figure_data, render_tables
+from bdl.publishing.run_figures import gather_figure_data
+from bdl.publishing.run_tables import render_tables
 from bdl.records.row import CellKey, FitResult, Row
 from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 from bdl.reports.figures import draw_figures

@@ -18,7 +18,7 @@ import numpy as np
 
 import bdl
 from bdl.archive.folders import has_published_rows
-from bdl.publishing.published_files import judge_run_claims
+from bdl.publishing.run_tables import judge_run_claims
 from bdl.reports.claims import ClaimVerdict
 from bdl.reports.papers import PAPERS, load_paper
 from bdl.spec import list_benchmarks, load_benchmark

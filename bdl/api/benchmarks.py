@@ -16,12 +16,8 @@ from bdl.archive.loading import LoadedResults, load_open_results, load_results
 from bdl.archive.results_folder import ResultsFolder
 from bdl.errors import unknown_name_error
 from bdl.plan.planning import list_tasks
-from bdl.publishing.published_files import (
-    compare_with_print,
-    gather_figure_data,
-    gather_stored_pictures,
-    judge_run_claims,
-)
+from bdl.publishing.run_figures import gather_figure_data, gather_stored_pictures
+from bdl.publishing.run_tables import compare_with_print, judge_run_claims
 from bdl.reports.figures import Figures, draw_figure, drawings_of, tables_html
 from bdl.reports.layout import metric_sections
 from bdl.spec import Benchmark as Spec

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from bdl.archive.loading import DEFAULT_RESULTS, load_results
 from bdl.errors import InputError
-from bdl.publishing.published_files import PublishedRun, compare_with_print, summarise_tables
+from bdl.publishing.published_files import PublishedRun
 from bdl.publishing.report_page import REPORT, build_page
+from bdl.publishing.run_tables import compare_with_print, summarise_tables
 from bdl.reports.comparison import TableEntry
 from bdl.reports.overview import Overview, find_sign
 from bdl.reports.verdicts import CONSISTENT, EQUIVALENT, SAME_DIGITS

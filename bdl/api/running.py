@@ -45,7 +45,8 @@ from bdl.execution.scheduler import (
 from bdl.plan import initial_check, planning, reference_posteriors
 from bdl.plan.reference_posteriors import SampledReference
 from bdl.plan.task import Task
-from bdl.publishing.published_files import export_to_mlflow, publish
+from bdl.publishing.published_files import publish
+from bdl.publishing.tracked_runs import export_to_mlflow
 from bdl.records.posterior_files import DamagedPosterior
 from bdl.records.row import CellKey, Row
 from bdl.records.run_folder import RunFolder

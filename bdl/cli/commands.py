@@ -135,7 +135,7 @@ def run(
         from bdl.api import running
         from bdl.api.progress import LoggedConsole
         from bdl.publishing.mlflow_names import check_mlflow_names
-        from bdl.publishing.published_files import resolve_tracking_uri
+        from bdl.publishing.tracked_runs import resolve_tracking_uri
         from bdl.publishing.tracking import check_uri
 
     if dry_run and changed:
@@ -187,12 +187,8 @@ def table(
     """Show a benchmark's numbers beside the printed ones."""
     with frozen_imports():
         from bdl.archive.loading import load_results
-        from bdl.publishing.published_files import (
-            export_earlier_run,
-            render_tables,
-            resolve_tracking_uri,
-            summarise_tables,
-        )
+        from bdl.publishing.run_tables import render_tables, summarise_tables
+        from bdl.publishing.tracked_runs import export_earlier_run, resolve_tracking_uri
 
         request = request_options.request_of_results  # it imports the user's components
     results = request_options.results
@@ -242,7 +238,7 @@ def failures(
 @with_request_options
 def figures(request_options: RequestOptions) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
-    from bdl.publishing.published_files import redraw_figures
+    from bdl.publishing.run_figures import redraw_figures
 
     for path in redraw_figures(request_options.request, request_options.results):
         console.print(str(path), highlight=False, soft_wrap=True)
@@ -256,7 +252,7 @@ def ui(
 ) -> None:
     """Open the MLflow UI on this machine."""
     from bdl.publishing.mlflow_ui import open_ui
-    from bdl.publishing.published_files import ARTIFACT_FOLDER, resolve_tracking_uri
+    from bdl.publishing.tracked_runs import ARTIFACT_FOLDER, resolve_tracking_uri
     from bdl.publishing.tracking import upgrade_database
 
     uri = resolve_tracking_uri(tracking, results)

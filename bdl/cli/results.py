@@ -1,4 +1,4 @@
-"""The commands on finished runs: report and compare."""
+"""The commands on finished runs: report, compare and verify."""
 
 from pathlib import Path
 from typing import Annotated

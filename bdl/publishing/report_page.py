@@ -18,7 +18,8 @@ from bdl.archive.loading import LoadedResults, load_results
 from bdl.archive.results_folder import FailedFits, ResultsFolder
 from bdl.errors import InputError
 from bdl.metrics import get_metric_info
-from bdl.publishing.published_files import judge_run_claims, load_figure_data
+from bdl.publishing.run_figures import load_figure_data
+from bdl.publishing.run_tables import judge_run_claims
 from bdl.records.row import HYPER_PREFIX
 from bdl.reports.claims import claim_sections
 from bdl.reports.comparison import TableEntry

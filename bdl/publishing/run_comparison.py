@@ -17,7 +17,7 @@ from bdl.archive.results_folder import FIELDS_WITHOUT_EFFECT, ResultsFolder
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
 from bdl.publishing.overlaps import load_overlaps
-from bdl.publishing.published_files import compare_with_print, narrow_benchmark
+from bdl.publishing.run_tables import compare_with_print, narrow_benchmark
 from bdl.records.tables import list_axes
 from bdl.reports.layout import Section
 from bdl.reports.paired import (

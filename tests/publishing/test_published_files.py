@@ -14,8 +14,8 @@ import yaml
 from bdl.archive.folders import locate_folder
 from bdl.archive.loading import NO_VERDICTS, LoadedResults, load_results
 from bdl.plan.planning import list_tasks
-from bdl.publishing import pictures, published_files
-from bdl.publishing.published_files import compare_with_print, narrow_benchmark, render_tables
+from bdl.publishing import pictures, run_figures
+from bdl.publishing.run_tables import compare_with_print, narrow_benchmark, render_tables
 from bdl.records.row import FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.reports.search_bounds import bound_notes
@@ -63,7 +63,7 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
             )
     monkeypatch.setattr(pictures, "gather_pictures", lambda cells, store: len(cells))
     found = load_results(asked, tmp_path)
-    assert published_files.gather_stored_pictures(found, asked) == len(cells)
+    assert run_figures.gather_stored_pictures(found, asked) == len(cells)
 
 
 LONGER = ["entries.slang.training.epochs=3"]

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from bdl.archive.loading import load_results
-from bdl.publishing.published_files import gather_figure_data
+from bdl.publishing.run_figures import gather_figure_data
 from bdl.reports import method_styles
 from bdl.reports.drawing import label_directly, lay_out_panels, spread_apart
 from bdl.reports.figures import drawings_of

@@ -34,7 +34,7 @@ import fcntl, struct, sys, termios
 from pathlib import Path
 from bdl.archive.loading import load_results
 from bdl.cli.terminal import make_console
-from bdl.publishing.published_files import compare_with_print, summarise_tables
+from bdl.publishing.run_tables import compare_with_print, summarise_tables
 from bdl.spec import load_request
 widths = [int(word) for word in sys.argv[1].split()]
 for folder in sys.argv[2:]:
