@@ -34,11 +34,11 @@ from bdl.plan.reference_posteriors import find_recipe
 from bdl.references.certificate import certify, estimate_moment_errors
 from bdl.references.chains import (
     ChainSettings,
-    Vector,
     build_log_posterior,
     find_starts,
     sample_chains,
 )
+from bdl.references.compiled_posterior import Vector
 from bdl.references.function_certificate import (
     certify_functions,
     compare_groups,

@@ -1,15 +1,12 @@
-"""The log posterior that methods see, as fast functions of numpy vectors, and chains of NUTS over
-network parameters.
+"""Chains of NUTS over network parameters, by the log posterior that methods see.
 
 A chain that starts at a mode may never leave it, and chains that start in the prior may all miss
 one. So half of them start at modes, as the members of a deep ensemble, and half at draws of the
 prior (MILE: Sommer et al. 2025).
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -19,9 +16,13 @@ from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bdl.models.likelihoods import Bernoulli, GaussianLikelihood
-from bdl.models.networks import Mlp
 from bdl.models.problem import Hyper, Problem, full_batch, log_joint
+from bdl.references.compiled_posterior import (
+    CompiledLogPosterior,
+    Vector,
+    build_compiled_posterior,
+    has_compiled_posterior,
+)
 from bdl.references.mcmc import (
     ChainDraws,
     convert_tree,
@@ -31,15 +32,8 @@ from bdl.references.mcmc import (
 )
 from bdl.runtime import one_thread
 
-Vector = NDArray[np.float64]
 LogPosterior = Callable[[Vector], tuple[float, Vector]]
 """Parameters (D,) to log p(D, theta), nats, up to a constant, and its gradient, (D,)."""
-NormalLaw = tuple[float, float]
-"""Mean and standard deviation of a normal law."""
-_LARGEST_LOG_PRECISION = 300.0
-"""Logarithm of a precision from which the density counts as zero: trajectories that diverge come
-to where it overflows.
-"""
 
 
 def build_log_posterior(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> LogPosterior:
@@ -49,16 +43,7 @@ def build_log_posterior(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) ->
     differentiation, which serves every other model.
     """
     if has_compiled_posterior(problem):
-        noise = (
-            float(hyper["noise_precision"])
-            if isinstance(problem.likelihood, GaussianLikelihood)
-            else 0.0
-        )
-        prior = problem.prior_precision(hyper).expand(problem.dim).numpy().copy()
-        # transposed, as the loops go over the rows of one unit after the other
-        data = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, _uses_tanh(problem)
-        compiled = _compile_log_posterior()
-        return lambda theta: compiled(theta, *data)
+        return build_compiled_posterior(problem, x, y, hyper)
     batch = full_batch(x, y)
 
     def differentiate(theta: Vector) -> tuple[float, Vector]:
@@ -67,122 +52,6 @@ def build_log_posterior(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) ->
         return float(value.detach()), torch.autograd.grad(value, parameters)[0].numpy()
 
     return differentiate
-
-
-def build_log_posterior_with_precisions(
-    problem: Problem, x: Tensor, y: Tensor, prior: NormalLaw, noise: NormalLaw
-) -> LogPosterior:
-    """Return the log posterior of parameters and of the logarithms of prior and noise precision,
-    (D + 2,).
-
-    The problem has a compiled posterior (`has_compiled_posterior`), the likelihood `gaussian`, and
-    one prior precision for all parameters; training data are as the model sees them, float64. The
-    laws are of log ``prior_precision`` and log ``noise_precision`` in the unit of `y`, the two
-    last coordinates.
-    """
-    dim, rows = problem.dim, len(y)
-    centres, widths = np.array([prior, noise]).T
-    equal_precisions = np.ones(dim)
-    columns, targets = np.ascontiguousarray(x.numpy().T), y.numpy()
-    tanh, compiled = _uses_tanh(problem), _compile_log_posterior()
-
-    def evaluate(phi: Vector) -> tuple[float, Vector]:
-        theta, logs = np.ascontiguousarray(phi[:dim]), phi[dim:]
-        if np.abs(logs).max() > _LARGEST_LOG_PRECISION:
-            return -math.inf, np.zeros_like(phi)
-        # the sampler moves on unbounded coordinates, and precisions are positive
-        alpha, beta = map(math.exp, logs)
-        value, slopes = compiled(theta, columns, targets, alpha * equal_precisions, beta, tanh)
-        prior_energy = alpha * float(theta @ theta) / 2
-        noise_energy = -value - prior_energy  # beta times half the sum of squared errors
-        deviations = (logs - centres) / widths
-        # by log alpha, D/2 log alpha - alpha |theta|^2 / 2 has the slope D/2 - prior energy, and
-        # likewise by log beta; the normal laws of both add their own
-        gradient = np.concatenate(
-            [
-                slopes,
-                np.array([dim / 2 - prior_energy, rows / 2 - noise_energy]) - deviations / widths,
-            ]
-        )
-        value += dim * logs[0] / 2 + rows * logs[1] / 2 - float(deviations @ deviations) / 2
-        return value, gradient
-
-    return evaluate
-
-
-def has_compiled_posterior(problem: Problem) -> bool:
-    """Return whether the compiled log posterior is of this problem."""
-    model = problem.model
-    return (
-        isinstance(model, Mlp)
-        and len(model.hidden) == 1
-        and model.activation in ("relu", "tanh")
-        and problem.d_out == 1
-        and isinstance(problem.likelihood, GaussianLikelihood | Bernoulli)
-    )
-
-
-def _uses_tanh(problem: Problem) -> bool:
-    return isinstance(problem.model, Mlp) and problem.model.activation == "tanh"
-
-
-@lru_cache(maxsize=1)
-def _compile_log_posterior() -> Any:
-    """Compile the log posterior of a network of one hidden layer: matrix products, and loops over
-    a unit's rows.
-    """
-
-    # no flag that takes numbers for finite: trajectories that diverge overflow, and must be seen
-    # to
-    compile_loops = import_optional("numba").njit(fastmath={"contract", "reassoc"})
-
-    @compile_loops  # type: ignore[untyped-decorator]
-    def log_posterior(
-        theta: Vector, x: Vector, y: Vector, prior: Vector, noise: float, tanh: bool
-    ) -> tuple[float, Vector]:
-        d, n = x.shape
-        h = (len(theta) - 1) // (d + 2)
-        biases, tops = h * d, h * d + h
-        units, f, error = (
-            np.dot(theta[:biases].reshape(h, d), x),
-            np.full(n, theta[-1]),
-            np.empty(n),
-        )
-        for j in range(h):
-            unit, bias, top = units[j], theta[biases + j], theta[tops + j]
-            for i in range(n):
-                unit[i] = np.tanh(unit[i] + bias) if tanh else max(unit[i] + bias, 0.0)
-                f[i] += top * unit[i]
-        value = 0.0
-        for i in range(n):
-            if noise > 0:
-                error[i] = noise * (y[i] - f[i])
-                value -= 0.5 * (y[i] - f[i]) * error[i]
-            else:
-                # the exponent is never positive, so that no output overflows
-                small = np.exp(-abs(f[i]))
-                value += y[i] * f[i] - max(f[i], 0.0) - np.log1p(small)
-                error[i] = y[i] - (1.0 if f[i] > 0 else small) / (1.0 + small)
-        gradient = np.empty_like(theta)
-        gradient[-1] = error.sum()
-        for j in range(h):
-            unit, top = units[j], theta[tops + j]
-            by_top, by_bias = 0.0, 0.0
-            for i in range(n):
-                by_top += unit[i] * error[i]
-                back = error[i] * top
-                unit[i] = (
-                    back * (1.0 - unit[i] * unit[i]) if tanh else (back if unit[i] > 0 else 0.0)
-                )
-                by_bias += unit[i]
-            gradient[tops + j], gradient[biases + j] = by_top, by_bias
-        gradient[:biases] = np.dot(units, x.T).ravel()
-        for i in range(len(theta)):
-            gradient[i] -= prior[i] * theta[i]
-            value -= 0.5 * prior[i] * theta[i] * theta[i]
-        return value, gradient
-
-    return log_posterior
 
 
 MOST_CLIMBING_STEPS = 1000
@@ -282,15 +151,18 @@ def sample_chains(
 def _sample_chain(
     log_posterior: LogPosterior, start: Vector, settings: ChainSettings, seed: int
 ) -> Any:
-    model = import_optional("nutpie.compiled_pyfunc").from_pyfunc(
-        len(start),
-        lambda: log_posterior,
-        lambda *_: lambda theta: {"theta": theta},
-        [np.dtype(np.float64)],
-        [(len(start),)],
-        ["theta"],
-        make_initial_point_fn=lambda _: start,
-    )
+    if isinstance(log_posterior, CompiledLogPosterior):
+        model = log_posterior.build_sampler_model(start)
+    else:
+        model = import_optional("nutpie.compiled_pyfunc").from_pyfunc(
+            len(start),
+            lambda: log_posterior,
+            lambda *_: lambda theta: {"theta": theta},
+            [np.dtype(np.float64)],
+            [(len(start),)],
+            ["theta"],
+            make_initial_point_fn=lambda _: start,
+        )
     lengths = settings.draws, settings.tune, settings.target_accept
     return sample_by_nutpie(
         model, *lengths, chains=1, cores=1, seed=seed, maxdepth=settings.max_depth

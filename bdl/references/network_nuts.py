@@ -20,15 +20,12 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import MeanVariance
 from bdl.references.certificate import FUNCTION_RULES, check_length, describe_broken_rules
-from bdl.references.chains import (
-    ChainSettings,
+from bdl.references.chains import ChainSettings, build_log_posterior, climb_to_mode, sample_chains
+from bdl.references.compiled_posterior import (
     NormalLaw,
     Vector,
-    build_log_posterior,
     build_log_posterior_with_precisions,
-    climb_to_mode,
     has_compiled_posterior,
-    sample_chains,
 )
 from bdl.references.function_certificate import certify_functions
 from bdl.references.jackknife import jackknife_error

@@ -23,10 +23,10 @@ from bdl.references.base import load_or_sample, locate_files
 from bdl.references.chains import (
     ChainSettings,
     build_log_posterior,
-    build_log_posterior_with_precisions,
     find_starts,
     sample_chains,
 )
+from bdl.references.compiled_posterior import build_log_posterior_with_precisions
 from bdl.references.function_certificate import (
     certify_functions,
     compare_groups,
@@ -115,6 +115,22 @@ def test_where_a_precision_overflows_the_density_is_zero(log):
 def test_loops_are_taken_where_they_can_be(monkeypatch):
     monkeypatch.setattr(chains, "log_joint", None)
     assert np.isfinite(build_log_posterior(NETWORK, X, Y, HYPER)(np.ones(NETWORK.dim))[0])
+
+
+@pytest.mark.parametrize("with_precisions", [False, True])
+def test_chains_without_python_have_the_bits_of_those_that_call_it(with_precisions):
+    """Trajectories that diverge included: the starts are far out, and the warm-up is short."""
+    if with_precisions:
+        density = build_log_posterior_with_precisions(NETWORK, X, Y, *PRECISION_LAWS.values())
+    else:
+        density = build_log_posterior(NETWORK, X, Y, HYPER)
+    starts = [*RNG.normal(scale=5, size=(4, density.dim))]
+    settings = ChainSettings(draws=60, tune=20, chains=4)
+    found = sample_chains(density, starts, settings)
+    expected = sample_chains(lambda point: density(point), starts, settings)
+    assert expected.diverging.any()
+    for name in ("theta", "diverging", "energy", "steps"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
 def test_a_trajectory_that_comes_to_where_the_density_is_zero_diverges():
