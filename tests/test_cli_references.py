@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from tiny import EXACT, benchmark_text
 
 from bdl.data import load_dataset, streams
 from bdl.records.run_folder import RunFolder
@@ -182,20 +183,24 @@ def test_benchmarks_without_sampled_references_say_so(invoke, monkeypatch, words
     assert (err if code else out).removeprefix("bdl-bench: ").startswith(told)
 
 
-UNCERTIFIED = """
-name: uncertified
-title: A posterior from chains that are too short
-datasets: [diabetes]
-splits: 1
-entries:
-  exact:
-    model: {name: linear, bias: false}
-    likelihood: {name: gaussian}
-    method: {name: conjugate}
-    hyper: {prior_precision: 1, noise_precision: 0.0003}
-    reference: {name: network-mcmc, draws: 100, tune: 50, chains: 4, max_depth: 1}
-metrics: [function_w2]
-"""
+UNCERTIFIED = benchmark_text(
+    {
+        "exact": EXACT
+        | {
+            "model": {"name": "linear", "bias": False},
+            "reference": {
+                "name": "network-mcmc",
+                "draws": 100,
+                "tune": 50,
+                "chains": 4,
+                "max_depth": 1,
+            },
+        }
+    },
+    name="uncertified",
+    splits=1,
+    metrics=["function_w2"],
+)
 
 
 def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(

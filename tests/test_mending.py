@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from tiny import refusal
+from tiny import EXACT, benchmark_text, refusal
 
 import bdl
 from bdl.errors import InputError
@@ -333,19 +333,7 @@ class Own:
     def __call__(self, evaluation):
         return float("VALUE")
 """
-WITH_OWN = """
-name: undefined
-title: A score that is not defined everywhere
-datasets: [diabetes]
-splits: 2
-entries:
-  exact:
-    model: {name: linear}
-    likelihood: {name: gaussian}
-    method: {name: conjugate}
-    hyper: {prior_precision: 1, noise_precision: 1.0e-3}
-metrics: [nmll, 'undefined.py:Own']
-"""
+WITH_OWN = benchmark_text({"exact": EXACT}, name="undefined", metrics=["nmll", "undefined.py:Own"])
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])

@@ -1,6 +1,23 @@
-"""A benchmark of one entry on one small data set, and how tests look at what a command did with it."""
+"""Small benchmarks on small data sets, and how tests look at what a command did with them."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
+
+LINEAR = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}}
+EXACT = LINEAR | {
+    "method": {"name": "conjugate"},
+    "hyper": {"prior_precision": 1, "noise_precision": 0.0003},
+}
+"""An entry without minibatches, for `diabetes`."""
+STEPPED = LINEAR | {
+    "method": {"name": "vifa", "gradients_per_update": 2},
+    "training": {"epochs": 2, "batch_size": 50},
+    "hyper": {"learning_rate": 0.01, "prior_precision": 1, "noise_precision": 0.001},
+}
+"""An entry that trains by minibatches, for `diabetes`."""
 
 TINY = """
 name: tiny
@@ -19,6 +36,20 @@ metrics: [nmll]
 profiles:
   quick: {splits: 1}
 """
+
+
+def benchmark_text(entries: Mapping[str, Mapping[str, Any]], **fields: object) -> str:
+    """Write a benchmark file: entries, and fields other than those of a small one."""
+    content = {
+        "name": "small",
+        "title": "Small",
+        "datasets": ["diabetes"],
+        "splits": 2,
+        "entries": entries,
+        "evaluation": {"samples": 5},
+        "metrics": ["nmll", "rmse", "runtime"],
+    }
+    return yaml.safe_dump(content | fields, sort_keys=False)
 
 
 def refusal(result: tuple[int, str, str], expected: int = 2) -> str:

@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pandas as pd
 import pytest
+from tiny import EXACT, STEPPED, benchmark_text
 
 import bdl
 from bdl.archive import legacy
@@ -16,28 +17,16 @@ from bdl.errors import InputError
 from bdl.records.row import FitResult
 from bdl.records.run_folder import RunFolder
 
-SPEC = """
-name: small
-title: Small
-datasets: [diabetes]
-splits: 2
-entries:
-  exact:
-    model: {name: linear}
-    likelihood: {name: gaussian}
-    method: {name: conjugate}
-    hyper: {prior_precision: 1, noise_precision: 0.0003}
-  stepped:
-    model: {name: linear}
-    likelihood: {name: gaussian}
-    method: {name: vifa, gradients_per_update: 2}
-    training: {epochs: 2, batch_size: 50}
-    search: {trials: 1, folds: 2, metric: rmse, space: {learning_rate: {low: 0.01, high: 0.02}}}
-    hyper: {prior_precision: 1, noise_precision: 0.001}
-record: {every: 1, unit: epochs}
-evaluation: {samples: 5}
-metrics: [nmll, rmse, runtime]
-"""
+SEARCHED = STEPPED | {
+    "search": {
+        "trials": 1,
+        "folds": 2,
+        "metric": "rmse",
+        "space": {"learning_rate": {"low": 0.01, "high": 0.02}},
+    },
+    "hyper": {"prior_precision": 1, "noise_precision": 0.001},
+}
+SPEC = benchmark_text({"exact": EXACT, "stepped": SEARCHED}, record={"every": 1, "unit": "epochs"})
 PLACE = Path("results/small")
 
 

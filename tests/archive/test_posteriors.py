@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from run_folders import rewrite
+from tiny import EXACT, STEPPED, benchmark_text
 
 import bdl
 from bdl.archive.results_folder import ResultsFolder
@@ -21,27 +22,13 @@ from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
 
-SPEC = """
-name: small
-title: Small
-datasets: [diabetes]
-splits: 3
-entries:
-  exact:
-    model: &model {name: linear}
-    likelihood: &numbers {name: gaussian}
-    method: {name: conjugate}
-    hyper: {prior_precision: 1, noise_precision: 0.0003}
-  stepped:
-    model: *model
-    likelihood: *numbers
-    method: {name: vifa, gradients_per_update: 2}
-    training: {epochs: 2, batch_size: 50}
-    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}
-evaluation: {samples: 5}
-metrics: [nmll, rmse, runtime]
-"""
-MORE = SPEC.replace("rmse", "rmse, crps, calibrated_nll, mse_at_mean")
+ENTRIES = {"exact": EXACT, "stepped": STEPPED}
+SPEC = benchmark_text(ENTRIES, splits=3)
+MORE = benchmark_text(
+    ENTRIES,
+    splits=3,
+    metrics=["nmll", "rmse", "crps", "calibrated_nll", "mse_at_mean", "runtime"],
+)
 FITS = 6
 PLACE = Path("results/small")
 PACK = "posteriors.zip"

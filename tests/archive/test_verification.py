@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from run_folders import rewrite
+from tiny import EXACT, STEPPED, benchmark_text
 
 import bdl
 from bdl.archive.verification import (
@@ -22,28 +23,11 @@ from bdl.archive.verification import (
 from bdl.errors import InputError
 from bdl.records.run_folder import RunFolder
 
-SPEC = """
-name: small
-title: Small
-datasets: [diabetes]
-splits: 2
-entries:
-  exact:
-    model: &model {name: linear}
-    likelihood: &numbers {name: gaussian}
-    method: {name: conjugate}
-    hyper: &hyper {prior_precision: 1, noise_precision: 0.0003}
-    reference: {name: conjugate}
-  stepped:
-    model: *model
-    likelihood: *numbers
-    method: {name: vifa, gradients_per_update: 2}
-    training: {epochs: 2, batch_size: 50}
-    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}
-    reference: {name: conjugate}
-evaluation: {samples: 5}
-metrics: [nmll, rmse, rel_mean_dist, dyadic_nll, runtime]
-"""
+REFERENCE = {"reference": {"name": "conjugate"}}
+SPEC = benchmark_text(
+    {"exact": EXACT | REFERENCE, "stepped": STEPPED | REFERENCE},
+    metrics=["nmll", "rmse", "rel_mean_dist", "dyadic_nll", "runtime"],
+)
 SCORES = 4 * 5
 """Of two entries on two splits; one of them has a further value, its Monte-Carlo error."""
 
