@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import RLock
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -67,7 +68,11 @@ class LaplaceTorch(Guest):
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Posterior | Predictive:
         from laplace import Laplace
+        from tqdm import tqdm
 
+        # laplace-torch shows its progress by tqdm, whose own lock is one of processes: a worker
+        # that is ended leaves its semaphore behind, of which Python warns
+        tqdm.set_lock(RLock())
         module, x, y = (
             train.module(seed).double(),
             torch.from_numpy(train.x),

@@ -1,7 +1,9 @@
 """Samplers and variational inference of the library `posteriors`."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -45,8 +47,7 @@ class Sghmc(_PosteriorsGuest):
     descent: Annotated[int, Ge(1)] = 1000
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Empirical:
-        from posteriors.sgmcmc import sghmc
-
+        sghmc = _import_quietly("posteriors.sgmcmc").sghmc
         theta = nn.Parameter(
             nn.utils.parameters_to_vector(train.module(seed).parameters()).detach()
         )
@@ -81,8 +82,8 @@ class DiagonalVi(_PosteriorsGuest):
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> DiagonalGaussian:
         import torchopt
-        from posteriors.vi import diag
 
+        diag = _import_quietly("posteriors.vi").diag
         start = nn.utils.parameters_to_vector(train.module(seed).parameters()).detach()
         log_deviations = torch.full_like(start, self.initial_std).log()
         optimizer = torchopt.adam(lr=hyper["learning_rate"])
@@ -91,6 +92,13 @@ class DiagonalVi(_PosteriorsGuest):
         for _ in range(self.steps):
             state, _ = steps.update(state, None)
         return DiagonalGaussian(state.params.detach(), (2 * state.log_sd_diag).exp().detach())
+
+
+def _import_quietly(name: str) -> Any:
+    """Import a module of the library without the warnings of tensordict about its classes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return import_module(name)
 
 
 def _log_posterior(train: Train, hyper: Mapping[str, float]) -> Any:
