@@ -5,7 +5,10 @@
 - A method that **yields posteriors** (`ExternalMethod`) trains by itself. `Direct` is one that
   yields a single one.
 
-Every method is a frozen dataclass whose fields are its static YAML settings.
+Every method is a frozen dataclass whose fields are its static YAML settings. The package registers
+those of the suite by name; a benchmark names one of yours as ``file.py:Class``. Most that take
+minibatches derive from `Descent` or `SampledDescent` of `bdl.methods.optim`, whose `step` makes
+the update.
 """
 
 from abc import ABC, abstractmethod

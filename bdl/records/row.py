@@ -1,4 +1,4 @@
-"""Rows of a run: the record of each trial, and its scores at recorded counts."""
+"""Rows of a run: the record of each fit, and its scores at recorded counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class CurvePoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """Outcome of one trial: a fold of a search, or the final fit of a split (trial 0, fold 0)."""
+    """Outcome of one fit: of a setting to a fold of a search, or the final fit of a split."""
 
     dataset: str
     entry: str
@@ -55,7 +55,9 @@ class Row:
     stage: Stage
     split: int
     trial: int
+    """Number of the setting in its search; 0 for a final fit."""
     fold: int
+    """0 for a final fit."""
     status: Literal["ok", "failed"]
     reason: str | None
     """Why it failed."""
@@ -108,7 +110,7 @@ def join_refusals(refusals: Mapping[str, str]) -> str | None:
 
 
 class FitResult(NamedTuple):
-    """Everything that a run folder keeps of one trial."""
+    """Everything that a run folder keeps of one fit."""
 
     row: Row
     curve_points: tuple[CurvePoint, ...] = ()
