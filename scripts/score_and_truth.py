@@ -7,7 +7,7 @@ by its average ranks over data sets. Above a panel is the rank correlation over 
 over data sets, with its 95 % interval: percentiles of a bootstrap that draws data sets, methods
 (the same on all data sets) and splits.
 
-    python scripts/score_and_truth.py --profile cpu --output docs/images/score-and-truth.png
+    python scripts/score_and_truth.py --output docs/images/score-and-truth.png
 """
 
 import argparse
