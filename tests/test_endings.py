@@ -79,16 +79,23 @@ def test_a_full_disk_is_told_in_one_line(tiny, invoke, monkeypatch, call):
     )
 
 
+class DyingGroup:
+    """A group of one final fit, which raises an error."""
+
+    task = SimpleNamespace(benchmark=SimpleNamespace(limits=Limits()), key=("line", "fit", "{}"))
+    members = ((task, 0),)
+    work = 7
+
+    def __init__(self, error):
+        self.run = raising(error)
+
+
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "full"), ValueError("I/O error: full (os error 28)")]
 )
 def test_a_full_disk_fails_no_fit(error):
-    class Group:
-        members = ((SimpleNamespace(benchmark=SimpleNamespace(limits=Limits())),),)
-        run = staticmethod(raising(error))
-
     with pytest.raises(OSError) as raised:  # noqa: PT011
-        run_group(Group(), print)
+        run_group(DyingGroup(error), print)
     assert raised.value.errno == errno.ENOSPC
 
 
@@ -98,7 +105,10 @@ def test_sys_exit_in_a_method_file_is_told_and_in_a_fit_fails_the_fit(tiny, invo
         TINY.replace("{name: vifa, gradients_per_update: 2}", "{name: leaves.py:Method}"), "utf-8"
     )
     assert "leaves.py, line 3, called sys.exit(0)" in refusal(invoke("run", tiny))
-    assert run_group(SimpleNamespace(members=(), run=raising(SystemExit(0))), print) == []
+    reports: list[int] = []
+    (result,) = run_group(DyingGroup(SystemExit(0)), reports.append)
+    assert (result.row.status, result.row.reason) == ("failed", "SystemExit: 0")
+    assert reports == [DyingGroup.work]
 
 
 COMMANDS = [
