@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from bdl.archive.folders import has_published_rows
-from bdl.archive.results_folder import ResultsFolder
 from bdl.errors import InputError
 from bdl.execution.groups import FinalFit, group_final_fits
 from bdl.plan.planning import group_tasks, list_tasks
 from bdl.plan.task import Task
 from bdl.records.row import FitResult
 from bdl.records.tables import list_cell_keys
+from bdl.stored_results.folders import has_published_rows
+from bdl.stored_results.results_folder import ResultsFolder
 
 
 class Difference(NamedTuple):

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 import bdl
-from bdl.archive.loading import load_results
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
 from bdl.records.row import HYPER_PREFIX
 from bdl.spec import Entry, load_request
+from bdl.stored_results.loading import load_results
 
 RESULTS = Path("results")
 FACTORS = (0.25, 0.5, 1.0, 2.0)

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bdl.archive import legacy
+from bdl.stored_results import legacy
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

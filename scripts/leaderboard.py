@@ -15,7 +15,6 @@ import pandas as pd
 from leaderboard_runs import Run, published_run, rows_by_split
 from scipy.special import stdtrit
 
-from bdl.archive.loading import LoadedResults
 from bdl.metrics import get_metric_info
 from bdl.records.row import CERTIFICATE_DETAIL
 from bdl.references.certificate import CERTIFIED
@@ -28,6 +27,7 @@ from bdl.reports.paired import scores_by_split
 from bdl.reports.papers import OTHER_PAPERS, load_paper
 from bdl.reports.standings import Ranks, rank_entries
 from bdl.spec import Benchmark, list_benchmarks
+from bdl.stored_results.loading import LoadedResults
 
 ROOT = Path(__file__).parents[1]
 PRINTED = [row for paper in OTHER_PAPERS for row in load_paper(paper)]

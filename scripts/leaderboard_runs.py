@@ -6,11 +6,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.publishing.overlaps import load_overlaps
 from bdl.reports.comparison import TableEntry
 from bdl.spec import load_request
+from bdl.stored_results.loading import LoadedResults, load_results
 
 ROOT = Path(__file__).parents[1]
 

@@ -26,9 +26,6 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from bdl.archive.folders import has_published_rows, open_published, read_provenance
-from bdl.archive.loading import load_open_results
-from bdl.archive.results_folder import ResultsFolder, list_stored_cells
 from bdl.errors import InputError
 from bdl.publishing.provenance import describe_provenance, write_provenance
 from bdl.publishing.run_figures import gather_figure_data
@@ -38,6 +35,9 @@ from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 from bdl.reports.figures import draw_figures
 from bdl.spec import Request, load_request
 from bdl.spec.request import to_inline_yaml
+from bdl.stored_results.folders import has_published_rows, open_published, read_provenance
+from bdl.stored_results.loading import load_open_results
+from bdl.stored_results.results_folder import ResultsFolder, list_stored_cells
 
 BY_LABEL = ("fit_hashes", "score_hashes", "compiled")
 """Fields of the provenance that say something of each cell."""

@@ -54,7 +54,7 @@ TESTS = [
     for name in ("methods", "metrics", "models", "posteriors", "references", "records")
 ]
 TESTS += [
-    "tests/archive/test_folder.py",
+    "tests/stored_results/test_folder.py",
     "tests/spec/test_declared.py",
     "tests/reports/test_verdicts.py",
     "tests/test_golden.py",

@@ -27,7 +27,6 @@ import torch
 from numpy.typing import NDArray
 from peers import slang_release
 
-from bdl.archive.folders import locate_folder, open_store
 from bdl.data import load_stream
 from bdl.metrics.distances import relative_distance, wasserstein2
 from bdl.plan.fittings import build_final_fitting
@@ -37,6 +36,7 @@ from bdl.plan.task import Task
 from bdl.posteriors import Posterior
 from bdl.references.base import Truth
 from bdl.spec import Request, load_benchmark
+from bdl.stored_results.folders import locate_folder, open_store
 
 CUT = 1.192e-4
 FEW = 5_000

@@ -20,13 +20,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bdl.archive.loading import load_results
 from bdl.metrics import get_metric_info
 from bdl.reports import drawing
 from bdl.reports.figures import draw_figure, reduce_colours
 from bdl.reports.method_styles import entry_styles
 from bdl.reports.overall_standing import Interval, SplitScores, rank_methods
 from bdl.spec import load_request
+from bdl.stored_results.loading import load_results
 
 RESULTS = Path(__file__).parents[1] / "results"
 DISTANCE = "function_w2"

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import bdl
-from bdl.archive.folders import has_published_rows
 from bdl.publishing.run_tables import judge_run_claims
 from bdl.reports.claims import ClaimVerdict
 from bdl.reports.papers import PAPERS, load_paper
 from bdl.spec import list_benchmarks, load_benchmark
+from bdl.stored_results.folders import has_published_rows
 
 ROOT = Path(__file__).parents[1]
 GROUPS = {

@@ -17,7 +17,6 @@ from pathlib import Path
 import torch
 from scipy.stats import spearmanr
 
-from bdl.archive.loading import load_results
 from bdl.metrics import METRICS
 from bdl.plan.planning import list_tasks
 from bdl.plan.reference_posteriors import find_recipe, load_training_data
@@ -26,6 +25,7 @@ from bdl.references.base import load_or_sample
 from bdl.references.function_certificate import evaluate_functions
 from bdl.references.nuts import NetworkRecipe
 from bdl.spec import load_request
+from bdl.stored_results.loading import load_results
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from tiny import TINY, contents, raising, refusal
 
-from bdl.archive.departures import count_beyond_first, list_departures
-from bdl.archive.loading import LoadedResults
 from bdl.publishing import mlflow_export
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_request
+from bdl.stored_results.departures import count_beyond_first, list_departures
+from bdl.stored_results.loading import LoadedResults
 
 TWO = TINY.replace("  fixed:", "  fixed: &fixed").replace(
     "evaluation:", "  other: *fixed\nevaluation:"

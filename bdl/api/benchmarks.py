@@ -12,8 +12,6 @@ from rich.console import Console
 from typer import Exit
 
 from bdl.api.fitted import Fitted
-from bdl.archive.loading import LoadedResults, load_open_results, load_results
-from bdl.archive.results_folder import ResultsFolder
 from bdl.errors import unknown_name_error
 from bdl.plan.planning import list_tasks
 from bdl.publishing.run_figures import gather_figure_data, gather_stored_pictures
@@ -23,6 +21,8 @@ from bdl.reports.layout import metric_sections
 from bdl.spec import Benchmark as Spec
 from bdl.spec import Request, SweepPoint, load_request
 from bdl.spec.fields import validate_arguments
+from bdl.stored_results.loading import LoadedResults, load_open_results, load_results
+from bdl.stored_results.results_folder import ResultsFolder
 
 Names = str | Sequence[str]
 """One name, or several."""

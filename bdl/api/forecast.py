@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from bdl import runtime
-from bdl.archive.loading import load_timings
-from bdl.archive.reuse import RecordedFits
 from bdl.data import file_states
 from bdl.errors import escape_unprintable
 from bdl.execution.estimate import (
@@ -27,6 +25,8 @@ from bdl.references.base import check_files
 from bdl.runtime import format_bytes
 from bdl.spec import Request, list_profiles
 from bdl.spec.request import results_option
+from bdl.stored_results.loading import load_timings
+from bdl.stored_results.reuse import RecordedFits
 
 SHORT_RUN_SECONDS, LONG_RUN_SECONDS = 60.0, 30 * 60.0
 """Seconds below which a run needs no forecast, and above which it names narrower commands."""
@@ -42,7 +42,7 @@ _COLUMNS_SHOWN = 12
 def estimate_run(
     request: Request,
     tasks: Sequence[Task],
-    store: RunFolder,
+    run_folder: RunFolder,
     results: Path,
     jobs: int,
     copied_splits: Mapping[CellKey, Collection[int]] | None = None,
@@ -56,7 +56,7 @@ def estimate_run(
     """
     copied_splits = copied_splits or {}
     remaining_work = [
-        count_remaining(task, store, copied_splits.get(task.key, ())) for task in tasks
+        count_remaining(task, run_folder, copied_splits.get(task.key, ())) for task in tasks
     ]
     unfinished = [work for work in remaining_work if work.splits]
     measured = load_timings(request, results) if unfinished else []

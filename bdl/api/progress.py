@@ -101,13 +101,15 @@ class Display:
     The live table has a line for each task of the plan; fits that the store has are shown as done.
     """
 
-    def __init__(self, console: Console, tasks: Sequence[Task], store: RunFolder) -> None:
+    def __init__(self, console: Console, tasks: Sequence[Task], run_folder: RunFolder) -> None:
         self._console = console
         self._is_live = console.is_terminal and not console.is_dumb_terminal
         self._rows = {
             task: {
                 stage: [
-                    row for row in store.load_rows(stage, task.key) if row.split in task.splits
+                    row
+                    for row in run_folder.load_rows(stage, task.key)
+                    if row.split in task.splits
                 ]
                 for stage in STAGES
             }

@@ -15,23 +15,6 @@ from typer import Exit
 from bdl.api import forecast
 from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
 from bdl.api.run_summary import describe_end, summarise_run, write_report
-from bdl.archive.folders import (
-    back_up_and_clear,
-    has_published_rows,
-    has_store,
-    list_sibling_folders,
-    locate_folder,
-    open_for_writing,
-    open_readonly,
-)
-from bdl.archive.loading import check_overwrite
-from bdl.archive.reuse import (
-    RecordedFits,
-    copy_fits,
-    iterate_stored_fits,
-    list_reusable_splits,
-    read_published_fits,
-)
 from bdl.errors import InputError
 from bdl.execution.cluster import open_worker_pool
 from bdl.execution.rehearsal import rehearse, shorten_component_errors
@@ -39,7 +22,7 @@ from bdl.execution.scheduler import (
     changed_tasks,
     check_stored_fits,
     forget_failed,
-    prepare_store,
+    prepare_run_folder,
     run_tasks,
 )
 from bdl.plan import initial_check, planning, reference_posteriors
@@ -53,6 +36,23 @@ from bdl.records.run_folder import RunFolder
 from bdl.reports.papers import paper_values
 from bdl.spec import Request
 from bdl.spec.request import format_ranges, results_option
+from bdl.stored_results.folders import (
+    back_up_and_clear,
+    has_published_rows,
+    has_store,
+    list_sibling_folders,
+    locate_folder,
+    open_for_writing,
+    open_readonly,
+)
+from bdl.stored_results.loading import check_overwrite
+from bdl.stored_results.reuse import (
+    RecordedFits,
+    copy_fits,
+    iterate_stored_fits,
+    list_reusable_splits,
+    read_published_fits,
+)
 
 
 class RunOptions(NamedTuple):
@@ -86,29 +86,31 @@ def run_benchmark(
     tasks = _plan_tasks(request, options, console)
     _print_lines(forecast.describe_columns(tasks), console)
     print_detail(console, f"planned in {time.perf_counter() - start:.1f} s")
-    with open_for_writing(results, request) as store:
-        _run_missing_fits(request, tasks, store, options, console)
+    with open_for_writing(results, request) as run_folder:
+        _run_missing_fits(request, tasks, run_folder, options, console)
         fitted_at = time.perf_counter()
         try:
-            published = publish(request, store, results, fitted_at - start)
+            published = publish(request, run_folder, results, fitted_at - start)
         except DamagedPosterior:
             # A figure needs a posterior whose file is damaged, and its fit counts as missing now.
             # Make it again, with options that leave all other fits alone.
             mending_options = options._replace(fresh=False, changed=False, retry=False)
-            _run_missing_fits(request, tasks, store, mending_options, console)
+            _run_missing_fits(request, tasks, run_folder, mending_options, console)
             fitted_at = time.perf_counter()
-            published = publish(request, store, results, fitted_at - start)
+            published = publish(request, run_folder, results, fitted_at - start)
         loaded = published.loaded
-        report = write_report(published, store.path.parent)
+        report = write_report(published, run_folder.path.parent)
         console.print(summarise_run(request, published, results))
         if request.folder_name:
             command = request.format_command("table", results)
             _print_lines(
-                [f"kept apart from the protocol, in {store.path.parent}; see it with: {command}"],
+                [
+                    f"kept apart from the protocol, in {run_folder.path.parent}; see it with: {command}"
+                ],
                 console,
             )
         if uri:
-            export_to_mlflow(loaded, store, uri, results, published.files)
+            export_to_mlflow(loaded, run_folder, uri, results, published.files)
             _print_lines(
                 [f"mirrored to MLflow; look at it with: bdl-bench ui{results_option(results)}"],
                 console,
@@ -118,7 +120,7 @@ def run_benchmark(
         print_detail(
             console, f"worked until {fitted_at - start:.1f} s, and published in {seconds:.1f} s"
         )
-        finals = [row for task in tasks for row in store.load_rows("final", task.key)]
+        finals = [row for task in tasks for row in run_folder.load_rows("final", task.key)]
     if shortfall := _explain_shortfall(request, finals, results):
         _print_lines(shortfall, console)
         if isinstance(console, LoggedConsole) and console.quiet:
@@ -181,12 +183,12 @@ def print_forecast(request: Request, options: RunOptions, console: Console) -> N
     with (
         nullcontext(RunFolder(None))
         if options.fresh
-        else open_readonly(options.results, request) as store
+        else open_readonly(options.results, request) as run_folder
     ):
-        check_stored_fits(tasks, store)
-        copied_splits = _list_reusable_splits(request, tasks, store, options)
+        check_stored_fits(tasks, run_folder)
+        copied_splits = _list_reusable_splits(request, tasks, run_folder, options)
         estimate = forecast.estimate_run(
-            request, tasks, store, options.results, options.jobs, copied_splits
+            request, tasks, run_folder, options.results, options.jobs, copied_splits
         )
     _print_lines(
         [
@@ -253,9 +255,9 @@ def _list_unfinished_tasks(request: Request, tasks: list[Task], options: RunOpti
     if options.fresh or options.changed:
         return tasks
     unfinished_tasks: list[Task] = []
-    with open_readonly(options.results, request) as store:
+    with open_readonly(options.results, request) as run_folder:
         for task in tasks:
-            rows = store.load_rows("final", task.key)
+            rows = run_folder.load_rows("final", task.key)
             splits = {row.split for row in rows if row.status == "ok" or not options.retry}
             if not splits.issuperset(task.splits):
                 unfinished_tasks.append(task)
@@ -275,11 +277,13 @@ def _select_runnable_tasks(
     with (
         nullcontext(RunFolder(None))
         if options.fresh
-        else open_readonly(options.results, request) as store
+        else open_readonly(options.results, request) as run_folder
     ):
-        available_splits = _list_reusable_splits(request, uninstalled_tasks, store, options)
+        available_splits = _list_reusable_splits(request, uninstalled_tasks, run_folder, options)
         for task in uninstalled_tasks:
-            available_splits[task.key] |= {row.split for row in store.load_rows("final", task.key)}
+            available_splits[task.key] |= {
+                row.split for row in run_folder.load_rows("final", task.key)
+            }
     runnable_tasks: list[Task] = []
     missing_packages: dict[str, str] = {}
     for task in tasks:
@@ -300,15 +304,15 @@ def _select_runnable_tasks(
 
 
 def _list_reusable_splits(
-    request: Request, tasks: list[Task], store: RunFolder, options: RunOptions
+    request: Request, tasks: list[Task], run_folder: RunFolder, options: RunOptions
 ) -> dict[CellKey, set[int]]:
     """Return the splits of each task that a run copies from other runs or from published rows."""
     other_runs = (
         [] if options.fresh else list_sibling_folders(locate_folder(options.results, request))
     )
-    copied_splits = list_reusable_splits(tasks, store, iterate_stored_fits(other_runs))
+    copied_splits = list_reusable_splits(tasks, run_folder, iterate_stored_fits(other_runs))
     importing_tasks, published = _list_importable_fits(request, tasks, options)
-    imported_splits = list_reusable_splits(importing_tasks, store, published)
+    imported_splits = list_reusable_splits(importing_tasks, run_folder, published)
     return {key: splits | imported_splits.get(key, set()) for key, splits in copied_splits.items()}
 
 
@@ -330,8 +334,8 @@ def _list_importable_fits(
 
 def _read_published_fits(request: Request, options: RunOptions) -> list[RecordedFits]:
     """Read what is published of the benchmark and profile, and of its variants."""
-    run_folder = locate_folder(options.results, request)
-    return read_published_fits(run_folder, list_sibling_folders(run_folder))
+    folder = locate_folder(options.results, request)
+    return read_published_fits(folder, list_sibling_folders(folder))
 
 
 def _check_published_rows(request: Request, options: RunOptions) -> None:
@@ -341,8 +345,8 @@ def _check_published_rows(request: Request, options: RunOptions) -> None:
     """
     if not options.published:
         return
-    run_folder = locate_folder(options.results, request)
-    folders = [run_folder, *list_sibling_folders(run_folder)]
+    folder = locate_folder(options.results, request)
+    folders = [folder, *list_sibling_folders(folder)]
     if not any(has_published_rows(path) or has_store(path) for path in folders):
         base = locate_folder(options.results, request.full_request)
         raise InputError(
@@ -352,35 +356,41 @@ def _check_published_rows(request: Request, options: RunOptions) -> None:
 
 
 def _run_missing_fits(
-    request: Request, tasks: list[Task], store: RunFolder, options: RunOptions, console: Console
+    request: Request,
+    tasks: list[Task],
+    run_folder: RunFolder,
+    options: RunOptions,
+    console: Console,
 ) -> None:
     """Make the fits that the store lacks; copy those that another run of the benchmark has."""
     restarted_tasks: Sequence[Task] = []
     if options.fresh:
         restarted_tasks = tasks
     elif options.changed:
-        restarted_tasks = changed_tasks(tasks, store)
-    if copy := back_up_and_clear(store, [task.key for task in restarted_tasks]):
+        restarted_tasks = changed_tasks(tasks, run_folder)
+    if copy := back_up_and_clear(run_folder, [task.key for task in restarted_tasks]):
         console.print(
             f"Starting {len(restarted_tasks)} of {len(tasks)} cells anew; "
             f"the earlier rows are in {copy}"
         )
     try:
-        _print_lines(prepare_store(tasks, store), console)
-        if options.retry and (count := forget_failed(tasks, store)):
+        _print_lines(prepare_run_folder(tasks, run_folder), console)
+        if options.retry and (count := forget_failed(tasks, run_folder)):
             console.print(f"fits that failed and are made again: {count}")
-        store.record_request(json.dumps(request.dump()))
+        run_folder.record_request(json.dumps(request.dump()))
         if not options.fresh:
             count = copy_fits(
-                tasks, store, iterate_stored_fits(list_sibling_folders(store.path.parent))
+                tasks,
+                run_folder,
+                iterate_stored_fits(list_sibling_folders(run_folder.path.parent)),
             )
             if count:
                 console.print(
                     f"final fits reused from other runs of {request.benchmark.name}: {count}"
                 )
         importing_tasks, published = _list_importable_fits(request, tasks, options)
-        if count := copy_fits(importing_tasks, store, published):
-            finals = [row for task in tasks for row in store.load_rows("final", task.key)]
+        if count := copy_fits(importing_tasks, run_folder, published):
+            finals = [row for task in tasks for row in run_folder.load_rows("final", task.key)]
             without_posterior = sum(
                 row.imported and row.status == "ok" and not row.artefact for row in finals
             )
@@ -388,12 +398,14 @@ def _run_missing_fits(
             if without_posterior:
                 line += f", {without_posterior} of them without posteriors"
             console.print(line, highlight=False)
-        estimate = forecast.estimate_run(request, tasks, store, options.results, options.jobs)
+        estimate = forecast.estimate_run(request, tasks, run_folder, options.results, options.jobs)
         if estimate.seconds > forecast.SHORT_RUN_SECONDS:
             _print_lines(forecast.describe_estimate(estimate, request, options.results), console)
-        listener = Bar(tasks[0].benchmark.name) if options.bar else Display(console, tasks, store)
+        listener = (
+            Bar(tasks[0].benchmark.name) if options.bar else Display(console, tasks, run_folder)
+        )
         with listener, open_worker_pool(tasks, estimate.jobs, options.executor) as workers:
-            run_tasks(tasks, store, workers, listener)
+            run_tasks(tasks, run_folder, workers, listener)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on from here")
         raise Exit(130) from None

@@ -186,9 +186,9 @@ def table(
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
     with frozen_imports():
-        from bdl.archive.loading import load_results
         from bdl.publishing.run_tables import render_tables, summarise_tables
         from bdl.publishing.tracked_runs import export_earlier_run, resolve_tracking_uri
+        from bdl.stored_results.loading import load_results
 
         request = request_options.request_of_results  # it imports the user's components
     results = request_options.results
@@ -214,7 +214,7 @@ def failures(
     as_json: AsJson = False,
 ) -> None:
     """List the fits that failed, and why."""
-    from bdl.archive.loading import open_results
+    from bdl.stored_results.loading import open_results
 
     request = request_options.request_of_results
     folder = open_results(request, request_options.results, prefer_store=True)

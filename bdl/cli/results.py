@@ -49,10 +49,10 @@ def compare(
     """
     from rich.console import Console
 
-    from bdl.archive.loading import load_results
     from bdl.errors import InputError
     from bdl.publishing import run_comparison
     from bdl.reports.figures import FigureData, draw_figures
+    from bdl.stored_results.loading import load_results
 
     if second_run is not None:
         if baseline or figures:
@@ -95,8 +95,8 @@ def verify(
 
     The exit code is 1 if a score does not follow from its posterior.
     """
-    from bdl.archive.verification import verify_folder
     from bdl.cli.verification import describe_verification
+    from bdl.stored_results.verification import verify_folder
 
     verification = verify_folder(folder)
     terminal.write_text(describe_verification(folder, verification))

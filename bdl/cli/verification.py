@@ -3,7 +3,7 @@
 from pathlib import Path
 from textwrap import fill
 
-from bdl.archive.verification import RELATIVE_TOLERANCE, ScoreDifference, Verification
+from bdl.stored_results.verification import RELATIVE_TOLERANCE, ScoreDifference, Verification
 
 _MAX_LISTED_DIFFERENCES = 20
 _WIDTH = 80

@@ -111,15 +111,15 @@ class RunEstimate:
 
 
 def count_remaining(
-    task: Task, store: RunFolder, copied_splits: Collection[int] = ()
+    task: Task, run_folder: RunFolder, copied_splits: Collection[int] = ()
 ) -> RemainingWork:
     """Count the fits that a task still needs.
 
     Fits that the store has are left out, and `copied_splits`, which the run copies from elsewhere.
     """
-    finished = {row.split for row in store.load_rows("final", task.key)} | set(copied_splits)
+    finished = {row.split for row in run_folder.load_rows("final", task.key)} | set(copied_splits)
     unfinished = set(task.splits) - finished
-    searched = Counter(row.split for row in store.load_rows("search", task.key))
+    searched = Counter(row.split for row in run_folder.load_rows("search", task.key))
     per_split = count_fits(task, "search")
     search = sum(per_split - searched[split] for split in unfinished)
     return RemainingWork(

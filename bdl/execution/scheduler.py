@@ -58,7 +58,7 @@ class Listener(Protocol):
 
 
 def run_tasks(
-    tasks: Sequence[Task], store: RunFolder, worker_pool: WorkerPool, listener: Listener
+    tasks: Sequence[Task], run_folder: RunFolder, worker_pool: WorkerPool, listener: Listener
 ) -> None:
     """Run the fits and scores of the plan that the store lacks.
 
@@ -66,23 +66,23 @@ def run_tasks(
     the posteriors. `InputError` if the store holds a task's rows made under another spec, other
     data or other code, or rows without posteriors whose scores are not today's.
     """
-    prepare_store(tasks, store)
-    listener.begin(sum(count_remaining_work(task, store) for task in tasks))
+    prepare_run_folder(tasks, run_folder)
+    listener.begin(sum(count_remaining_work(task, run_folder) for task in tasks))
     batches = group_tasks(tasks)
     if worker_pool.size > 1:
         # the longest first, so that the last to end is not one that began late
-        batches.sort(key=lambda batch: -sum(_sequential_work(task, store) for task in batch))
+        batches.sort(key=lambda batch: -sum(_sequential_work(task, run_folder) for task in batch))
     chains = [
         JobChain(
-            _iterate_stages(batch, store, listener),
-            partial(_store_results, batch, store, listener),
+            _iterate_stages(batch, run_folder, listener),
+            partial(_store_results, batch, run_folder, listener),
         )
         for batch in batches
     ]
     run_chains(chains, worker_pool, listener.advance)
     # A process that was killed between storing a group and removing its checkpoint left it behind;
     # now that every fit has its row, none goes on from one.
-    for path in store.checkpoints.glob("*"):
+    for path in run_folder.checkpoints.glob("*"):
         path.unlink(missing_ok=True)
 
 
@@ -179,37 +179,37 @@ def _time_limit(group: Group) -> tuple[float, str] | None:
     return min(limits, default=None)
 
 
-def prepare_store(tasks: Sequence[Task], store: RunFolder) -> list[str]:
+def prepare_run_folder(tasks: Sequence[Task], run_folder: RunFolder) -> list[str]:
     """Register the tasks, remove fits without their posterior, and complete the scores of others.
 
     Errors as in `run_tasks`. Return notes, a line each: fits that are made again, and files of
     components that have changed.
     """
     # all tasks are checked before the first is registered: a refusal leaves the store as it was
-    for task, digest in check_stored_fits(tasks, store).items():
-        if store.find_fit_hash(task.key) is None:
-            store.claim(task.key, digest)
-    n_before = sum(len(store.load_rows("final", task.key)) for task in tasks)
+    for task, digest in check_stored_fits(tasks, run_folder).items():
+        if run_folder.find_fit_hash(task.key) is None:
+            run_folder.claim(task.key, digest)
+    n_before = sum(len(run_folder.load_rows("final", task.key)) for task in tasks)
     for task in tasks:
         damaged: list[Row] = []
-        for row in store.load_rows("final", task.key):
+        for row in run_folder.load_rows("final", task.key):
             # by the size alone: a digest would read every posterior of the store
-            if row.artefact and not store.posteriors.is_whole(row.artefact):
+            if row.artefact and not run_folder.posteriors.is_whole(row.artefact):
                 damaged.append(row)
         # before the scores, which would read these posteriors
-        store.remove(damaged)
-        rescore(task, store)
-    lost = n_before - sum(len(store.load_rows("final", task.key)) for task in tasks)
+        run_folder.remove(damaged)
+        rescore(task, run_folder)
+    lost = n_before - sum(len(run_folder.load_rows("final", task.key)) for task in tasks)
     notes = []
     if lost:
         notes.append(
             f"posteriors missing or damaged: {lost}; these fits are made again, "
             "with the search that is kept"
         )
-    return notes + _describe_changed_files(tasks, store)
+    return notes + _describe_changed_files(tasks, run_folder)
 
 
-def _describe_changed_files(tasks: Sequence[Task], store: RunFolder) -> list[str]:
+def _describe_changed_files(tasks: Sequence[Task], run_folder: RunFolder) -> list[str]:
     """Describe files of outside components that have changed since fits were made with them.
 
     A line is a file.
@@ -220,7 +220,7 @@ def _describe_changed_files(tasks: Sequence[Task], store: RunFolder) -> list[str
         if not digests:
             continue
         for stage in STAGES:
-            for row in store.load_rows(stage, task.key):
+            for row in run_folder.load_rows(stage, task.key):
                 row_digests = row.details.get("files", {})
                 for name, digest in digests.items():
                     if row_digests.get(name, digest) != digest:
@@ -232,7 +232,7 @@ def _describe_changed_files(tasks: Sequence[Task], store: RunFolder) -> list[str
     ]
 
 
-def forget_failed(tasks: Sequence[Task], store: RunFolder) -> int:
+def forget_failed(tasks: Sequence[Task], run_folder: RunFolder) -> int:
     """Remove the final rows of fits that failed, so that they are made again; return their number.
 
     The rows of their search stay, unless no setting of a split succeeded: then its search is made
@@ -241,142 +241,144 @@ def forget_failed(tasks: Sequence[Task], store: RunFolder) -> int:
     count = 0
     for task in tasks:
         failed: dict[int, Row] = {}
-        for row in store.load_rows("final", task.key):
+        for row in run_folder.load_rows("final", task.key):
             if row.status == "failed" and row.split in task.splits:
                 failed[row.split] = row
         hopeless: list[Row] = []
-        for split, rows in _search_rows(task, store).items():
+        for split, rows in _search_rows(task, run_folder).items():
             if split in failed and all(row.status == "failed" for row in rows):
                 hopeless += rows
-        store.remove([*failed.values(), *hopeless])
+        run_folder.remove([*failed.values(), *hopeless])
         count += len(failed)
     return count
 
 
-def check_stored_fits(tasks: Sequence[Task], store: RunFolder) -> dict[Task, str]:
+def check_stored_fits(tasks: Sequence[Task], run_folder: RunFolder) -> dict[Task, str]:
     """Check that stored fits have today's scores, or posteriors; return each task's fit hash.
 
     Errors as in `run_tasks`.
     """
-    hashes = check_fit_hashes(tasks, store)
+    hashes = check_fit_hashes(tasks, run_folder)
     for task in tasks:
-        if metric_names := scores_needing_posteriors(task, store):
+        if metric_names := scores_needing_posteriors(task, run_folder):
             reason = f"new or changed scores ({', '.join(metric_names)}) need the posteriors"
             raise UnusableFits(
-                f"{store.path} holds {task.label} as published, without posteriors: {reason}",
+                f"{run_folder.path} holds {task.label} as published, without posteriors: {reason}",
                 "--changed",
             )
     return hashes
 
 
-def check_fit_hashes(tasks: Sequence[Task], store: RunFolder) -> dict[Task, str]:
+def check_fit_hashes(tasks: Sequence[Task], run_folder: RunFolder) -> dict[Task, str]:
     """Return the hash of each task's fits.
 
     `InputError` if those in the store are of another spec, data or code.
     """
     hashes = {task: task.fit_hash for task in tasks}
     for task, current in hashes.items():
-        stored = store.find_fit_hash(task.key)
+        stored = run_folder.find_fit_hash(task.key)
         if stored is not None and not task.is_fit_hash(stored):
             difference = f"of another spec, data or code ({stored[:12]}, now {current[:12]})"
-            raise UnusableFits(f"{store.path} holds {task.label} {difference}", "--changed")
+            raise UnusableFits(f"{run_folder.path} holds {task.label} {difference}", "--changed")
     return hashes
 
 
-def changed_tasks(tasks: Sequence[Task], store: RunFolder) -> list[Task]:
+def changed_tasks(tasks: Sequence[Task], run_folder: RunFolder) -> list[Task]:
     """List the tasks whose rows `check_stored_fits` refuses.
 
     They were made under another spec, other data or other code, or lack posteriors for scores.
     """
     changed = []
     for task in tasks:
-        stored = store.find_fit_hash(task.key)
+        stored = run_folder.find_fit_hash(task.key)
         is_other_fit = stored is not None and not task.is_fit_hash(stored)
-        if is_other_fit or scores_needing_posteriors(task, store):
+        if is_other_fit or scores_needing_posteriors(task, run_folder):
             changed.append(task)
     return changed
 
 
-def count_remaining_work(task: Task, store: RunFolder) -> int:
+def count_remaining_work(task: Task, run_folder: RunFolder) -> int:
     """Count the work that a task still needs."""
-    remaining = count_remaining(task, store)
+    remaining = count_remaining(task, run_folder)
     return estimate_work(task, remaining.search, remaining.splits)
 
 
-def _sequential_work(task: Task, store: RunFolder) -> float:
+def _sequential_work(task: Task, run_folder: RunFolder) -> float:
     """Return the work that a task still needs in sequence.
 
     Its slot batches run side by side, if there are workers.
     """
     stage: Stage = "search" if task.settings.search else "final"
-    slot_batches = {find_slot_batch(task, stage, split) for split in _pending_splits(task, store)}
-    return count_remaining_work(task, store) / max(1, len(slot_batches))
+    slot_batches = {
+        find_slot_batch(task, stage, split) for split in _pending_splits(task, run_folder)
+    }
+    return count_remaining_work(task, run_folder) / max(1, len(slot_batches))
 
 
 def _store_results(
-    tasks: Sequence[Task], store: RunFolder, listener: Listener, results: Sequence[FitResult]
+    tasks: Sequence[Task], run_folder: RunFolder, listener: Listener, results: Sequence[FitResult]
 ) -> None:
-    store.append(results)
+    run_folder.append(results)
     for task in tasks:
         rows = [result.row for result in results if result.row.cell == task.key]
         listener.note_stored(task, rows)
 
 
-def _pending_splits(task: Task, store: RunFolder) -> list[int]:
-    finished = {row.split for row in store.load_rows("final", task.key)}
+def _pending_splits(task: Task, run_folder: RunFolder) -> list[int]:
+    finished = {row.split for row in run_folder.load_rows("final", task.key)}
     return [split for split in task.splits if split not in finished]
 
 
-def _search_rows(task: Task, store: RunFolder) -> dict[int, list[Row]]:
+def _search_rows(task: Task, run_folder: RunFolder) -> dict[int, list[Row]]:
     """Return the rows of a task's search by split."""
-    by_split = groupby(store.load_rows("search", task.key), key=attrgetter("split"))
+    by_split = groupby(run_folder.load_rows("search", task.key), key=attrgetter("split"))
     return {split: [*rows] for split, rows in by_split}
 
 
 def _iterate_stages(
-    batch: Sequence[Task], store: RunFolder, listener: Listener
+    batch: Sequence[Task], run_folder: RunFolder, listener: Listener
 ) -> Iterator[list[Group]]:
     """Yield the groups of each round of the search, and then those of the final fits.
 
     Each is made when it is asked for, after the rows of the last are stored.
     """
     for task in batch:
-        while groups := _search_groups(task, store):
+        while groups := _search_groups(task, run_folder):
             yield groups
     final_fits: list[FinalFit] = []
     for task in batch:
-        final_fits += _choose_final_fits(task, store, listener)
+        final_fits += _choose_final_fits(task, run_folder, listener)
     # all tasks of the batch in one call: those that learn from one stream train side by side
-    yield group_final_fits(final_fits, store.checkpoints)
+    yield group_final_fits(final_fits, run_folder.checkpoints)
 
 
-def _search_groups(task: Task, store: RunFolder) -> list[Group]:
+def _search_groups(task: Task, run_folder: RunFolder) -> list[Group]:
     """Make a group of each slot batch of the splits whose search is not finished."""
     search = task.settings.search
     if search is None:
         return []
-    search_rows = _search_rows(task, store)
+    search_rows = _search_rows(task, run_folder)
     scores: dict[int, list[FoldScore]] = {}
-    for split in _pending_splits(task, store):
+    for split in _pending_splits(task, run_folder):
         rows = search_rows.get(split, [])
         if len(rows) < count_fits(task, "search"):
             scores[split] = [_fold_score(row, search.metric) for row in rows]
     slot_batches = groupby(scores, key=lambda split: find_slot_batch(task, "search", split))
     return [
-        SearchGroup(task, {split: scores[split] for split in splits}, store.checkpoints)
+        SearchGroup(task, {split: scores[split] for split in splits}, run_folder.checkpoints)
         for _, splits in slot_batches
     ]
 
 
-def _choose_final_fits(task: Task, store: RunFolder, listener: Listener) -> list[FinalFit]:
+def _choose_final_fits(task: Task, run_folder: RunFolder, listener: Listener) -> list[FinalFit]:
     """Choose the setting of each split that lacks its final fit.
 
     A split without any becomes a failed row.
     """
-    splits, search = _pending_splits(task, store), task.settings.search
+    splits, search = _pending_splits(task, run_folder), task.settings.search
     if search is None:
         return [FinalFit(task, split, dict(task.settings.hyper)) for split in splits]
-    search_rows = _search_rows(task, store)
+    search_rows = _search_rows(task, run_folder)
     reason = f"all {search.trials} search settings failed"
     final_fits: list[FinalFit] = []
     hopeless: list[FitResult] = []
@@ -387,7 +389,7 @@ def _choose_final_fits(task: Task, store: RunFolder, listener: Listener) -> list
             hopeless.append(FitResult(make_failed_row(task, split, reason, {})))
         else:
             final_fits.append(FinalFit(task, split, setting, sum(row.seconds for row in rows)))
-    _store_results([task], store, listener, hopeless)
+    _store_results([task], run_folder, listener, hopeless)
     return final_fits
 
 

@@ -166,7 +166,7 @@ def _split_examples(task: Task, split: int, subset: Literal["train", "test"]) ->
     )
 
 
-def rescore(task: Task, store: RunFolder) -> None:
+def rescore(task: Task, run_folder: RunFolder) -> None:
     """Compute the scores that stored final rows of a task lack, or that other code has computed.
 
     Fits stay as they are. A score that is not finite, or raises, is stored as None, the second
@@ -175,10 +175,10 @@ def rescore(task: Task, store: RunFolder) -> None:
     `scores_needing_posteriors` lists. Rows whose posterior turns out to be damaged are removed.
     """
     rescored, damaged = [], []
-    for row, metrics in _stale_rows(task, store):
+    for row, metrics in _stale_rows(task, run_folder):
         if row.artefact:
             try:
-                posterior, buffers = store.posteriors.read(row.artefact)
+                posterior, buffers = run_folder.posteriors.read(row.artefact)
             except DamagedPosterior:
                 damaged.append(row)
                 continue
@@ -192,26 +192,26 @@ def rescore(task: Task, store: RunFolder) -> None:
                     refusals=dict(scores.refused),
                 )
             )
-    store.rescore(rescored)
-    store.remove(damaged)
+    run_folder.rescore(rescored)
+    run_folder.remove(damaged)
 
 
-def scores_needing_posteriors(task: Task, store: RunFolder) -> list[str]:
+def scores_needing_posteriors(task: Task, run_folder: RunFolder) -> list[str]:
     """Name the scores of a task that need its fits anew, since final rows have no posterior.
 
     Final rows lack them, or other code has computed them.
     """
     stale = set()
-    for row, metrics in _stale_rows(task, store):
+    for row, metrics in _stale_rows(task, run_folder):
         if not row.artefact:
             stale.update(metrics)
     return [str(metric) for metric in task.fit_metrics if metric in stale]
 
 
-def _stale_rows(task: Task, store: RunFolder) -> Iterator[tuple[Row, list[MetricName]]]:
+def _stale_rows(task: Task, run_folder: RunFolder) -> Iterator[tuple[Row, list[MetricName]]]:
     """Yield final rows with the metrics that they lack, or that other code has computed."""
     hashes = {metric: task.score_hash(metric) for metric in task.fit_metrics}
-    for row in store.load_rows("final", task.key):
+    for row in run_folder.load_rows("final", task.key):
         if row.status != "ok":
             continue
         stale: list[MetricName] = []

@@ -100,7 +100,7 @@ class _RunRecord(NamedTuple):
 
 def export_run(
     benchmark: "Benchmark",
-    store: RunFolder,
+    run_folder: RunFolder,
     tasks: Iterable[Task],
     *,
     variant: str = "",
@@ -125,7 +125,7 @@ def export_run(
     fit hash stays, as history. A run is FINISHED only when complete and when a fit of it
     succeeded. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
-    contents = [_describe_cell(benchmark, store, task, tags, artifacts) for task in tasks]
+    contents = [_describe_cell(benchmark, run_folder, task, tags, artifacts) for task in tasks]
     for path in artifacts:
         if not path.is_file():
             raise InputError(
@@ -149,19 +149,21 @@ def export_run(
 
 def _describe_cell(
     benchmark: "Benchmark",
-    store: RunFolder,
+    run_folder: RunFolder,
     task: Task,
     tags: Mapping[str, str],
     artifacts: Sequence[Path],
 ) -> _RunRecord:
-    fit_hash = store.find_fit_hash(task.key)
+    fit_hash = run_folder.find_fit_hash(task.key)
     if fit_hash is None:
-        raise InputError(f"{store.path} has no rows of {task.label}; run the benchmark first")
+        raise InputError(f"{run_folder.path} has no rows of {task.label}; run the benchmark first")
     swept = {"bdl.point": task.point.text} if task.point else {}
-    rows = store.load_rows("final", task.key)
+    rows = run_folder.load_rows("final", task.key)
     reasons = Counter(row.reason for row in rows if row.status == "failed")
     failures = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
-    measurements = list_measurements(rows, benchmark.metrics, store.load_curve_points(task.key))
+    measurements = list_measurements(
+        rows, benchmark.metrics, run_folder.load_curve_points(task.key)
+    )
     description = describe_run(task, measurements, len(rows), tags.get("bdl.protocol", ""))
     splits: list[_SplitRecord] = []
     for row in rows:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bdl.archive.results_folder import ResultsFolder
 from bdl.plan.planning import list_tasks
 from bdl.spec import Benchmark
+from bdl.stored_results.results_folder import ResultsFolder
 
 
 def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:

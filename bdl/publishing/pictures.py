@@ -38,43 +38,43 @@ MAX_PARAMETERS = 1_000_000
 """Largest model whose predictions are computed again, which takes as long as its scores."""
 
 
-def gather_pictures(tasks: Sequence[Task], store: RunFolder) -> dict[str, Any]:
+def gather_pictures(tasks: Sequence[Task], run_folder: RunFolder) -> dict[str, Any]:
     """Gather the fields of `bdl.reports.figures.FigureData` that come from posteriors.
 
     Data sets are left out unless all of their posteriors are stored.
     """
-    complete = list_complete_cells(tasks, store)
+    complete = list_complete_cells(tasks, run_folder)
     gather = {
         "posteriors": pair_posteriors,
         "credible_bands": evaluate_credible_bands,
         "label_predictions": predict_labels,
         "weights": gather_layer_weights,
     }
-    return {name: gather_picture(complete, store) for name, gather_picture in gather.items()}
+    return {name: gather_picture(complete, run_folder) for name, gather_picture in gather.items()}
 
 
-def list_complete_cells(tasks: Sequence[Task], store: RunFolder) -> list[Task]:
+def list_complete_cells(tasks: Sequence[Task], run_folder: RunFolder) -> list[Task]:
     """List the cells of data sets whose posteriors are all stored, not imported without them."""
     incomplete: set[str] = set()
     for task in tasks:
-        for _, status, artefact in store.list_artefacts(task.key):
+        for _, status, artefact in run_folder.list_artefacts(task.key):
             # a failed fit has no posterior either, and is no gap
             if status == "ok" and not artefact:
                 incomplete.add(task.dataset)
     return [task for task in tasks if task.dataset not in incomplete]
 
 
-def _find_first_artefact(task: Task, store: RunFolder) -> tuple[int, str] | None:
-    for split, _, artefact in store.list_artefacts(task.key):
+def _find_first_artefact(task: Task, run_folder: RunFolder) -> tuple[int, str] | None:
+    for split, _, artefact in run_folder.list_artefacts(task.key):
         if artefact:
             return split, artefact
     return None
 
 
-def _iterate_evaluations(task: Task, store: RunFolder) -> Iterator[tuple[int, Evaluation]]:
-    for row in store.load_rows("final", task.key):
+def _iterate_evaluations(task: Task, run_folder: RunFolder) -> Iterator[tuple[int, Evaluation]]:
+    for row in run_folder.load_rows("final", task.key):
         if row.artefact:
-            posterior, buffers = store.posteriors.read(row.artefact)
+            posterior, buffers = run_folder.posteriors.read(row.artefact)
             yield (
                 row.split,
                 make_evaluation(
@@ -83,18 +83,18 @@ def _iterate_evaluations(task: Task, store: RunFolder) -> Iterator[tuple[int, Ev
             )
 
 
-def pair_posteriors(tasks: Sequence[Task], store: RunFolder) -> list[Gaussians]:
+def pair_posteriors(tasks: Sequence[Task], run_folder: RunFolder) -> list[Gaussians]:
     """Pair the posterior of each cell's first successful split with its exact reference."""
     pairs = []
     for task in (task for task in tasks if task.benchmark.measures_distances):
-        stored_fit = _find_first_artefact(task, store)
+        stored_fit = _find_first_artefact(task, run_folder)
         reference = (
             compute_truth(task, stored_fit[0])
             if stored_fit and not knows_functions_only(task)
             else None
         )
         if stored_fit and reference is not None:
-            posterior, _ = store.posteriors.read(stored_fit[1])
+            posterior, _ = run_folder.posteriors.read(stored_fit[1])
             moments = [
                 moment.double().numpy() for moment in (posterior.mean(), posterior.covariance())
             ]
@@ -117,7 +117,7 @@ def pair_posteriors(tasks: Sequence[Task], store: RunFolder) -> list[Gaussians]:
     return pairs
 
 
-def gather_layer_weights(tasks: Sequence[Task], store: RunFolder) -> list[LayerWeights]:
+def gather_layer_weights(tasks: Sequence[Task], run_folder: RunFolder) -> list[LayerWeights]:
     """Gather the weights of each cell's first successful split, in the layer that is scored.
 
     That is the layer of the benchmark's first `weights_below`.
@@ -125,9 +125,9 @@ def gather_layer_weights(tasks: Sequence[Task], store: RunFolder) -> list[LayerW
     weights = []
     for task in tasks:
         scores = [name for name in task.benchmark.metrics if name.name == "weights_below"]
-        stored_fit = _find_first_artefact(task, store)
+        stored_fit = _find_first_artefact(task, run_folder)
         if scores and stored_fit:
-            posterior, _ = store.posteriors.read(stored_fit[1])
+            posterior, _ = run_folder.posteriors.read(stored_fit[1])
             layer = scores[0].build().layer
             values = posterior.mean()[task.problem.layout.layers == layer]
             weights.append(LayerWeights(str(task.dataset), task.entry, values.double().numpy()))
@@ -140,7 +140,7 @@ def _wrap_for_arrays(
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
-def evaluate_credible_bands(tasks: Sequence[Task], store: RunFolder) -> list[CredibleBand]:
+def evaluate_credible_bands(tasks: Sequence[Task], run_folder: RunFolder) -> list[CredibleBand]:
     """Evaluate the posterior of each cell's first successful split on a grid of inputs.
 
     Only models that are one function of one input are evaluated. Of two classes it is the
@@ -153,8 +153,8 @@ def evaluate_credible_bands(tasks: Sequence[Task], store: RunFolder) -> list[Cre
         of_one_input = (
             task.settings.likelihood is not None and task.data.d == task.problem.d_out == 1
         )
-        if of_one_input and _find_first_artefact(task, store):
-            split, evaluation = next(_iterate_evaluations(task, store))
+        if of_one_input and _find_first_artefact(task, run_folder):
+            split, evaluation = next(_iterate_evaluations(task, run_folder))
             if (reference_draws := _load_reference_draws(task, split)) and not any(
                 earlier_band.dataset == str(task.dataset) for earlier_band in bands
             ):
@@ -217,7 +217,7 @@ def _evaluate_band(
     )
 
 
-def predict_labels(tasks: Sequence[Task], store: RunFolder) -> list[LabelPredictions]:
+def predict_labels(tasks: Sequence[Task], run_folder: RunFolder) -> list[LabelPredictions]:
     """Predict the test rows by the stored posterior of every split, as scores do.
 
     This is for benchmarks with `aurc` among the metrics, and models of at most `MAX_PARAMETERS`
@@ -228,7 +228,7 @@ def predict_labels(tasks: Sequence[Task], store: RunFolder) -> list[LabelPredict
     )
     predictions = []
     for task in (task for task in ranked_tasks if task.problem.dim <= MAX_PARAMETERS):
-        for _, evaluation in _iterate_evaluations(task, store):
+        for _, evaluation in _iterate_evaluations(task, run_folder):
             by_order = {by: compute_risks(evaluation, by).numpy() for by in get_args(Uncertainty)}
             labels = evaluation.tested.y.long().numpy()
             predictions.append(

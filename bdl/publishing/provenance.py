@@ -35,7 +35,7 @@ _PACKAGES = (
 
 
 def describe_provenance(
-    request: Request, tasks: Sequence[Task], store: RunFolder, wall_seconds: float
+    request: Request, tasks: Sequence[Task], run_folder: RunFolder, wall_seconds: float
 ) -> dict[str, Any]:
     """Describe the provenance of rows: spec, overrides, versions, seeds, machine and wall time.
 
@@ -46,13 +46,13 @@ def describe_provenance(
     benchmark = request.benchmark
     rows: list[Row] = []
     for task in tasks:
-        rows += [row for row in store.load_rows("final", task.key) if not row.imported]
+        rows += [row for row in run_folder.load_rows("final", task.key) if not row.imported]
     return {
         "benchmark": benchmark.name,
         "profile": benchmark.profile,
         "spec_hash": benchmark.content_hash,
-        "fit_hashes": {task.label: store.find_fit_hash(task.key) for task in tasks},
-        "score_hashes": {task.label: _compute_score_hash(task, store) for task in tasks},
+        "fit_hashes": {task.label: run_folder.find_fit_hash(task.key) for task in tasks},
+        "score_hashes": {task.label: _compute_score_hash(task, run_folder) for task in tasks},
         "seed": benchmark.seed,
         "splits": [int(split) for split in tasks[0].splits],
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -70,8 +70,8 @@ def describe_provenance(
             "linear_algebra": _name_linear_algebra(),
             "threads": torch.get_num_threads(),
         },
-        "compiled": {task.label: _list_compiled_stages(task, store) for task in tasks},
-        "taken_from": _list_origins(tasks, store),
+        "compiled": {task.label: _list_compiled_stages(task, run_folder) for task in tasks},
+        "taken_from": _list_origins(tasks, run_folder),
         **request.dump(),
     }
 
@@ -91,12 +91,12 @@ def compute_checksums(folder: Path) -> dict[str, str]:
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in paths if path.exists()}
 
 
-def _list_origins(tasks: Sequence[Task], store: RunFolder) -> list[dict[str, Any]]:
+def _list_origins(tasks: Sequence[Task], run_folder: RunFolder) -> list[dict[str, Any]]:
     """List the origins of imported fits, each with its fits and the minutes that they took."""
     rows_by_origin: dict[str, list[Row]] = {}
     cells_by_origin: dict[str, dict[str, list[int]]] = {}
     for task in tasks:
-        for row in store.load_rows("final", task.key):
+        for row in run_folder.load_rows("final", task.key):
             if row.imported:
                 origin = json.dumps(row.details["origin"])
                 rows_by_origin.setdefault(origin, []).append(row)
@@ -110,10 +110,10 @@ def _list_origins(tasks: Sequence[Task], store: RunFolder) -> list[dict[str, Any
     return origins
 
 
-def _list_compiled_stages(task: Task, store: RunFolder) -> list[Stage]:
+def _list_compiled_stages(task: Task, run_folder: RunFolder) -> list[Stage]:
     stages: list[Stage] = []
     for stage in STAGES:
-        if any(row.details.get("compiled") for row in store.load_rows(stage, task.key)):
+        if any(row.details.get("compiled") for row in run_folder.load_rows(stage, task.key)):
             stages.append(stage)
     return stages
 
@@ -122,14 +122,14 @@ def _sum_minutes(rows: Iterable[Row]) -> float:
     return round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3)
 
 
-def _compute_score_hash(task: Task, store: RunFolder) -> str | None:
+def _compute_score_hash(task: Task, run_folder: RunFolder) -> str | None:
     """Compute the hash of the scores of a cell's fits.
 
     None if there are none, or if their hashes differ.
     """
     metrics = task.fit_metrics
     distinct: set[tuple[str, ...]] = set()
-    for row in store.load_rows("final", task.key):
+    for row in run_folder.load_rows("final", task.key):
         if row.status == "ok":
             distinct.add(tuple(row.score_hashes.get(str(metric), "") for metric in metrics))
     codes = distinct.pop() if len(distinct) == 1 else ()

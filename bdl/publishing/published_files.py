@@ -6,9 +6,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bdl.archive.folders import locate_folder
-from bdl.archive.loading import LoadedResults
-from bdl.archive.results_folder import ResultsFolder, list_stored_cells, tabulate_final_rows
 from bdl.errors import InputError
 from bdl.publishing.overlaps import compute_overlaps
 from bdl.publishing.run_figures import gather_figure_data
@@ -17,6 +14,9 @@ from bdl.records.run_folder import RunFolder
 from bdl.reports.comparison import TableEntry
 from bdl.reports.figures import FigureData, draw_figures
 from bdl.spec import Request
+from bdl.stored_results.folders import locate_folder
+from bdl.stored_results.loading import LoadedResults
+from bdl.stored_results.results_folder import ResultsFolder, list_stored_cells, tabulate_final_rows
 
 
 class PublishedRun(NamedTuple):
@@ -32,7 +32,7 @@ class PublishedRun(NamedTuple):
 
 
 def publish(
-    request: Request, store: RunFolder, results: Path, wall_seconds: float
+    request: Request, run_folder: RunFolder, results: Path, wall_seconds: float
 ) -> PublishedRun:
     """Write rows, posteriors, provenance, tables and figures.
 
@@ -45,47 +45,47 @@ def publish(
     from bdl.publishing.pictures import gather_pictures, list_complete_cells
     from bdl.publishing.provenance import describe_provenance, write_provenance
 
-    run_folder, benchmark = locate_folder(results, request), request.benchmark
-    tasks = list_stored_cells(benchmark, store)
+    destination, benchmark = locate_folder(results, request), request.benchmark
+    tasks = list_stored_cells(benchmark, run_folder)
     cells = [task.key for task in tasks]
-    written = store.publish(run_folder, cells)
-    origin = describe_provenance(request, tasks, store, wall_seconds)
+    written = run_folder.publish(destination, cells)
+    origin = describe_provenance(request, tasks, run_folder, wall_seconds)
     origin["overlap"] = compute_overlaps(benchmark)
     loaded = LoadedResults.of(
-        run_folder,
+        destination,
         request,
         benchmark,
-        tabulate_final_rows(tasks, store),
-        store.tabulate_curve_points(cells),
+        tabulate_final_rows(tasks, run_folder),
+        run_folder.tabulate_curve_points(cells),
     )
     table_entries = compare_with_print(loaded)
-    copy_certificates(list_sampled_references(tasks), run_folder)  # the table shows it
+    copy_certificates(list_sampled_references(tasks), destination)  # the table shows it
     texts = {
-        run_folder / f"table.{end}": str(
+        destination / f"table.{end}": str(
             render_tables(loaded, format, table_entries=table_entries)
         )
         for end, format in (("md", "markdown"), ("json", "json"))
     }
     digest = _compute_digest(origin, written, texts)
-    if _is_unchanged(digest, run_folder):
-        return PublishedRun(loaded, table_entries, list_tables_and_figures(run_folder))
+    if _is_unchanged(digest, destination):
+        return PublishedRun(loaded, table_entries, list_tables_and_figures(destination))
     # before anything is written: a damaged posterior ends the command here
-    shas = [sha for cell in cells for *_, sha in store.list_artefacts(cell) if sha]
-    posteriors = store.posteriors.choose_packable(shas)
+    shas = [sha for cell in cells for *_, sha in run_folder.list_artefacts(cell) if sha]
+    posteriors = run_folder.posteriors.choose_packable(shas)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    figure_data = gather_figure_data(loaded, gather_pictures(tasks, store), table_entries)
-    figures = draw_figures(figure_data, run_folder / "figures", pdf=False)
-    if len(list_complete_cells(tasks, store)) == len(tasks):
-        for path in (run_folder / "figures").glob(f"{benchmark.name}-*.*"):
+    figure_data = gather_figure_data(loaded, gather_pictures(tasks, run_folder), table_entries)
+    figures = draw_figures(figure_data, destination / "figures", pdf=False)
+    if len(list_complete_cells(tasks, run_folder)) == len(tasks):
+        for path in (destination / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in figures and path.suffix in (".png", ".pdf"):
                 path.unlink()
-    files = list_tables_and_figures(run_folder)
-    RunFolder(run_folder).posteriors.write_pack(posteriors)
+    files = list_tables_and_figures(destination)
+    RunFolder(destination).posteriors.write_pack(posteriors)
     # last, since its digest says that all other files are those of these rows
     write_provenance(
         origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
-        run_folder,
+        destination,
     )
     return PublishedRun(loaded, table_entries, files, figure_data)
 

@@ -13,9 +13,6 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from bdl.archive.folders import locate_folder
-from bdl.archive.loading import LoadedResults, load_results
-from bdl.archive.results_folder import FailedFits, ResultsFolder
 from bdl.errors import InputError
 from bdl.metrics import get_metric_info
 from bdl.publishing.run_figures import load_figure_data
@@ -40,6 +37,9 @@ from bdl.reports.render import STYLES
 from bdl.reports.standing_tables import pair_section, standing_sections
 from bdl.spec import Benchmark, Request
 from bdl.spec.request import format_ranges
+from bdl.stored_results.folders import locate_folder
+from bdl.stored_results.loading import LoadedResults, load_results
+from bdl.stored_results.results_folder import FailedFits, ResultsFolder
 
 HIDDEN_FIELDS = (
     "spec",
@@ -73,16 +73,16 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
     Its figures are drawn for it; those of posteriors without a store are those of the folder.
     `InputError` as `load_results` says; if no fit is finished; or if the file cannot be written.
     """
-    loaded, run_folder = load_results(request, results), locate_folder(results, request)
-    path = target or run_folder / REPORT
+    loaded, folder = load_results(request, results), locate_folder(results, request)
+    path = target or folder / REPORT
     with TemporaryDirectory() as temporary:
         figure_data = load_figure_data(loaded, request, results)  # refused if no fit is finished
         draw_figures(figure_data, Path(temporary) / "figures", pdf=False)
-        page = build_page(loaded, figure_data, [Path(temporary), run_folder])
+        page = build_page(loaded, figure_data, [Path(temporary), folder])
     try:
         if target is None:
             # the folder of a part of the whole may not be there
-            run_folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(

@@ -11,9 +11,6 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bdl.archive.departures import abbreviate_value
-from bdl.archive.loading import LoadedResults
-from bdl.archive.results_folder import FIELDS_WITHOUT_EFFECT, ResultsFolder
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
 from bdl.publishing.overlaps import load_overlaps
@@ -35,6 +32,9 @@ from bdl.reports.standings import Ranks, rank_entries, rank_section
 from bdl.reports.statistics import format_setting
 from bdl.spec import Benchmark, find_differences, list_benchmarks, load_benchmark
 from bdl.spec.fields import select_names
+from bdl.stored_results.departures import abbreviate_value
+from bdl.stored_results.loading import LoadedResults
+from bdl.stored_results.results_folder import FIELDS_WITHOUT_EFFECT, ResultsFolder
 
 INDEPENDENCE_NOTE = (
     "The data are not at hand: intervals take splits as independent, and are too short where they "

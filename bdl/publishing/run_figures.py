@@ -4,9 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bdl.archive.folders import locate_folder
-from bdl.archive.loading import LoadedResults, load_results
-from bdl.archive.results_folder import ResultsFolder
 from bdl.errors import InputError
 from bdl.publishing.overlaps import load_overlaps
 from bdl.publishing.run_tables import compare_with_print, compute_run_standings, narrow_benchmark
@@ -17,6 +14,9 @@ from bdl.reports.distributions import gather_boxes, gather_truth_ranks
 from bdl.reports.figures import FigureData, draw_figures
 from bdl.reports.paired import paired_differences
 from bdl.spec import Request, find_differences
+from bdl.stored_results.folders import locate_folder
+from bdl.stored_results.loading import LoadedResults, load_results
+from bdl.stored_results.results_folder import ResultsFolder
 
 
 def redraw_figures(request: Request, results: Path) -> list[Path]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pandas as pd
 from rich.console import RenderableType
 
-from bdl.archive.loading import LoadedResults
 from bdl.errors import InputError, unknown_name_error
 from bdl.publishing.overlaps import load_overlaps
 from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
@@ -20,6 +19,7 @@ from bdl.reports.render import FORMATS_WITH_SECTIONS, render
 from bdl.reports.search_bounds import bound_notes
 from bdl.reports.standing_tables import Standing, compute_standings, standing_sections
 from bdl.spec import Benchmark
+from bdl.stored_results.loading import LoadedResults
 
 
 def compare_with_print(loaded: LoadedResults) -> list[TableEntry]:

@@ -3,20 +3,24 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bdl.archive.folders import locate_folder
-from bdl.archive.loading import LoadedResults, load_open_results, open_results
-from bdl.archive.results_folder import ResultsFolder, list_stored_cells
 from bdl.errors import InputError
 from bdl.publishing.published_files import list_tables_and_figures
 from bdl.records.run_folder import RunFolder
 from bdl.spec import Request
+from bdl.stored_results.folders import locate_folder
+from bdl.stored_results.loading import LoadedResults, load_open_results, open_results
+from bdl.stored_results.results_folder import ResultsFolder, list_stored_cells
 
 ARTIFACT_FOLDER = "mlartifacts"
 """Folder of the files of MLflow's runs, in that of results."""
 
 
 def export_to_mlflow(
-    loaded: LoadedResults, store: RunFolder, uri: str, results: Path, artifacts: Sequence[Path]
+    loaded: LoadedResults,
+    run_folder: RunFolder,
+    uri: str,
+    results: Path,
+    artifacts: Sequence[Path],
 ) -> int:
     """Export a run from its store to MLflow; return the number of MLflow runs.
 
@@ -25,14 +29,14 @@ def export_to_mlflow(
     from bdl.publishing.mlflow_export import export_run
     from bdl.publishing.provenance import describe_provenance
 
-    request, tasks = loaded.recorded_request, list_stored_cells(loaded.benchmark, store)
+    request, tasks = loaded.recorded_request, list_stored_cells(loaded.benchmark, run_folder)
     if not tasks:
         raise InputError(
             f"no fit of {request.benchmark.name} is finished; "
             f"go on with: {request.format_command('run', results)}"
         )
 
-    origin = describe_provenance(request, tasks, store, 0.0)
+    origin = describe_provenance(request, tasks, run_folder, 0.0)
     tags: Mapping[str, str] = {
         "bdl.protocol": loaded.remark or "Yes.",
         "bdl.spec_hash": origin["spec_hash"],
@@ -45,7 +49,7 @@ def export_to_mlflow(
     benchmark, root = request.benchmark, results / ARTIFACT_FOLDER
     runs = export_run(
         benchmark,
-        store,
+        run_folder,
         tasks,
         variant=request.folder_name,
         tracking_uri=uri,
@@ -61,12 +65,12 @@ def export_earlier_run(request: Request, uri: str, results: Path) -> int:
 
     Errors as in `export_to_mlflow`.
     """
-    run_folder = locate_folder(results, request)
-    results_folder = ResultsFolder(run_folder, request, prefer_store=True)
+    folder = locate_folder(results, request)
+    results_folder = ResultsFolder(folder, request, prefer_store=True)
     if results_folder.store is None:
         open_results(request, results)  # says so if there is nothing at all
         raise InputError(
-            f"{run_folder} has no store to export; "
+            f"{folder} has no store to export; "
             f"one comes with: {request.format_command('run', results)}"
         )
     return export_to_mlflow(
@@ -74,7 +78,7 @@ def export_earlier_run(request: Request, uri: str, results: Path) -> int:
         results_folder.store,
         uri,
         results,
-        list_tables_and_figures(run_folder),
+        list_tables_and_figures(folder),
     )
 
 

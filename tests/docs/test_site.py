@@ -12,10 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bdl.archive.loading import load_results
 from bdl.methods import METHODS
 from bdl.reports.paired import paired_differences
 from bdl.spec import list_benchmarks, load_request
+from bdl.stored_results.loading import load_results
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bdl.archive.folders import open_store
 from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
+from bdl.stored_results.folders import open_store
 
 from .listeners import outcome
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from execution.listeners import Ear
 
-from bdl.archive.results_folder import tabulate_final_rows
 from bdl.data import load_dataset
 from bdl.execution import groups, scheduler
 from bdl.execution.cluster import open_worker_pool
@@ -15,6 +14,7 @@ from bdl.execution.worker_pool import ProcessWorkers, WorkerPool, open_local_poo
 from bdl.posteriors.predictive import MeanVariance
 from bdl.records.row import KEPT_DETAIL
 from bdl.reports.comparison import compare_with_papers
+from bdl.stored_results.results_folder import tabulate_final_rows
 
 from .conftest import CONJUGATE, GUESTS, line
 

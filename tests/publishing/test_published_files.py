@@ -11,8 +11,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from bdl.archive.folders import locate_folder
-from bdl.archive.loading import NO_VERDICTS, LoadedResults, load_results
 from bdl.plan.planning import list_tasks
 from bdl.publishing import pictures, run_figures
 from bdl.publishing.run_tables import compare_with_print, narrow_benchmark, render_tables
@@ -20,6 +18,8 @@ from bdl.records.row import FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.reports.search_bounds import bound_notes
 from bdl.spec import load_benchmark, load_request
+from bdl.stored_results.folders import locate_folder
+from bdl.stored_results.loading import NO_VERDICTS, LoadedResults, load_results
 
 RESULTS = Path(__file__).parents[2] / "results"
 

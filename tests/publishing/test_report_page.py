@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bdl.archive.loading import NO_VERDICTS
 from bdl.publishing.report_page import select_errata, select_headline, write_page
 from bdl.spec import load_request
+from bdl.stored_results.loading import NO_VERDICTS
 
 RESULTS = Path(__file__).parents[2] / "results"
 SCORES = {"one": [3.0, 3.1, 3.2, 3.3], "two": [2.0, 2.1, 2.2, None]}

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from matplotlib.colors import to_hex
 
-from bdl.archive.loading import load_results
 from bdl.publishing.run_figures import gather_figure_data
 from bdl.reports import method_styles
 from bdl.reports.drawing import label_directly, lay_out_panels, spread_apart
@@ -15,6 +14,7 @@ from bdl.reports.figures import drawings_of
 from bdl.reports.method_styles import FAMILIES, entry_styles
 from bdl.reports.planes import joint_drawings
 from bdl.spec import list_benchmarks, list_profiles, load_benchmark, load_request
+from bdl.stored_results.loading import load_results
 
 from .test_posteriors import pairs
 

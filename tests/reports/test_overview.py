@@ -32,7 +32,7 @@ TABLES = sorted(ROOT / line for line in TRACKED.stdout.splitlines())
 SHOW = """
 import fcntl, struct, sys, termios
 from pathlib import Path
-from bdl.archive.loading import load_results
+from bdl.stored_results.loading import load_results
 from bdl.cli.terminal import make_console
 from bdl.publishing.run_tables import compare_with_print, summarise_tables
 from bdl.spec import load_request

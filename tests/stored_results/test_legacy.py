@@ -12,10 +12,10 @@ import pytest
 from tiny import EXACT, STEPPED, benchmark_text
 
 import bdl
-from bdl.archive import legacy
 from bdl.errors import InputError
 from bdl.records.row import FitResult
 from bdl.records.run_folder import RunFolder
+from bdl.stored_results import legacy
 
 SEARCHED = STEPPED | {
     "search": {

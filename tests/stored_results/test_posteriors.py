@@ -13,7 +13,6 @@ from run_folders import rewrite
 from tiny import EXACT, STEPPED, benchmark_text
 
 import bdl
-from bdl.archive.results_folder import ResultsFolder
 from bdl.errors import InputError
 from bdl.execution import groups
 from bdl.posteriors import DiagonalGaussian, Empirical
@@ -21,6 +20,7 @@ from bdl.records import posterior_files
 from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
+from bdl.stored_results.results_folder import ResultsFolder
 
 ENTRIES = {"exact": EXACT, "stepped": STEPPED}
 SPEC = benchmark_text(ENTRIES, splits=3)

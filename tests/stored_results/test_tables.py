@@ -3,13 +3,13 @@
 import pandas as pd
 import pytest
 
-from bdl.archive.folders import locate_folder
-from bdl.archive.loading import load_results
-from bdl.archive.results_folder import list_stored_cells, tabulate_final_rows
 from bdl.plan.planning import list_tasks
 from bdl.records.row import CurvePoint, FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.spec import Request, load_benchmark
+from bdl.stored_results.folders import locate_folder
+from bdl.stored_results.loading import load_results
+from bdl.stored_results.results_folder import list_stored_cells, tabulate_final_rows
 
 KEY = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
 SWEEP = "sweep={model.hidden: [[5], [7, 7]], training.epochs: [1, 2]}"

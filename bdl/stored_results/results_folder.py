@@ -13,14 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from bdl.archive.folders import (
-    STORE,
-    has_published_rows,
-    has_store,
-    open_published,
-    open_store,
-    read_provenance,
-)
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
 from bdl.plan.task import Task
@@ -30,6 +22,14 @@ from bdl.records.segments import ROWS
 from bdl.records.tables import list_cell_keys
 from bdl.spec import Benchmark, Request, load_request
 from bdl.spec.sections import Note
+from bdl.stored_results.folders import (
+    STORE,
+    has_published_rows,
+    has_store,
+    open_published,
+    open_store,
+    read_provenance,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -283,17 +283,17 @@ class ResultsFolder:
         return table
 
 
-def tabulate_final_rows(tasks: Sequence[Task], store: RunFolder) -> pd.DataFrame:
+def tabulate_final_rows(tasks: Sequence[Task], run_folder: RunFolder) -> pd.DataFrame:
     """Tabulate final rows of a store, with a column for each metric of the benchmark."""
-    table = store.tabulate([task.key for task in tasks], ["final"])
+    table = run_folder.tabulate([task.key for task in tasks], ["final"])
     metrics = tasks[0].benchmark.metrics if tasks else ()
     missing = [str(name) for name in metrics if name not in table]
     return table.reindex(columns=[*table.columns, *missing])
 
 
-def list_stored_cells(benchmark: Benchmark, store: RunFolder) -> list[Task]:
+def list_stored_cells(benchmark: Benchmark, run_folder: RunFolder) -> list[Task]:
     """List the cells of a benchmark with final rows in a store, each with those splits."""
-    splits_by_task = ((task, store.list_splits(task.key)) for task in list_tasks(benchmark))
+    splits_by_task = ((task, run_folder.list_splits(task.key)) for task in list_tasks(benchmark))
     return [task.with_splits(splits) for task, splits in splits_by_task if splits]
 
 

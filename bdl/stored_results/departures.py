@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from bdl.archive.results_folder import FIELDS_WITHOUT_EFFECT
 from bdl.plan.planning import list_tasks
 from bdl.spec import Benchmark, Request, find_differences, load_benchmark
 from bdl.spec.request import MISSING_FIELD, format_ranges, to_inline_yaml
+from bdl.stored_results.results_folder import FIELDS_WITHOUT_EFFECT
 
 _MAX_VALUE_CHARACTERS = 100
 """Characters of a value before it is cut."""

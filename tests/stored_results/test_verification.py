@@ -11,7 +11,9 @@ from run_folders import rewrite
 from tiny import EXACT, STEPPED, benchmark_text
 
 import bdl
-from bdl.archive.verification import (
+from bdl.errors import InputError
+from bdl.records.run_folder import RunFolder
+from bdl.stored_results.verification import (
     ABSOLUTE_TOLERANCE,
     EARLIER_SCORE,
     EARLIER_VERSION,
@@ -20,8 +22,6 @@ from bdl.archive.verification import (
     RELATIVE_TOLERANCE,
     verify_folder,
 )
-from bdl.errors import InputError
-from bdl.records.run_folder import RunFolder
 
 REFERENCE = {"reference": {"name": "conjugate"}}
 SPEC = benchmark_text(

@@ -59,13 +59,13 @@ def convert_folder(folder: Path) -> None:
     """
     try:
         if has_store(folder):
-            store = read_store(folder)
+            run_folder = read_store(folder)
             if (folder / "checkpoints").is_dir():
                 shutil.copytree(
                     folder / "checkpoints", folder / _STORE / "checkpoints", dirs_exist_ok=True
                 )
             # last, since this file says that the rest is there
-            table, request = store.select(), store.recorded_request
+            table, request = run_folder.select(), run_folder.recorded_request
             write_rows(folder / _STORE / ROWS, table, request)
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
             (folder / _DATABASE).unlink()
@@ -110,9 +110,9 @@ def read_store(folder: Path) -> RunFolder:
         raise InputError(f"cannot read {path} ({error}); move it away and run again") from None
     fit_hashes = {(dataset, entry, point): fit for dataset, entry, point, fit in hashes}
     table = to_table(results, fit_hashes)
-    store = RunFolder.of_table(folder / _STORE, table, requests[0][0] if requests else None)
-    store.posteriors = PosteriorFiles(folder / "posteriors")
-    return store
+    run_folder = RunFolder.of_table(folder / _STORE, table, requests[0][0] if requests else None)
+    run_folder.posteriors = PosteriorFiles(folder / "posteriors")
+    return run_folder
 
 
 def _read_fits(db: sqlite3.Connection) -> Iterable[FitResult]:

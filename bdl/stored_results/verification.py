@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from bdl.archive.results_folder import ResultsFolder
-from bdl.archive.reuse import open_published_fits
 from bdl.errors import InputError, parse_json
 from bdl.execution.scoring import compute_scores, make_evaluation
 from bdl.plan.planning import list_tasks
@@ -20,6 +18,8 @@ from bdl.records.segments import ROWS
 from bdl.records.tables import list_cell_keys
 from bdl.references.base import Recipe, check_files, locate_files
 from bdl.spec.labels import MetricName
+from bdl.stored_results.results_folder import ResultsFolder
+from bdl.stored_results.reuse import open_published_fits
 
 RELATIVE_TOLERANCE = 1e-4
 """Relative difference within which two scores agree.

@@ -15,13 +15,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from bdl.archive import legacy
 from bdl.errors import InputError, parse_json
 from bdl.records.posterior_files import PosteriorFiles, with_rerun_hint
 from bdl.records.row import CellKey
 from bdl.records.run_folder import RunFolder
 from bdl.records.segments import PROVENANCE, ROWS
 from bdl.spec import Request
+from bdl.stored_results import legacy
 
 STORE = "store"
 """Name of the run folder in which a run works; what it publishes is in the folder above."""
@@ -77,8 +77,8 @@ def open_for_writing(results: Path, request: Request) -> Iterator[RunFolder]:
         ) from None
     try:
         legacy.convert_folder(path.parent)
-        with with_rerun_hint(request, results), _open_store(path.parent) as store:
-            yield store
+        with with_rerun_hint(request, results), _open_store(path.parent) as run_folder:
+            yield run_folder
     finally:
         lock.release()
 
@@ -147,21 +147,21 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     return content
 
 
-def back_up_and_clear(store: RunFolder, cell_keys: Sequence[CellKey]) -> Path | None:
+def back_up_and_clear(run_folder: RunFolder, cell_keys: Sequence[CellKey]) -> Path | None:
     """Copy the rows, then remove those of cells; return the path of the copy.
 
     None if the cells have no rows.
     """
-    if not any(store.find_fit_hash(cell_key) for cell_key in cell_keys):
+    if not any(run_folder.find_fit_hash(cell_key) for cell_key in cell_keys):
         return None
-    copy = store.path.with_name(f"{STORE}-{time.strftime('%Y%m%dT%H%M%S')}.parquet")
+    copy = run_folder.path.with_name(f"{STORE}-{time.strftime('%Y%m%dT%H%M%S')}.parquet")
     try:
-        store.compact()
+        run_folder.compact()
         # before anything is removed: a full disk costs no rows
-        shutil.copy2(store.path / ROWS, copy)
+        shutil.copy2(run_folder.path / ROWS, copy)
     except OSError as error:
         raise InputError(
-            f"cannot copy {store.path}: {error.strerror}; nothing was changed"
+            f"cannot copy {run_folder.path}: {error.strerror}; nothing was changed"
         ) from None
-    store.forget(cell_keys)
+    run_folder.forget(cell_keys)
     return copy

@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bdl.archive.folders import (
+from bdl.errors import InputError
+from bdl.plan.fittings import build_evaluation_schedule
+from bdl.plan.task import Task
+from bdl.records.row import STAGES, CellKey, FitResult, Row
+from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
+from bdl.stored_results.folders import (
     has_published_rows,
     has_store,
     open_published,
     open_store,
     read_provenance,
 )
-from bdl.errors import InputError
-from bdl.plan.fittings import build_evaluation_schedule
-from bdl.plan.task import Task
-from bdl.records.row import STAGES, CellKey, FitResult, Row
-from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 
 
 class RecordedFits:
@@ -138,36 +138,38 @@ def iterate_stored_fits(folders: Iterable[Path]) -> Iterator[RecordedFits]:
                 yield RecordedFits(open_store(path))
 
 
-def copy_fits(tasks: Sequence[Task], store: RunFolder, sources: Iterable[RecordedFits]) -> int:
+def copy_fits(
+    tasks: Sequence[Task], run_folder: RunFolder, sources: Iterable[RecordedFits]
+) -> int:
     """Copy fits of planned tasks, which the store has claimed, from sources.
 
     Return the number of final ones. A split of which the store holds any row stays as it is. A fit
     that cannot be read is left where it is, and made here.
     """
     count = 0
-    for source, task, splits in _iterate_missing_splits(tasks, store, sources):
+    for source, task, splits in _iterate_missing_splits(tasks, run_folder, sources):
         for split in sorted(splits):
             results: list[FitResult] = []
             with suppress(InputError):
                 results = source.load_fit(task, split)
             # fit by fit: an interruption leaves whole fits, each with its search
-            store.append(results)
+            run_folder.append(results)
             count += bool(results)
     return count
 
 
 def list_reusable_splits(
-    tasks: Sequence[Task], store: RunFolder, sources: Iterable[RecordedFits]
+    tasks: Sequence[Task], run_folder: RunFolder, sources: Iterable[RecordedFits]
 ) -> dict[CellKey, set[int]]:
     """List the splits of each cell that `copy_fits` would copy."""
     splits_by_cell: dict[CellKey, set[int]] = {task.key: set() for task in tasks}
-    for _, task, splits in _iterate_missing_splits(tasks, store, sources):
+    for _, task, splits in _iterate_missing_splits(tasks, run_folder, sources):
         splits_by_cell[task.key] |= splits
     return splits_by_cell
 
 
 def _iterate_missing_splits(
-    tasks: Sequence[Task], store: RunFolder, sources: Iterable[RecordedFits]
+    tasks: Sequence[Task], run_folder: RunFolder, sources: Iterable[RecordedFits]
 ) -> Iterator[tuple[RecordedFits, Task, set[int]]]:
     """Yield for each source and cell the planned splits that it has and the store lacks."""
     for source in sources:
@@ -179,5 +181,5 @@ def _iterate_missing_splits(
                 continue
             # Folds count as well: a search that this run has begun is not mixed with another.
             for stage in STAGES:
-                splits -= {row.split for row in store.load_rows(stage, task.key)}
+                splits -= {row.split for row in run_folder.load_rows(stage, task.key)}
             yield source, task, splits

@@ -9,19 +9,19 @@ import pytest
 from run_folders import rewrite
 
 import bdl
-from bdl.archive.loading import load_timings
-from bdl.archive.reuse import (
-    copy_fits,
-    list_reusable_splits,
-    open_published_fits,
-    read_published_fits,
-)
 from bdl.errors import InputError
 from bdl.execution.scheduler import check_stored_fits
 from bdl.plan.planning import list_tasks
 from bdl.publishing import provenance
 from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 from bdl.spec import load_request
+from bdl.stored_results.loading import load_timings
+from bdl.stored_results.reuse import (
+    copy_fits,
+    list_reusable_splits,
+    open_published_fits,
+    read_published_fits,
+)
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 

@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 
 import bdl
-from bdl.archive.folders import list_sibling_folders, locate_folder
-from bdl.archive.loading import load_results, open_results
-from bdl.archive.results_folder import FailedFits, ResultsFolder
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
 from bdl.records.row import CurvePoint, FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_request
+from bdl.stored_results.folders import list_sibling_folders, locate_folder
+from bdl.stored_results.loading import load_results, open_results
+from bdl.stored_results.results_folder import FailedFits, ResultsFolder
 
 PACKAGE = Path(bdl.__file__).parent
 ENTRIES = ["vifa-lr", "vifa-nn"]
@@ -139,7 +139,7 @@ def test_no_other_package_knows_which_files_there_are():
         for path in PACKAGE.rglob("*.py")
         if any(name in path.read_text("utf-8") for name in names)
     }
-    assert knowing == {"archive", "records"}
+    assert knowing == {"stored_results", "records"}
 
 
 def failures(asked, results):

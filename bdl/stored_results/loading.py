@@ -9,23 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from bdl.archive.departures import (
-    count_beyond_first,
-    describe_part,
-    describe_profile,
-    is_part_of_protocol,
-    list_added_entries,
-    list_departures,
-    list_gaps,
-)
-from bdl.archive.folders import (
-    has_published_rows,
-    has_store,
-    list_replicate_folders,
-    list_sibling_folders,
-    locate_folder,
-)
-from bdl.archive.results_folder import ResultsFolder, list_stored_cells
 from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
 from bdl.plan.task import Task
@@ -38,6 +21,23 @@ from bdl.spec import (
     list_benchmarks,
     load_request,
 )
+from bdl.stored_results.departures import (
+    count_beyond_first,
+    describe_part,
+    describe_profile,
+    is_part_of_protocol,
+    list_added_entries,
+    list_departures,
+    list_gaps,
+)
+from bdl.stored_results.folders import (
+    has_published_rows,
+    has_store,
+    list_replicate_folders,
+    list_sibling_folders,
+    locate_folder,
+)
+from bdl.stored_results.results_folder import ResultsFolder, list_stored_cells
 
 if TYPE_CHECKING:
     from bdl.execution.estimate import MeasuredFit
