@@ -295,8 +295,8 @@ def _choose_on_held_out_rows(
     calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
     score: Score = calibrated if is_noise_free else Nmll()
     scores = _cross_validate(task, candidates, split, 1, score, "search")
-    # if all failed, the final fit with the first of them says why
-    best = choose_best_setting(scores) or scores[0].hyper
+    best = choose_best_setting(scores)
+    assert best is not None, "trials that failed are left out, and one finished at the least"
     if not is_noise_free:
         return Choice(best)
     if len(candidates) > 1:

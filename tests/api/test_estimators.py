@@ -21,6 +21,7 @@ from torch import nn
 
 import bdl
 import bdl.api
+from bdl.api import automatic
 from bdl.api.automatic import default_start
 from bdl.api.spread import CalibratedNmll, calibrate_noise
 from bdl.errors import InputError
@@ -109,6 +110,30 @@ def test_the_noise_of_predictions_of_a_network_is_that_of_held_out_rows(method, 
         ratio = fitted.hyper["prior_precision"] / fitted.hyper["noise_precision"] / WAVE.var()
         steps = np.log(ratio / 1e-4) / np.log(1e5) * 7  # of a grid of eight ratios
         assert steps == pytest.approx(round(steps), abs=1e-6)
+
+
+DIVERGING, LEARNING = (EXACT | {"learning_rate": rate} for rate in (1e30, 0.01))
+TINY_FIT = (
+    "deep-ensemble",
+    {"name": "mlp", "hidden": [5]},
+    "gaussian",
+    WAVE_X,
+    WAVE,
+)
+
+
+@pytest.mark.parametrize("settings", [[DIVERGING, LEARNING], [LEARNING, DIVERGING]])
+def test_a_setting_that_diverges_is_not_chosen(settings, monkeypatch):
+    # known settings in place of random ones
+    monkeypatch.setattr(automatic, "propose", lambda *_: settings)
+    fitted = bdl.fit(*TINY_FIT, training={"epochs": 5, "batch_size": 30})
+    assert fitted.hyper["learning_rate"] == 0.01
+
+
+def test_a_search_of_which_every_setting_diverges_is_refused(monkeypatch):
+    monkeypatch.setattr(automatic, "propose", lambda *_: [DIVERGING])
+    with pytest.raises(InputError, match=r"every trial of the search failed \(non-finite"):
+        bdl.fit(*TINY_FIT, training={"epochs": 5, "batch_size": 30})
 
 
 def test_vifa_starts_at_small_deviations_on_a_network():
