@@ -24,7 +24,7 @@ from bdl.metrics import get_metric_info
 from bdl.reports import drawing
 from bdl.reports.figures import draw_figure, reduce_colours
 from bdl.reports.method_styles import entry_styles
-from bdl.reports.overall_standing import Interval, SplitScores, rank_methods
+from bdl.reports.overall_standing import IntervalEstimate, SplitScores, rank_methods
 from bdl.spec import load_request
 from bdl.stored_results.loading import load_results
 
@@ -55,7 +55,7 @@ class Comparison(NamedTuple):
     distance_ranks: Array
     """Average ranks over data sets, of each entry."""
     score_ranks: Array
-    correlation: Interval
+    correlation: IntervalEstimate
 
 
 def by_split(rows: pd.DataFrame, entries: Sequence[str], metric: str) -> list[Array]:
@@ -68,7 +68,7 @@ def by_split(rows: pd.DataFrame, entries: Sequence[str], metric: str) -> list[Ar
         )
         tables.append(table[list(entries)].to_numpy(dtype=float))
     scores = SplitScores(DATASETS, tuple(entries), tuple(tables))
-    return list(scores.with_failures_as_worst().scores)
+    return list(scores.with_failures_as_worst(entries).scores)
 
 
 def compare(
@@ -99,7 +99,7 @@ def compare(
         tuple(entries),
         rank_methods(distance_means).mean(0),
         rank_methods(score_means).mean(0),
-        Interval(value, float(low), float(high)),
+        IntervalEstimate(value, float(low), float(high)),
     )
 
 

@@ -22,7 +22,7 @@ from bdl import __version__
 from bdl.errors import InputError
 from bdl.execution.groups import run_group
 from bdl.publishing import tracking
-from bdl.records.posterior_files import DamagedPosterior, with_rerun_hint
+from bdl.records.unusable_fits import DamagedPosterior, with_rerun_hint
 from bdl.spec import load_request
 from bdl.spec.sections import Limits
 

@@ -261,9 +261,8 @@ def _fit_task(task: ArrayTask, noise_precision: float | None) -> Fitted:
     )
     snapshot = run_to_end(fitting)
     posterior = fitting.posterior(snapshot, 0)
-    if reason := describe_failure(
-        int(snapshot.diverged[0]), 0.0 if is_finite(posterior) else float("nan")
-    ):
+    reason = describe_failure(int(snapshot.diverged[0]), is_finite(posterior), "posterior")
+    if reason:
         raise InputError(
             f"the fit failed ({reason}): lower the learning rate, or change other hyper-parameters"
         )

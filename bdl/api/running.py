@@ -30,9 +30,9 @@ from bdl.plan.reference_posteriors import SampledReference
 from bdl.plan.task import Task
 from bdl.publishing.published_files import publish
 from bdl.publishing.tracked_runs import export_to_mlflow
-from bdl.records.posterior_files import DamagedPosterior
 from bdl.records.row import CellKey, Row
 from bdl.records.run_folder import RunFolder
+from bdl.records.unusable_fits import DamagedPosterior
 from bdl.reports.papers import paper_values
 from bdl.spec import Request
 from bdl.spec.request import format_ranges, results_option

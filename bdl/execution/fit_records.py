@@ -1,8 +1,9 @@
-"""Records of a group of fits: how they were made, their curves and their seconds of training."""
+"""Records of a group of fits: how they are made, their curves and their seconds of training."""
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from bdl.methods.guest import Guest
@@ -42,23 +43,21 @@ def posterior_details(posterior: Posterior) -> dict[str, str]:
 
 
 class CurveLog:
-    """Scores at recorded counts, by member, and the seconds of training they took.
+    """Scores at recorded counts, by member.
 
     `text` is that of an earlier log, or empty.
     """
 
     def __init__(self, text: str = "") -> None:
         self.seconds, members = json.loads(text) if text else (0.0, {})
+        """Seconds of training that the fits had taken when the earlier log was written."""
         self._scores: dict[int, dict[tuple[str, int, str], float]] = {}
         for member, readings in members.items():
             self.add(int(member), [CurvePoint(*reading) for reading in readings])
 
-    @property
-    def text(self) -> str:
-        """The log as JSON."""
-        return json.dumps(
-            [self.seconds, {member: self.readings(member) for member in self._scores}]
-        )
+    def write(self, seconds: float) -> str:
+        """Write the log, and the seconds of training so far, as JSON."""
+        return json.dumps([seconds, {member: self.readings(member) for member in self._scores}])
 
     def add(self, member: int, readings: Iterable[CurvePoint]) -> None:
         """Add scores of a member.
@@ -79,33 +78,51 @@ class CurveLog:
 
 
 class Stopwatch:
-    """A context manager with a clock of seconds, which compilations pause.
+    """A context manager that counts the seconds of its block, but for compilations and pauses.
 
     A program is compiled once in a process, for whichever fits come first, and is no part of the
-    time of these.
+    time of these. `seconds` are those of before an interruption.
     """
 
-    def __init__(self) -> None:
-        self._paused, self._since = 0.0, 0.0
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._counted, self._since = seconds, 0.0
+        # stopped until the block begins; a compilation may fall into a pause
+        self._pauses = 1
         self._listener = CompilationListener(self.pause, self.resume)
 
     def __enter__(self) -> Self:
-        """Begin to listen to the compiler."""
+        """Begin to count, and to listen to the compiler."""
         self._listener.__enter__()
+        self.resume()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop to listen."""
+        """Stop both."""
+        self.pause()
         self._listener.__exit__()
 
-    def now(self) -> float:
-        """Return the seconds since an arbitrary moment."""
-        return time.perf_counter() - self._paused
+    @property
+    def seconds(self) -> float:
+        """Seconds until now."""
+        running = 0.0 if self._pauses else time.perf_counter() - self._since
+        return self._counted + running
 
     def pause(self, *_: object) -> None:
-        """Stop the clock."""
-        self._since = time.perf_counter()
+        """Stop to count, until as many calls of `resume` follow as of this."""
+        self._counted = self.seconds
+        self._pauses += 1
 
     def resume(self, *_: object) -> None:
         """Go on."""
-        self._paused += time.perf_counter() - self._since
+        self._pauses -= 1
+        if not self._pauses:
+            self._since = time.perf_counter()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the seconds of a block."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()

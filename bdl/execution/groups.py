@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +46,7 @@ from bdl.search.choice import summarise_trials
 from bdl.search.crossval import FoldScore, cross_validate, describe_failure
 from bdl.search.proposals import Setting, propose
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Snapshot
+from bdl.training.fitting import EvaluationSchedule, Fitting, Snapshot
 
 
 class FinalFit(NamedTuple):
@@ -113,8 +112,11 @@ class SearchGroup:
         assert search is not None
         compile = is_stage_compiled(task, "search")
         batch_work = estimate_batch_work(task, "search")
-        with Stopwatch() as stopwatch:
-            start = stopwatch.now()
+        checkpoint = self.checkpoint()
+        seconds_before = float(checkpoint.text or 0) if checkpoint else 0.0
+        with Stopwatch(seconds_before) as stopwatch:
+            if checkpoint:
+                checkpoint.current_text = lambda: str(stopwatch.seconds)
             fold_scores = cross_validate(
                 build_training_setup(task),
                 {split: task.data.split(split) for split in self.scores},
@@ -125,13 +127,12 @@ class SearchGroup:
                 identity=task.identity,
                 compile=compile,
                 progress=lambda minibatches: report(minibatches * batch_work),
-                checkpoint=self.checkpoint(),
+                checkpoint=checkpoint,
             )
-            seconds = stopwatch.now() - start
         details = describe_fits(task, count_fits_per_batch(task, "search"), compile)
         # by the slots that were computed: a batch that is not full takes as long as a full one,
         # and the estimate of a run multiplies the seconds of a fit by the slots
-        share = seconds / max(len(fold_scores), details["width"])
+        share = stopwatch.seconds / max(len(fold_scores), details["width"])
         results: list[FitResult] = []
         for fold in fold_scores:
             row = Row(
@@ -178,12 +179,15 @@ class FinalGroup:
         compile = is_stage_compiled(task, "final")
         checkpoint = self.checkpoint()
         log = CurveLog(checkpoint.text if checkpoint else "")
-        if checkpoint:
-            # a fit that is scored after every update would write its scores thousands of times
-            checkpoint.current_text = lambda: log.text
-        evaluated = self._fit_and_score(compile, report, checkpoint, log)
+        fitting = build_final_fitting(self.members, self.hyper, compile)
+        with Stopwatch(log.seconds) as stopwatch:
+            if checkpoint:
+                # called when states are saved: a fit that is scored after every update would write
+                # its scores thousands of times
+                checkpoint.current_text = lambda: log.write(stopwatch.seconds)
+            evaluated = self._fit_and_score(fitting, report, checkpoint, log, stopwatch)
         width = count if task.settings.streams else count_fits_per_batch(task, "final")
-        seconds = log.seconds / max(count, width)
+        seconds = stopwatch.seconds / max(count, width)
         details = describe_fits(task, width, compile)
         return [
             self._make_result(position, evaluated[position], log, seconds, details)
@@ -191,24 +195,26 @@ class FinalGroup:
         ]
 
     def _fit_and_score(
-        self, compile: bool, report: Report, checkpoint: Checkpoint | None, log: CurveLog
+        self,
+        fitting: Fitting,
+        report: Report,
+        checkpoint: Checkpoint | None,
+        log: CurveLog,
+        stopwatch: Stopwatch,
     ) -> dict[int, _EvaluatedFit]:
-        """Return the ends of the fits by their position, and log seconds and scores at counts."""
+        """Return the ends of the fits by their position, and log scores at recorded counts."""
         task = self.final_fits[0].task
         batch_work = estimate_batch_work(task, "final")
-        fitting = build_final_fitting(self.members, self.hyper, compile)
         schedule = build_evaluation_schedule(task)
         evaluated: dict[int, _EvaluatedFit] = {}
-        with Stopwatch() as stopwatch:
-            start = stopwatch.now()
-            for snapshot in fitting.run(
-                schedule, lambda minibatches: report(minibatches * batch_work), checkpoint
-            ):
-                log.seconds += stopwatch.now() - start
-                count = _evaluation_count(schedule, snapshot)
-                if not snapshot.last and count is None:
-                    start = stopwatch.now()
-                    continue
+        for snapshot in fitting.run(
+            schedule, lambda minibatches: report(minibatches * batch_work), checkpoint
+        ):
+            count = _evaluation_count(schedule, snapshot)
+            if not snapshot.last and count is None:
+                continue
+            # the seconds of fits leave scores out
+            with stopwatch.paused():
                 for slot, position in enumerate(snapshot.index):
                     posterior = fitting.posterior(snapshot, slot)
                     buffers = {name: value[slot] for name, value in snapshot.buffers.items()}
@@ -224,7 +230,6 @@ class FinalGroup:
                             int(snapshot.diverged[slot]),
                             int(snapshot.updates[slot]),
                         )
-                start = stopwatch.now()  # the seconds of fits leave scores out
         return evaluated
 
     def _score(self, position: int, posterior: Posterior, buffers: Buffers) -> FitScores:
@@ -242,8 +247,7 @@ class FinalGroup:
     ) -> FitResult:
         fit, scores = self.final_fits[position], evaluated.scores
         # what a score cannot say of a sound posterior fails that score alone
-        finite = is_finite(evaluated.posterior)
-        reason = describe_failure(evaluated.diverged, 0.0 if finite else nan)
+        reason = describe_failure(evaluated.diverged, is_finite(evaluated.posterior), "posterior")
         runtime = (seconds + fit.search_seconds) / 60
         row = Row(
             *(*fit.task.key, "final", fit.split, 0, 0),

@@ -31,11 +31,12 @@ from bdl.plan.cost import estimate_work
 from bdl.plan.planning import group_tasks
 from bdl.plan.task import Task
 from bdl.plan.workload import count_fits, find_slot_batch
-from bdl.records.posterior_files import UnusableFits
 from bdl.records.row import STAGES, FitResult, Row, Stage
 from bdl.records.run_folder import RunFolder
+from bdl.records.unusable_fits import UnusableFits
 from bdl.search.choice import choose_best_setting
 from bdl.search.crossval import FoldScore
+from bdl.search.proposals import Setting
 
 _GRACE = 60.0
 """Seconds after the alarm in which a group may end by itself, before its process is ended."""
@@ -235,8 +236,8 @@ def _describe_changed_files(tasks: Sequence[Task], run_folder: RunFolder) -> lis
 def forget_failed(tasks: Sequence[Task], run_folder: RunFolder) -> int:
     """Remove the final rows of fits that failed, so that they are made again; return their number.
 
-    The rows of their search stay, unless no setting of a split succeeded: then its search is made
-    again as well.
+    The rows of their search stay, unless every setting of a split lost a fold, so that none can be
+    chosen: then its search is made again as well.
     """
     count = 0
     for task in tasks:
@@ -246,7 +247,7 @@ def forget_failed(tasks: Sequence[Task], run_folder: RunFolder) -> int:
                 failed[row.split] = row
         hopeless: list[Row] = []
         for split, rows in _search_rows(task, run_folder).items():
-            if split in failed and all(row.status == "failed" for row in rows):
+            if split in failed and _choose_setting(task, rows) is None:
                 hopeless += rows
         run_folder.remove([*failed.values(), *hopeless])
         count += len(failed)
@@ -284,15 +285,12 @@ def check_fit_hashes(tasks: Sequence[Task], run_folder: RunFolder) -> dict[Task,
 
 
 def changed_tasks(tasks: Sequence[Task], run_folder: RunFolder) -> list[Task]:
-    """List the tasks whose rows `check_stored_fits` refuses.
-
-    They were made under another spec, other data or other code, or lack posteriors for scores.
-    """
+    """List the tasks whose rows `check_stored_fits` refuses."""
     changed = []
     for task in tasks:
-        stored = run_folder.find_fit_hash(task.key)
-        is_other_fit = stored is not None and not task.is_fit_hash(stored)
-        if is_other_fit or scores_needing_posteriors(task, run_folder):
+        try:
+            check_stored_fits([task], run_folder)
+        except UnusableFits:
             changed.append(task)
     return changed
 
@@ -384,13 +382,20 @@ def _choose_final_fits(task: Task, run_folder: RunFolder, listener: Listener) ->
     hopeless: list[FitResult] = []
     for split in splits:
         rows = search_rows[split]
-        setting = choose_best_setting([_fold_score(row, search.metric) for row in rows])
+        setting = _choose_setting(task, rows)
         if setting is None:
             hopeless.append(FitResult(make_failed_row(task, split, reason, {})))
         else:
             final_fits.append(FinalFit(task, split, setting, sum(row.seconds for row in rows)))
     _store_results([task], run_folder, listener, hopeless)
     return final_fits
+
+
+def _choose_setting(task: Task, rows: Sequence[Row]) -> Setting | None:
+    """Choose the best setting by the rows of a split's search; None if all lost folds."""
+    search = task.settings.search
+    assert search is not None, "there are rows of a search"
+    return choose_best_setting([_fold_score(row, search.metric) for row in rows])
 
 
 def _fold_score(row: Row, metric: str) -> FoldScore:

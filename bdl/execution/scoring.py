@@ -26,9 +26,9 @@ from bdl.plan.reference_posteriors import compute_truth
 from bdl.plan.task import Task
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import is_predictive
-from bdl.records.posterior_files import DamagedPosterior
 from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
+from bdl.records.unusable_fits import DamagedPosterior
 from bdl.registry import locate_outside_error
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit, one_thread

@@ -3,6 +3,7 @@
 Sampled references take long. A plan lists the missing ones, and they are made before it runs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,7 +135,7 @@ def describe_computed_references(tasks: Iterable[Task]) -> list[tuple[str, list[
 def build_references(
     references: Sequence[SampledReference], *, overwrite: bool = False
 ) -> Iterator[tuple[SampledReference, DrawQuality | None]]:
-    """Sample the references that are missing, or all of them `again`.
+    """Sample the references that are missing, or all of them with `overwrite`.
 
     Yield each with None before, and with its certificate after.
 
@@ -187,13 +188,19 @@ def describe_reference(reference: SampledReference) -> list[str]:
 
 
 def copy_certificates(references: Iterable[SampledReference], folder: Path) -> list[Path]:
-    """Copy the info file of each reference, without its draws, to ``references`` of a folder."""
+    """Copy the info file of each reference, without its draws, to ``references`` of a folder.
+
+    Further references of a split, such as those of another prior, are numbered from 2 on.
+    """
     target = folder / "references"
-    paths = []
+    paths: list[Path] = []
+    names: Counter[str] = Counter()
     for reference in references:
         target.mkdir(parents=True, exist_ok=True)
-        suffix = "" if reference.split == 0 else f"-{reference.split}"
-        path = target / f"{reference.dataset}{suffix}.json"
+        name = reference.dataset + ("" if reference.split == 0 else f"-{reference.split}")
+        names[name] += 1
+        number = "" if names[name] == 1 else f".{names[name]}"
+        path = target / f"{name}{number}.json"
         path.write_bytes(locate_files(reference.recipe)[1].read_bytes())
         paths.append(path)
     return paths

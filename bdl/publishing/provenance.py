@@ -1,4 +1,4 @@
-"""Provenance of published rows, and the overlap of their splits."""
+"""Provenance of published rows."""
 
 import json
 import os
@@ -40,8 +40,8 @@ def describe_provenance(
     """Describe the provenance of rows: spec, overrides, versions, seeds, machine and wall time.
 
     The wall time is that of the last command. Fits that were imported from published rows are
-    listed under ``taken_from``; machine, packages, commit and minutes of work are those of the
-    others.
+    listed under ``taken_from``; machine, device, packages, commit and minutes of work are those of
+    the others.
     """
     benchmark = request.benchmark
     rows: list[Row] = []
@@ -54,7 +54,7 @@ def describe_provenance(
         "fit_hashes": {task.label: run_folder.find_fit_hash(task.key) for task in tasks},
         "score_hashes": {task.label: _compute_score_hash(task, run_folder) for task in tasks},
         "seed": benchmark.seed,
-        "splits": [int(split) for split in tasks[0].splits],
+        "splits": sorted({int(split) for task in tasks for split in task.splits}),
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "command_wall_minutes": round(wall_seconds / 60, 3),
         "work_minutes": _sum_minutes(rows),
@@ -65,7 +65,7 @@ def describe_provenance(
             "processor": _name_processor(),
             "cores": os.cpu_count(),
             "system": f"{platform.system()} {platform.machine()}",
-            "device": tasks[0].device,
+            "device": _name_devices(rows),
             "instructions": torch.backends.cpu.get_cpu_capability(),
             "linear_algebra": _name_linear_algebra(),
             "threads": torch.get_num_threads(),
@@ -108,6 +108,12 @@ def _list_origins(tasks: Sequence[Task], run_folder: RunFolder) -> list[dict[str
         cells = cells_by_origin[origin]
         origins.append({**json.loads(origin), "work_minutes": minutes, "cells": cells})
     return origins
+
+
+def _name_devices(rows: Iterable[Row]) -> str:
+    """Name the devices of fits, "none" without any; a fit that failed early has none."""
+    devices = {row.details["device"] for row in rows if "device" in row.details}
+    return ", ".join(sorted(devices)) or "none"
 
 
 def _list_compiled_stages(task: Task, run_folder: RunFolder) -> list[Stage]:

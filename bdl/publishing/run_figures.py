@@ -7,7 +7,7 @@ from typing import Any
 from bdl.errors import InputError
 from bdl.publishing.overlaps import load_overlaps
 from bdl.publishing.run_tables import compare_with_print, compute_run_standings, narrow_benchmark
-from bdl.records.posterior_files import with_rerun_hint
+from bdl.records.unusable_fits import with_rerun_hint
 from bdl.reports.comparison import TableEntry
 from bdl.reports.curves import average_curves
 from bdl.reports.distributions import gather_boxes, gather_truth_ranks

@@ -133,7 +133,7 @@ def judge_run_claims(loaded: LoadedResults) -> list[ClaimVerdict]:
     if not (present.claims and loaded.protocol):
         return []
     try:
-        overlaps = load_overlaps(loaded.folder, loaded.benchmark)
+        overlaps = load_overlaps(loaded.folder, present)
         return judge_claims(present, loaded.rows, loaded.points, overlaps)
     except InputError:  # rows of an earlier version, without data
         return []
@@ -165,7 +165,7 @@ def _list_overridden_entries(loaded: LoadedResults) -> list[str]:
 def place_added_entries(loaded: LoadedResults) -> list[EntryPlace]:
     """Place the entries that a run adds to its benchmark among the other ones.
 
-    None if data are needed and missing.
+    Empty if data are needed and missing.
     """
     if not loaded.added_entries:
         return []

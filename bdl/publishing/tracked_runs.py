@@ -1,6 +1,6 @@
 """Runs in MLflow: the export of a run from its store, and where MLflow keeps it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bdl.errors import InputError
@@ -36,16 +36,17 @@ def export_to_mlflow(
             f"go on with: {request.format_command('run', results)}"
         )
 
-    origin = describe_provenance(request, tasks, run_folder, 0.0)
-    tags: Mapping[str, str] = {
+    provenance = describe_provenance(request, tasks, run_folder, 0.0)
+    tags: dict[str, str] = {
         "bdl.protocol": loaded.remark or "Yes.",
-        "bdl.spec_hash": origin["spec_hash"],
-        "bdl.profile": origin["profile"],
-        **({"bdl.git_commit": origin["git_commit"]} if origin["git_commit"] else {}),
-        "bdl.device": origin["machine"]["device"],
-        "bdl.processor": origin["machine"]["processor"],
-        **{f"version.{name}": loaded for name, loaded in origin["packages"].items()},
+        "bdl.spec_hash": provenance["spec_hash"],
+        "bdl.profile": provenance["profile"],
+        "bdl.device": provenance["machine"]["device"],
+        "bdl.processor": provenance["machine"]["processor"],
+        **{f"version.{name}": version for name, version in provenance["packages"].items()},
     }
+    if provenance["git_commit"]:
+        tags["bdl.git_commit"] = provenance["git_commit"]
     benchmark, root = request.benchmark, results / ARTIFACT_FOLDER
     runs = export_run(
         benchmark,

@@ -2,13 +2,13 @@
 
 With the pack of a published folder, a score that is added later needs no training. Large
 posteriors stay out of it: they are full matrices, of methods such as Laplace's that compute them
-in seconds. Here are also the errors of stored fits that have to be made again.
+in seconds.
 """
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
@@ -20,45 +20,12 @@ from safetensors import SafetensorError
 
 from bdl.errors import InputError, parse_json
 from bdl.files import write_atomically
-from bdl.spec import Request
+from bdl.records.unusable_fits import DamagedPosterior
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bdl.posteriors import Posterior
-
-
-class UnusableFits(InputError):
-    """Stored fits are not those of the request; an option of `bdl-bench run` starts them anew."""
-
-    def __init__(self, refusal: str, option: str) -> None:
-        super().__init__(f"{refusal}; start anew with {option}")
-        self.refusal, self.option = refusal, option
-
-
-class DamagedPosterior(InputError):
-    """The file of a posterior is missing or damaged."""
-
-    def __init__(self, refusal: str) -> None:
-        super().__init__(f"{refusal}; run again, which makes this fit alone")
-        self.refusal = refusal
-
-
-@contextmanager
-def with_rerun_hint(request: Request, results: Path) -> Iterator[None]:
-    """Let a refusal of stored fits end in the command of this request that starts them anew."""
-    try:
-        yield
-    except UnusableFits as error:
-        command = request.format_command("run", results, error.option)
-        raise InputError(
-            f"{error.refusal}; start anew, with a copy of the store, by: {command}"
-        ) from None
-    except DamagedPosterior as error:
-        command = request.format_command("run", results)
-        raise InputError(
-            f"{error.refusal}; this makes its fit again, and no other: {command}"
-        ) from None
 
 
 _POSTERIOR, _BUFFERS = "posterior.", "buffers."

@@ -1,6 +1,6 @@
 """Rows of a run: the record of each fit, and its scores at recorded counts."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -99,6 +99,23 @@ class Row:
     def key(self) -> RowKey:
         """Its key within the cell."""
         return self.stage, self.split, self.trial, self.fold
+
+
+def split_refusals(problem: str, metrics: Container[str]) -> dict[str, str]:
+    """Return the reasons that `join_refusals` joined, by metric.
+
+    A reason may have the separator in it: it goes on up to the name of the next of the `metrics`.
+    """
+    refusals: dict[str, str] = {}
+    metric = ""
+    for text in problem.split(REFUSAL_SEPARATOR):
+        name, _, reason = text.partition(": ")
+        if name in metrics:
+            metric = name
+            refusals[metric] = reason
+        elif metric:
+            refusals[metric] += REFUSAL_SEPARATOR + text
+    return refusals
 
 
 def join_refusals(refusals: Mapping[str, str]) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bdl.metrics import MetricInfo, get_metric_info
-from bdl.records.row import CERTIFICATE_DETAIL, KEPT_DETAIL, REFUSAL_SEPARATOR
+from bdl.records.row import CERTIFICATE_DETAIL, KEPT_DETAIL, split_refusals
 from bdl.reports.certificates import certificate_notes, score_certificate_notes
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.replicates import (
@@ -340,7 +340,8 @@ def _table_entry(
         low=difference.value - difference.half_width if difference else None,
         high=difference.value + difference.half_width if difference else None,
         margin=margin,
-        failed_as_worst=median_failed_as_worst(values, estimate.failed, metric_info),
+        # a split on which some seed has a score is among the values
+        failed_as_worst=median_failed_as_worst(values, scores.shape[1] - values.size, metric_info),
         verdict=judgement.verdict,
         note="\n".join(remarks) or None,
         point=point,
@@ -360,7 +361,8 @@ def _estimate(
     if len(scores) > 1 and value is not None:
         by_seed = statistics_by_seed(statistic, scores)
         value, seed_sd = _mean_and_deviation(by_seed[np.isfinite(by_seed)])
-    failed = int(scores.size - np.isfinite(scores).sum())
+    # a split counts once, however many seeds failed on it
+    failed = int((~np.isfinite(scores)).any(axis=0).sum())
     noise = measure_seed_noise(statistic, scores)
     return Estimate(value, se, values.size, failed, shared, noise), seed_sd
 
@@ -381,16 +383,20 @@ def refusal_notes(rows: "pd.DataFrame", metric: str) -> list[str]:
     return _refusal_notes(_list_refusals(rows[rows["status"] == "ok"]), metric)
 
 
-def _list_refusals(good: "pd.DataFrame") -> list[str]:
-    """List why scores of fits that did not fail could not be computed, each reason once."""
-    refusals: dict[str, None] = {}
-    for reasons in good["reason"].dropna():
-        refusals.update(dict.fromkeys(reasons.split(REFUSAL_SEPARATOR)))
+def _list_refusals(good: "pd.DataFrame") -> list[tuple[str, str]]:
+    """List the scores of fits that did not fail which could not be computed, each with the reason.
+
+    A reason is listed once for each metric.
+    """
+    refusals: dict[tuple[str, str], None] = {}
+    for problem in good["reason"].dropna().unique():
+        # metrics are columns
+        refusals.update(dict.fromkeys(split_refusals(problem, good.columns).items()))
     return list(refusals)
 
 
-def _refusal_notes(refusals: Sequence[str], metric: str) -> list[str]:
-    return [f"not computed: {reason}" for reason in refusals if reason.startswith(f"{metric}: ")]
+def _refusal_notes(refusals: Sequence[tuple[str, str]], metric: str) -> list[str]:
+    return [f"not computed: {name}: {reason}" for name, reason in refusals if name == metric]
 
 
 def _remarks(

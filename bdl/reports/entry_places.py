@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.text import Text
 
 from bdl.reports.layout import align_columns, metric_name
-from bdl.reports.overall_standing import Interval
+from bdl.reports.overall_standing import IntervalEstimate
 from bdl.reports.paired import PairedDifference, interval_texts, pair_scores, scores_by_split
 from bdl.reports.standing_scores import RankedScores, gather_ranked_scores
-from bdl.reports.standing_tables import place_entry
+from bdl.reports.standing_tables import place_entry, rank_text
 from bdl.reports.statistics import group_by, group_by_split
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ class EntryPlace(NamedTuple):
     datasets: tuple[str, ...]
     n_ranked: int
     """Methods that it is ranked with, itself included."""
-    rank: Interval
+    rank: IntervalEstimate
     differences: Sequence[PairedDifference]
-    """Of the entry minus each other method, the nearest one first, on each data set."""
+    """Of the entry minus each other method, data set by data set."""
     unranked: frozenset[str]
     """Other methods that have no rank."""
 
@@ -64,13 +64,13 @@ def _place(
     entry: str,
     added_entries: Sequence[str],
 ) -> EntryPlace | None:
-    metric, scores, complete, reasons = ranked_scores
+    metric, scores, complete, uncertified = ranked_scores
     datasets = complete.get(entry, set())
     ranked = []
     for other in scores.entries:
         # an entry that only lacks splits of other data sets is ranked on those of the new one
-        lacks_certificate = other in reasons and complete[other] >= set(scores.datasets)
-        if other not in added_entries and complete[other] >= datasets and not lacks_certificate:
+        is_complete = complete[other] >= datasets
+        if other not in added_entries and is_complete and other not in uncertified:
             ranked.append(other)
     rank = place_entry(scores, datasets, ranked, entry)
     if rank is None or not ranked:
@@ -104,9 +104,8 @@ def place_lines(places: Sequence[EntryPlace], width: int) -> Iterator[Text]:
         first = entry_places[0]
         ranks = []
         for place in entry_places:
-            rank = place.rank
-            interval = f"{rank.value:.1f} ({rank.low:.2g}-{rank.high:.2g})"
-            ranks.append(f"{interval} of {place.n_ranked} by {metric_name(place.metric)}")
+            rank = rank_text(place.rank)
+            ranks.append(f"{rank} of {place.n_ranked} by {metric_name(place.metric)}")
         where = ", ".join(first.datasets)
         text = f"{entry} would have rank {', '.join(ranks)}, on {where}."
         yield from (Text(line, style="bold") for line in wrap(text, width))

@@ -33,7 +33,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import nctdtrinc, ndtr, stdtrit
 
-from bdl.reports.intervals import LEVEL, MIN_SPLITS
+from bdl.reports.intervals import (
+    BETTER,
+    LEVEL,
+    MIN_SPLITS,
+    WORSE,
+    Failures,
+    Interval,
+    interval_half_width,
+    judge_interval,
+)
 from bdl.reports.statistics import Array
 
 BOOTSTRAP_DRAWS = 2000
@@ -44,7 +53,7 @@ DECISION = 0.95
 """Posterior probability from which the hierarchical model calls a method better."""
 
 _NODES = 401
-"""Nodes of the quadrature of the range of normal values, and of the scale tau."""
+"""Nodes of the quadrature over the scale tau."""
 
 
 class SplitScores(NamedTuple):
@@ -67,17 +76,21 @@ class SplitScores(NamedTuple):
             entries=tuple(entries), scores=tuple(values[:, columns] for values in self.scores)
         )
 
-    def with_failures_as_worst(self) -> "SplitScores":
-        """Replace failed fits by the worst score on their data set, 0 where all have failed."""
+    def with_failures_as_worst(self, ranked: Sequence[str]) -> "SplitScores":
+        """Replace failed fits by the worst score of the ranked entries on their data set.
+
+        It is 0 where all of them have failed.
+        """
+        columns = [self.entries.index(entry) for entry in ranked]
         filled = []
         for values in self.scores:
-            finite = values[np.isfinite(values)]
+            finite = values[:, columns][np.isfinite(values[:, columns])]
             worst = finite.max() if finite.size else 0.0
             filled.append(np.where(np.isfinite(values), values, worst))
         return self._replace(scores=tuple(filled))
 
 
-class Interval(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A number with the ends of its 95 % interval."""
 
     value: float
@@ -87,18 +100,16 @@ class Interval(NamedTuple):
 
 def rank_methods(means: Array) -> Array:
     """Rank along the last axis, 1 for the least; equal means share the average of their ranks."""
-    ranks = np.empty(means.shape)
-    for i in range(means.shape[-1]):
-        own = means[..., i : i + 1]
-        lower = np.count_nonzero(means < own, axis=-1)
-        ranks[..., i] = lower + (np.count_nonzero(means == own, axis=-1) + 1) / 2
+    from scipy.stats import rankdata  # most tables have no standing, and do without
+
+    ranks: Array = rankdata(means, axis=-1)
     return ranks
 
 
 def normalise_scores(means: Array) -> Array:
     """Scale along the last axis: 1 for the best, 0 for the median and all behind it.
 
-    All are 1 where the median is the best.
+    Where the best is the median as well, it and its equals are 1, and all behind them 0.
     """
     best = means.min(-1, keepdims=True)
     span = np.median(means, axis=-1, keepdims=True) - best
@@ -132,17 +143,20 @@ def resample_means(scores: SplitScores, draws: int, generator: np.random.Generat
     return means
 
 
-def bootstrap_interval(value: float, samples: Array, units: int) -> Interval:
-    """Return a value with its expanded percentile interval, of so many resampled units."""
+def bootstrap_interval(value: float, samples: Array, units: int) -> IntervalEstimate:
+    """Return a value with its expanded percentile interval, of so many resampled units.
+
+    One unit has no spread: the ends are NaN.
+    """
+    if units < 2:
+        return IntervalEstimate(float(value), math.nan, math.nan)
     tail = expanded_tail(units)
     low, high = np.quantile(samples, [tail, 1 - tail])
-    return Interval(float(value), float(low), float(high))
+    return IntervalEstimate(float(value), float(low), float(high))
 
 
 def expanded_tail(units: int) -> float:
-    """Return the share of bootstrap samples below an interval, 0 where one unit is resampled."""
-    if units < 2:
-        return 0.0
+    """Return the share of bootstrap samples below an interval; two units or more are resampled."""
     # Hesterberg's correction: Student's quantile, and n / (n - 1) as resampling divides by n
     quantile = stdtrit(units - 1, LEVEL / 2)
     return float(ndtr(math.sqrt(units / (units - 1)) * quantile))
@@ -167,23 +181,10 @@ def critical_difference(entries: int, datasets: int) -> float:
     It is q sqrt(k (k + 1) / (6 N)) of k methods on N data sets, where q sqrt(2) is the quantile of
     the range of k standard normal values.
     """
-    low, high = 0.0, 20.0
-    for _ in range(60):  # bisection: the distribution function rises
-        middle = (low + high) / 2
-        if _normal_range_cdf(middle, entries) < 1 - LEVEL:
-            low = middle
-        else:
-            high = middle
-    return low / math.sqrt(2) * math.sqrt(entries * (entries + 1) / (6 * datasets))
+    from scipy.stats import studentized_range  # most tables have no standing, and do without
 
-
-def _normal_range_cdf(width: float, count: int) -> float:
-    """Return the probability that `count` standard normal values span at most a width."""
-    # normal values beyond 8 have a probability of 1e-15, the resolution of float64
-    z = np.linspace(-8, 8 + width, _NODES)  # of the largest value
-    density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
-    between = (ndtr(z) - ndtr(z - width)) ** (count - 1)
-    return float(np.trapezoid(count * density * between, z))
+    quantile = float(studentized_range.ppf(1 - LEVEL, entries, math.inf))
+    return quantile / math.sqrt(2) * math.sqrt(entries * (entries + 1) / (6 * datasets))
 
 
 def critical_groups(ranks: Array, difference: float) -> list[tuple[int, ...]]:
@@ -205,7 +206,7 @@ def critical_groups(ranks: Array, difference: float) -> list[tuple[int, ...]]:
 
 
 def pareto_front(costs: Array, scores: Array) -> NDArray[np.bool_]:
-    """Return which points no other point beats in one of cost and score, and equals in both."""
+    """Return which points no other point beats in cost or score without being worse in the other."""
     no_worse = (costs[:, None] >= costs) & (scores[:, None] >= scores)
     better = (costs[:, None] > costs) | (scores[:, None] > scores)
     is_beaten: NDArray[np.bool_] = np.any(no_worse & better, axis=1)
@@ -247,11 +248,14 @@ class PairEvidence(NamedTuple):
     """Half the length of its 95 % interval."""
     smallest: float
     """As `smallest_difference` says."""
+    failures: Failures
+    """Failures of each where the other has a score."""
 
     @property
     def shown(self) -> bool:
-        """Whether the interval excludes 0."""
-        return abs(self.difference) > self.half_width
+        """Whether the interval excludes 0, and failures do not speak for the one that is ahead."""
+        interval = Interval(self.difference - self.half_width, self.difference + self.half_width)
+        return judge_interval(interval, "lower", failures=self.failures) in (BETTER, WORSE)
 
 
 def compare_pairs(scores: SplitScores, overlaps: Sequence[float]) -> list[PairEvidence]:
@@ -260,11 +264,12 @@ def compare_pairs(scores: SplitScores, overlaps: Sequence[float]) -> list[PairEv
     for dataset, values, overlap in zip(scores.datasets, scores.scores, overlaps, strict=True):
         for i, entry in enumerate(scores.entries):
             for j in range(i + 1, len(scores.entries)):
-                differences = values[:, i] - values[:, j]
-                differences = differences[np.isfinite(differences)]
+                finished = np.isfinite(values[:, [i, j]])
+                differences = (values[:, i] - values[:, j])[finished.all(1)]
                 if differences.size < MIN_SPLITS:
                     continue
-                quantile = stdtrit(differences.size - 1, 1 - LEVEL / 2)
+                se = _corrected_se(differences, overlap)
+                lone_failures = (~finished & finished[:, ::-1]).sum(0)
                 evidence.append(
                     PairEvidence(
                         dataset,
@@ -272,8 +277,9 @@ def compare_pairs(scores: SplitScores, overlaps: Sequence[float]) -> list[PairEv
                         scores.entries[j],
                         differences.size,
                         float(differences.mean()),
-                        float(quantile * _corrected_se(differences, overlap)),
+                        interval_half_width(se, differences.size - 1),
                         smallest_difference(differences, overlap),
+                        Failures(*map(int, lone_failures)),
                     )
                 )
     return evidence
@@ -306,8 +312,9 @@ def compare_hierarchically(
         widening = freedom / (freedom - 2) if freedom > 2 else 3.0
         variances[i] = widening * _corrected_se(values, overlap) ** 2
     scale = math.sqrt(variances.mean() + means.var())
-    if scale == 0:
-        return _posterior_of_equals(float(means[0]), margin)
+    if scale == 0:  # all differences are equal
+        better, worse = float(means[0] < -margin), float(means[0] > margin)
+        return PairPosterior(better, 1 - better - worse, worse)
     # Unequal steps, finer towards zero. The posterior of tau falls as tau^(1 - data sets).
     steps = np.linspace(0, 1, _NODES)[1:-1]
     tau = scale * steps / (1 - steps)
@@ -329,11 +336,6 @@ def compare_hierarchically(
     return PairPosterior(better, 1 - better - worse, worse)
 
 
-def _posterior_of_equals(difference: float, margin: float) -> PairPosterior:
-    better, worse = float(difference < -margin), float(difference > margin)
-    return PairPosterior(better, 1 - better - worse, worse)
-
-
 class RankBootstrap(NamedTuple):
     """Average ranks and mean normalised scores of methods, with samples of the bootstrap."""
 
@@ -345,15 +347,15 @@ class RankBootstrap(NamedTuple):
     units: int
     """Data sets, or the splits of one alone: the units that are resampled."""
 
-    def rank_interval(self, i: int) -> Interval:
+    def rank_interval(self, i: int) -> IntervalEstimate:
         """Return the average rank of a method with its interval."""
         return bootstrap_interval(self.ranks[i], self.rank_samples[:, i], self.units)
 
-    def normalised_interval(self, i: int) -> Interval:
+    def normalised_interval(self, i: int) -> IntervalEstimate:
         """Return the mean normalised score of a method with its interval."""
         return bootstrap_interval(self.normalised[i], self.normalised_samples[:, i], self.units)
 
-    def rank_difference(self, i: int, j: int) -> Interval:
+    def rank_difference(self, i: int, j: int) -> IntervalEstimate:
         """Return the rank of one method minus that of another, with the paired interval."""
         samples = self.rank_samples[:, i] - self.rank_samples[:, j]
         return bootstrap_interval(self.ranks[i] - self.ranks[j], samples, self.units)

@@ -16,7 +16,7 @@ def read_certificates(folder: Path) -> list[tuple[str, int, DrawQuality]]:
     """
     certificates = []
     for path in (folder / "references").glob("*.json"):
-        match = re.fullmatch(r"(.+?)(?:-(\d+))?", path.stem)
+        match = re.fullmatch(r"(.+?)(?:-(\d+))?(?:\.\d+)?", path.stem)
         assert match is not None, "every file name matches"
         dataset, split = match.groups()
         try:

@@ -54,27 +54,18 @@ def gather_scores(
     return SplitScores(tuple(datasets), tuple(entries), tuple(scores.values())), complete
 
 
-def list_unranked_reasons(
-    scores: SplitScores, complete: Mapping[str, set[str]], rows: "pd.DataFrame", metric: str
-) -> dict[str, str]:
-    """Return why an entry has no rank: it lacks splits, or neither draws nor score are certified."""
-    reasons: dict[str, str] = {}
+def list_uncertified(scores: SplitScores, rows: "pd.DataFrame", metric: str) -> dict[str, str]:
+    """Return the entries of which some fits have neither draws nor score certified, and how many."""
     certificates = rows.reindex(columns=[CERTIFICATE_DETAIL])[CERTIFICATE_DETAIL]
     by_chains = certificates.notna()
     certified = (certificates == CERTIFIED) | mark_certified_scores(rows, metric)
+    texts: dict[str, str] = {}
     for entry in scores.entries:
-        texts = []
-        if len(complete[entry]) < len(scores.datasets):
-            texts.append(
-                f"all splits of {len(complete[entry])} of {len(scores.datasets)} data sets"
-            )
         chains = by_chains & (rows["entry"] == entry)
         n_uncertified = int((chains & ~certified).sum())
         if n_uncertified:
-            texts.append(f"{n_uncertified} of {int(chains.sum())} fits uncertified")
-        if texts:
-            reasons[entry] = "; ".join(texts)
-    return reasons
+            texts[entry] = f"{n_uncertified} of {int(chains.sum())} fits uncertified"
+    return texts
 
 
 class RankedScores(NamedTuple):
@@ -84,25 +75,46 @@ class RankedScores(NamedTuple):
     scores: SplitScores
     complete: Mapping[str, set[str]]
     """Entry to the data sets of which it has all splits."""
-    unranked_reasons: Mapping[str, str]
-    """Entry to the reason why it has no rank."""
+    uncertified: Mapping[str, str]
+    """Entry to the number of its fits without a certificate, in words; they have no rank."""
+
+    @property
+    def unranked_reasons(self) -> dict[str, str]:
+        """Entry to the reason why it has no rank: it lacks splits or certificates."""
+        reasons: dict[str, str] = {}
+        n_datasets = len(self.scores.datasets)
+        for entry in self.scores.entries:
+            texts = []
+            if len(self.complete[entry]) < n_datasets:
+                texts.append(
+                    f"all splits of {len(self.complete[entry])} of {n_datasets} data sets"
+                )
+            if entry in self.uncertified:
+                texts.append(self.uncertified[entry])
+            if texts:
+                reasons[entry] = "; ".join(texts)
+        return reasons
 
 
 def gather_ranked_scores(benchmark: "Benchmark", rows: "pd.DataFrame") -> Iterator[RankedScores]:
     """Gather the scores by each metric that has a better and a worse."""
     for metric in ranked_metrics(benchmark):
         scores, complete = gather_scores(benchmark, rows, metric)
-        reasons = list_unranked_reasons(scores, complete, rows, metric)
-        yield RankedScores(metric, scores, complete, reasons)
+        yield RankedScores(metric, scores, complete, list_uncertified(scores, rows, metric))
 
 
 def mean_seconds(benchmark: "Benchmark", rows: "pd.DataFrame") -> dict[str, float]:
-    """Return the geometric mean over data sets of the mean duration of each entry."""
+    """Return the geometric mean over data sets of the mean duration of each entry.
+
+    It is of the fits that did not fail. An entry without such a fit on some data set has none.
+    """
     times = [name for name in benchmark.metrics if get_metric_info(name).kind == "time"]
     if not times:
         return {}
     finished = rows[(rows["status"] == "ok") & (rows[times[0]] > 0)]
     means = finished.groupby(["entry", "dataset"], sort=False)[times[0]].mean()
     # a geometric mean, or the largest data sets alone would decide
-    geometric = np.exp(np.log(SECONDS_PER_MINUTE * means).groupby("entry", sort=False).mean())
+    logs = np.log(SECONDS_PER_MINUTE * means).groupby("entry", sort=False)
+    # over other data sets a mean would not compare
+    geometric = np.exp(logs.mean()[logs.size() == len(benchmark.datasets)])
     return {str(entry): float(value) for entry, value in geometric.items()}

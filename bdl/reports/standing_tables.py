@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
-from math import log
+from math import isnan, log
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +21,7 @@ from bdl.reports.layout import (
 from bdl.reports.overall_standing import (
     DECISION,
     POWER,
-    Interval,
+    IntervalEstimate,
     PairEvidence,
     RankBootstrap,
     SplitScores,
@@ -55,7 +55,7 @@ class Unranked(NamedTuple):
     reason: str
     n_datasets: int
     """Data sets of which it has all splits."""
-    rank: Interval | None
+    rank: IntervalEstimate | None
     """Its average rank on these, if it were added to the ranked methods; None without any."""
 
 
@@ -75,9 +75,9 @@ class Standing(NamedTuple):
     metric: str
     datasets: tuple[str, ...]
     n_splits: tuple[int, ...]
-    ranks: Mapping[str, Interval]
+    ranks: Mapping[str, IntervalEstimate]
     """Entry to its average rank, the best first."""
-    normalised: Mapping[str, Interval]
+    normalised: Mapping[str, IntervalEstimate]
     """Entry to its mean normalised score."""
     ahead: Mapping[str, AheadCounts]
     critical_difference: float
@@ -132,13 +132,13 @@ def _compute_standing(
     overlap: Mapping[str, float],
     other_settings: Mapping[str, str],
 ) -> Standing | None:
-    metric, scores, complete, unranked_reasons = ranked_scores
-    reasons = {**unranked_reasons, **other_settings}
+    metric, scores, complete = ranked_scores[:3]
+    reasons = {**ranked_scores.unranked_reasons, **other_settings}
     ranked = [entry for entry in scores.entries if entry not in reasons]
     if len(ranked) < MIN_ENTRIES:
         return None
     # selected first: the worst score is that of a ranked method
-    filled = scores.select(ranked).with_failures_as_worst()
+    filled = scores.select(ranked).with_failures_as_worst(ranked)
     bootstrap = bootstrap_ranks(filled)
     best_first = [ranked[i] for i in np.argsort(bootstrap.ranks, kind="stable")]
     index = {entry: ranked.index(entry) for entry in best_first}
@@ -157,7 +157,8 @@ def _compute_standing(
         groups.append(tuple(ranked[i] for i in group))
     unranked: list[Unranked] = []
     for entry, reason in reasons.items():
-        unranked.append(_place_unranked(scores, complete, ranked, entry, reason))
+        rank = place_entry(scores, complete[entry], ranked, entry)
+        unranked.append(Unranked(entry, reason, len(complete[entry]), rank))
     return Standing(
         metric,
         scores.datasets,
@@ -200,13 +201,21 @@ def _count_ahead(
 def _is_probably_better(
     scores: SplitScores, entry: str, other: str, overlaps: Sequence[float], metric: str
 ) -> bool:
-    """Return the decision of the hierarchical model, of logarithms where the margin is a share."""
+    """Return the decision of the hierarchical model, of logarithms where the margin is a share.
+
+    An entry that failed where the other did not is not ahead. Data sets with scores of both signs,
+    or with a zero, have no logarithms, and are left out.
+    """
     margin = get_metric_info(metric).margin
     differences: list[Array] = []
     shares: list[float] = []
     for values, overlap in zip(scores.select([entry, other]).scores, overlaps, strict=True):
-        pairs = values[np.isfinite(values).all(1)]
-        if len(pairs) < MIN_SPLITS or (margin is None and (pairs == 0).any()):
+        finished = np.isfinite(values)
+        if (finished[:, 1] & ~finished[:, 0]).any():
+            return False
+        pairs = values[finished.all(1)]
+        has_one_sign = (pairs > 0).all() or (pairs < 0).all()
+        if len(pairs) < MIN_SPLITS or (margin is None and not has_one_sign):
             continue
         if margin is None:
             # a relative margin of a score is an absolute one of its logarithm
@@ -219,20 +228,9 @@ def _is_probably_better(
     return compare_hierarchically(differences, shares, width).better > DECISION
 
 
-def _place_unranked(
-    scores: SplitScores,
-    complete: Mapping[str, set[str]],
-    ranked: Sequence[str],
-    entry: str,
-    reason: str,
-) -> Unranked:
-    rank = place_entry(scores, complete[entry], ranked, entry)
-    return Unranked(entry, reason, len(complete[entry]), rank)
-
-
 def place_entry(
     scores: SplitScores, datasets: set[str], ranked: Sequence[str], entry: str
-) -> Interval | None:
+) -> IntervalEstimate | None:
     """Rank an entry among other ones on some data sets; None without any."""
     chosen = [i for i, dataset in enumerate(scores.datasets) if dataset in datasets]
     if not chosen:
@@ -241,7 +239,7 @@ def place_entry(
         datasets=tuple(scores.datasets[i] for i in chosen)
     )
     part = part._replace(scores=tuple(part.scores[i] for i in chosen))
-    return bootstrap_ranks(part.with_failures_as_worst()).rank_interval(len(ranked))
+    return bootstrap_ranks(part.with_failures_as_worst(ranked)).rank_interval(len(ranked))
 
 
 def standing_title(standing: Standing) -> str:
@@ -258,7 +256,9 @@ def standing_sections(name: str, standings: Sequence[Standing]) -> list[Section]
     """Lay out the standings of the benchmark `name`: ranks, smallest differences, and the unranked."""
     sections = []
     for standing in standings:
-        sections += [_rank_section(name, standing), _difference_section(standing)]
+        sections.append(_rank_section(name, standing))
+        if standing.pairs:
+            sections.append(_difference_section(standing))
         if standing.unranked:
             sections.append(_unranked_section(standing))
     return sections
@@ -274,10 +274,8 @@ def _rank_section(name: str, standing: Standing) -> Section:
         rows.append(
             (
                 entry,
-                f"{rank.value:.1f}",
-                f"{rank.low:.1f} to {rank.high:.1f}",
-                f"{normalised.value:.2f}",
-                f"{normalised.low:.2f} to {normalised.high:.2f}",
+                *_estimate_texts(rank, 1),
+                *_estimate_texts(normalised, 2),
                 *map(str, ahead),
                 None if seconds is None else format_number(seconds),
                 "yes" if entry in standing.front else "",
@@ -286,6 +284,14 @@ def _rank_section(name: str, standing: Standing) -> Section:
     title = f"{name}: {standing_title(standing)}"
     title += f"; critical difference {standing.critical_difference:.1f}"
     return Section.of(title, columns, rows)
+
+
+def _estimate_texts(estimate: IntervalEstimate, digits: int) -> tuple[str, str]:
+    """Write a number and its interval, empty without one."""
+    text = f"{estimate.value:.{digits}f}"
+    if isnan(estimate.low):
+        return text, ""
+    return text, f"{estimate.low:.{digits}f} to {estimate.high:.{digits}f}"
 
 
 def _difference_section(standing: Standing) -> Section:
@@ -335,7 +341,7 @@ def _unranked_section(standing: Standing) -> Section:
     rows = []
     for unranked in standing.unranked:
         rank = unranked.rank
-        texts = (f"{rank.value:.1f}", f"{rank.low:.1f} to {rank.high:.1f}") if rank else ("", "")
+        texts = _estimate_texts(rank, 1) if rank else ("", "")
         rows.append((unranked.entry, *texts, f"{unranked.n_datasets}", unranked.reason))
     return Section.of(f"{metric_heading(standing.metric)}: not ranked", columns, rows)
 
@@ -350,16 +356,13 @@ def standing_lines(standings: Sequence[Standing], width: int) -> Iterator[Text]:
     heads = ["Method", *(metric_name(standing.metric) for standing in shown), "Seconds"]
     table = [heads]
     for entry in first.ranks:
-        table.append([entry, *(_rank_text(each.ranks.get(entry)) for each in shown)])
+        table.append([entry, *(_find_rank_text(each, entry) for each in shown)])
         seconds = first.seconds.get(entry)
         mark = "*" if entry in first.front else " "
         table[-1].append(_seconds_text(seconds) + mark)
     reasons = {unranked.entry: unranked.reason for unranked in first.unranked}
     for entry in reasons:
-        table.append([entry])
-        for standing in shown:
-            ranks = {unranked.entry: unranked.rank for unranked in standing.unranked}
-            table[-1].append(_rank_text(ranks.get(entry)))
+        table.append([entry, *(_find_rank_text(each, entry) for each in shown)])
         seconds = first.seconds.get(entry)
         table[-1].append(_seconds_text(seconds) + " ")
     for number, line in enumerate(align_columns(table)):
@@ -378,8 +381,17 @@ def _seconds_text(seconds: float | None) -> str:
     return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
-def _rank_text(rank: Interval | None) -> str:
-    return "" if rank is None else f"{rank.value:.1f} ({rank.low:.2g}-{rank.high:.2g})"
+def _find_rank_text(standing: Standing, entry: str) -> str:
+    """Write the rank of an entry, or the one that it would have; empty without either."""
+    ranks = {unranked.entry: unranked.rank for unranked in standing.unranked} | {**standing.ranks}
+    rank = ranks.get(entry)
+    return "" if rank is None else rank_text(rank)
+
+
+def rank_text(rank: IntervalEstimate) -> str:
+    """Write an average rank in short, with its interval if it has one."""
+    interval = "" if isnan(rank.low) else f" ({rank.low:.2g}-{rank.high:.2g})"
+    return f"{rank.value:.1f}{interval}"
 
 
 def _describe_standing(standing: Standing, reasons: Mapping[str, str]) -> Iterator[str]:
@@ -397,6 +409,8 @@ def _describe_standing(standing: Standing, reasons: Mapping[str, str]) -> Iterat
         smallest = [pair.smallest for pair in standing.pairs if pair.dataset == dataset]
         if smallest:
             texts.append(f"{dataset} {format_number(float(np.median(smallest)))}")
+    if not texts:
+        return
     shown = sum(pair.shown for pair in standing.pairs)
     yield (
         f"{name} difference of two methods that is shown with {POWER:.0%} power, median: "

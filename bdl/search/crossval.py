@@ -108,7 +108,7 @@ def cross_validate(
                 numbers[i] = _compute_score(score, evaluation)
     epochs, updates_of_trials = end.diverged.tolist(), end.updates.tolist()
     for i, (split, trial, fold) in enumerate(coordinates):
-        reason = describe_failure(epochs[i], numbers[i])
+        reason = describe_failure(epochs[i], isfinite(numbers[i]), "metric")
         hyper = settings[split][trial]
         fold_scores.append(
             FoldScore(split, trial, fold, hyper, numbers[i], reason, updates_of_trials[i])
@@ -210,7 +210,7 @@ def _score_external_trial(
         raise
     except (Exception, SystemExit) as error:
         return nan, summarise_error(error), 0
-    return number, describe_failure(0, number), int(end.updates[0])
+    return number, describe_failure(0, isfinite(number), "metric"), int(end.updates[0])
 
 
 def _standardise_rows(setup: TrainingSetup, training: Rows, rows: Rows) -> Examples:
@@ -225,11 +225,12 @@ def _compute_score(score: Score, evaluation: Evaluation) -> float:
     return value[""] if isinstance(value, Mapping) else value
 
 
-def describe_failure(diverged: int, score: float) -> str | None:
-    """Describe why a trial failed, None if it did not.
+def describe_failure(diverged: int, is_finite: bool, quantity: str) -> str | None:
+    """Describe why a fit failed, None if it did not.
 
-    It did in an epoch in which its state became non-finite, or by a non-finite metric.
+    Its parameters became non-finite in the epoch `diverged`, 0 for never; or a quantity that comes
+    of it is not finite.
     """
     if diverged:
         return f"non-finite parameters in epoch {diverged}"
-    return None if isfinite(score) else "non-finite metric"
+    return None if is_finite else f"non-finite {quantity}"

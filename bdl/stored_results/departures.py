@@ -26,12 +26,12 @@ def list_departures(recorded_request: Request, current_benchmark: Benchmark) -> 
     additions = {f"entries.{name}" for name in list_added_entries(recorded_request)}
     texts: list[str] = []
     for path, value in recorded_request.changes.items():
-        if path not in additions and _is_of_request(path, recorded_request):
+        if path not in additions and _concerns_what_ran(path, recorded_request):
             texts.append(f"{path}={abbreviate_value(value)}")
     # a selection leaves out entries that a profile runs on no data set
     benchmarks = current_benchmark.select(), recorded_request.benchmark.select()
     for path, (_, old_value) in find_differences(*benchmarks).items():
-        if path not in FIELDS_WITHOUT_EFFECT and _is_of_request(path, recorded_request):
+        if path not in FIELDS_WITHOUT_EFFECT and _concerns_what_ran(path, recorded_request):
             texts.append(
                 f"{path} has come into the file since"
                 if old_value == MISSING_FIELD
@@ -54,8 +54,8 @@ def list_added_entries(recorded_request: Request) -> list[str]:
     return [path[1] for path in paths if len(path) == 2 and path[0] == "entries"]
 
 
-def _is_of_request(path: str, recorded_request: Request) -> bool:
-    """Return whether a field is outside the entries and data sets that were not run."""
+def _concerns_what_ran(path: str, recorded_request: Request) -> bool:
+    """Return False for a field of an entry or a data set that was not run, True for others."""
     field, _, rest = path.partition(".")
     selected_names = {
         "entries": recorded_request.entries,
@@ -111,7 +111,7 @@ def describe_profile(recorded_request: Request) -> str:
     file = _load_file(recorded_request, name)
     values = dict[str, dict[str, None]]()
     for path, (profile_value, _) in find_differences(file, _load_file(recorded_request)).items():
-        if path not in (*FIELDS_WITHOUT_EFFECT, "profile") and _is_of_request(
+        if path not in (*FIELDS_WITHOUT_EFFECT, "profile") and _concerns_what_ran(
             path, recorded_request
         ):
             inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
@@ -135,8 +135,8 @@ def abbreviate_value(value: object) -> str:
     return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}..."
 
 
-def list_gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
-    """Describe which cells and splits there are, if some are missing."""
+def describe_coverage(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
+    """Describe which cells and splits there are; empty if none is missing."""
     columns = ["dataset", "entry", *benchmark.axes]
     splits_by_key: dict[object, set[int]] = {}
     for key, cell_rows in rows.groupby(columns, sort=False):
@@ -144,21 +144,24 @@ def list_gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     expected_tasks = list_tasks(benchmark)
     labels: list[str] = []
     present_splits: list[set[int]] = []
+    expected_counts: list[int] = []
     some_lack_splits = False
     for task in expected_tasks:
         splits = splits_by_key.get((str(task.dataset), task.entry, *task.point.texts.values()))
         if splits is not None:
             labels.append(task.label)
             present_splits.append(splits)
+            expected_counts.append(len(task.splits))
             some_lack_splits = some_lack_splits or bool(set(task.splits) - splits)
-    gaps = []
+    coverage = []
     if len(labels) < len(expected_tasks):
         names = f" ({', '.join(labels)})" if len(labels) <= _MAX_NAMED_CELLS else ""
-        gaps.append(f"{len(labels)} of {len(expected_tasks)} cells{names}")
+        coverage.append(f"{len(labels)} of {len(expected_tasks)} cells{names}")
     if some_lack_splits:
-        first, n = present_splits[0], benchmark.splits
+        # data sets may have fewer splits than the benchmark lists
+        first, n = present_splits[0], max(expected_counts)
         if all(splits == first for splits in present_splits):
-            gaps.append(f"{len(first)} of {n} splits ({format_ranges(first)})")
+            coverage.append(f"{len(first)} of {n} splits ({format_ranges(first)})")
         else:
-            gaps.append(f"not all of {n} splits")
-    return gaps
+            coverage.append(f"not all of {n} splits")
+    return coverage

@@ -16,10 +16,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bdl.errors import InputError, parse_json
-from bdl.records.posterior_files import PosteriorFiles, with_rerun_hint
+from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.row import CellKey
 from bdl.records.run_folder import RunFolder
 from bdl.records.segments import PROVENANCE, ROWS
+from bdl.records.unusable_fits import with_rerun_hint
 from bdl.spec import Request
 from bdl.stored_results import legacy
 

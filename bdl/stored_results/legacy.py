@@ -23,7 +23,7 @@ from bdl.files import write_atomically
 from bdl.plan.planning import list_tasks
 from bdl.plan.task import Task, joint_hash
 from bdl.records.posterior_files import PosteriorFiles
-from bdl.records.row import HYPER_PREFIX, REFUSAL_SEPARATOR, CellKey, CurvePoint, FitResult, Row
+from bdl.records.row import HYPER_PREFIX, CellKey, CurvePoint, FitResult, Row, split_refusals
 from bdl.records.row_files import CELL_COLUMNS, COMPACT_LEVEL, KEY_COLUMNS, to_table, write_rows
 from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
 from bdl.records.segments import PROVENANCE, ROWS
@@ -228,7 +228,7 @@ class _RowConverter:
                 fitted = set(map(str, task.fit_metrics))
                 names = [name for name in self._scores if name in present or name in fitted]
             if problem:
-                refusals = _split_refusals(problem, self._scores)
+                refusals = split_refusals(problem, self._scores)
             else:
                 hashes = self._current_hashes(cell, label, names)
         key: dict[str, Any] = dict(zip(CELL_COLUMNS, cell, strict=True))
@@ -319,20 +319,6 @@ def _read_index(folder: Path) -> dict[str, dict[str, str]]:
 def _cell_of(values: Mapping[Any, Any], axes: Sequence[str]) -> CellKey:
     point = SweepPoint({axis: parse_json(values[axis]) for axis in axes})
     return values["dataset"], values["entry"], point.text
-
-
-def _split_refusals(problem: str, metrics: Sequence[str]) -> dict[str, str]:
-    """Return the reasons by metric; a reason may have the separator in it."""
-    refusals: dict[str, str] = {}
-    metric = ""
-    for text in problem.split(REFUSAL_SEPARATOR):
-        name, _, reason = text.partition(": ")
-        if name in metrics:
-            metric = name
-            refusals[metric] = reason
-        elif metric:
-            refusals[metric] += REFUSAL_SEPARATOR + text
-    return refusals
 
 
 def _to_plain(value: Any) -> Any:

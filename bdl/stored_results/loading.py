@@ -23,12 +23,12 @@ from bdl.spec import (
 )
 from bdl.stored_results.departures import (
     count_beyond_first,
+    describe_coverage,
     describe_part,
     describe_profile,
     is_part_of_protocol,
     list_added_entries,
     list_departures,
-    list_gaps,
 )
 from bdl.stored_results.folders import (
     has_published_rows,
@@ -95,7 +95,7 @@ class LoadedResults(NamedTuple):
         remarks = []
         if profile != "paper":
             remarks.append(describe_part(request) if is_part else describe_profile(request))
-        gaps = list_gaps(request.benchmark, rows) if has_spec and not rows.empty else []
+        gaps = describe_coverage(request.benchmark, rows) if has_spec and not rows.empty else []
         added = [f"{name} is an entry of its own" for name in list_added_entries(request)]
         remarks += [*gaps, *added, *count_beyond_first(changed)]
         heading = "A part of the" if is_protocol and is_part else "Not the"

@@ -165,7 +165,7 @@ def test_an_estimate_that_is_not_finite_is_a_failed_trial():
         "entries.online-sga.method.learning_rate=1.0e30", entry="online-sga", splits=(0,)
     )
     row = outcome.row
-    assert (row.status, row.reason, row.metrics) == ("failed", "non-finite metric", {})
+    assert (row.status, row.reason, row.metrics) == ("failed", "non-finite posterior", {})
     assert outcome.posterior is None
 
 

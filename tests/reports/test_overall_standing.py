@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from bdl.reports.overall_standing import (
-    Interval,
+    IntervalEstimate,
     SplitScores,
     bootstrap_ranks,
     compare_hierarchically,
@@ -56,7 +56,7 @@ def test_identical_methods_have_one_rank_and_no_difference():
     twins = scores._replace(entries=("a", "b", "c", "d", "twin"), scores=values)
     bootstrap = bootstrap_ranks(twins, 200)
     assert bootstrap.rank_interval(0) == bootstrap.rank_interval(4)
-    assert bootstrap.rank_difference(0, 4) == Interval(0.0, 0.0, 0.0)
+    assert bootstrap.rank_difference(0, 4) == IntervalEstimate(0.0, 0.0, 0.0)
     pairs = {(pair.entry, pair.other): pair for pair in compare_pairs(twins, [0.1] * 5)}
     assert not pairs["a", "twin"].shown
     same = [table[:, 0] - table[:, 0] for table in twins.scores]
@@ -84,19 +84,27 @@ def test_shift_and_scale_of_a_data_set_do_not_matter():
     np.testing.assert_array_equal(win_rates(moved), win_rates(scores))
 
 
-def test_failures_count_as_the_worst_score_of_the_data_set():
+@pytest.mark.parametrize(("ranked", "worst"), [("abc", 4.0), ("ac", 3.0)])
+def test_failures_count_as_the_worst_score_of_a_ranked_entry(ranked, worst):
     tables = HAND.scores[0].copy(), HAND.scores[1]
     tables[0][0, 0] = np.nan
-    filled = HAND._replace(scores=tables).with_failures_as_worst()
-    assert filled.scores[0][0, 0] == 4.0
+    filled = HAND._replace(scores=tables).with_failures_as_worst(ranked)
+    assert filled.scores[0][0, 0] == worst
     np.testing.assert_array_equal(filled.scores[1], HAND.scores[1])
 
 
-@pytest.mark.parametrize(("entries", "datasets"), [(3, 5), (10, 30), (21, 5)])
-def test_critical_differences_are_those_of_the_studentised_range(entries, datasets):
-    quantile = stats.studentized_range.ppf(0.95, entries, 1e6) / np.sqrt(2)
-    expected = quantile * np.sqrt(entries * (entries + 1) / (6 * datasets))
-    assert critical_difference(entries, datasets) == pytest.approx(expected, rel=1e-4)
+@pytest.mark.parametrize(("entries", "quantile"), [(3, 2.343), (5, 2.728), (10, 3.164)])
+def test_critical_differences_are_those_that_demsar_prints(entries, quantile):
+    """Journal of Machine Learning Research 7 (2006), Table 5."""
+    expected = quantile * np.sqrt(entries * (entries + 1) / (6 * 30))
+    assert critical_difference(entries, 30) == pytest.approx(expected, rel=3e-4)
+
+
+def test_one_unit_has_no_interval():
+    one_split = SplitScores(("set",), ("a", "b"), (np.array([[1.0, 2.0]]),))
+    rank = bootstrap_ranks(one_split, 10).rank_interval(0)
+    assert rank.value == 1.0
+    assert np.isnan([rank.low, rank.high]).all()
 
 
 def test_critical_groups_are_the_largest_runs_of_ranks():
@@ -135,8 +143,18 @@ def test_pairs_have_the_corrected_interval_on_the_splits_that_both_finished():
     assert (pair.n, pair.difference) == (4, pytest.approx(1.4))
     assert pair.half_width == pytest.approx(stats.t.ppf(0.975, 3) * se)
     assert pair.shown == (pair.half_width < 1.4)
+    assert pair.failures == (1, 0)
     few = SplitScores(("set",), ("a", "b"), (table[:2],))
     assert compare_pairs(few, [0.1]) == []
+
+
+@pytest.mark.parametrize(("failing", "shown"), [(None, True), (0, False), (1, True)])
+def test_a_pair_is_not_shown_by_the_failures_of_the_one_that_is_ahead(failing, shown):
+    table = np.array([[0.0, 1.0], [0.1, 1.0], [0.0, 1.1], [0.1, 1.1]])
+    if failing is not None:
+        table[0, failing] = np.nan
+    (pair,) = compare_pairs(SplitScores(("set",), ("a", "b"), (table,)), [0.1])
+    assert pair.shown == shown
 
 
 def test_the_hierarchical_model_by_hand_where_all_data_sets_are_alike():

@@ -96,6 +96,53 @@ def test_a_failed_fit_takes_part_as_the_worst():
     assert standing.ranks["vifa"].value == 2.0  # a quarter of 5 and more is behind 1
     assert {pair.n for pair in standing.pairs if "vifa" in pair[1:3]} == {3}
     assert {pair.n for pair in standing.pairs if "vifa" not in pair[1:3]} == {4}
+    # a method that failed where another did not is not ahead of it
+    assert standing.ahead["vifa"].hierarchical == 0
+
+
+def test_an_unranked_method_does_not_decide_what_a_failure_counts():
+    rows = make_rows(without=[("wine", "mine")])
+    rows.loc[rows["entry"] == "mine", "nmll"] = 1e9
+    fails = (rows["entry"] == "bbb") & (rows["split"] == 0)
+    rows.loc[fails, "status"] = "failed"
+    standing, _ = compute_standings(make_contenders(), rows, {}, {})
+    (mine,) = standing.unranked
+    assert mine.rank.value == 5.0
+
+
+def test_seconds_are_those_of_all_data_sets():
+    """A mean over other data sets would not compare."""
+    rows = make_rows(without=[("wine", "nuts")])
+    standing, _ = compute_standings(make_contenders(), rows, {}, {})
+    assert list(standing.seconds) == ["vifa", "bbb", "swag", "mine"]
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+def test_few_splits_have_ranks_and_no_differences(splits):
+    rows = make_rows()
+    standings = compute_standings(make_contenders(), rows[rows["split"] < splits], {}, {})
+    sections = standing_sections("uci", standings)
+    assert [section.table.columns[0] for section in sections] == ["Method", "Method"]
+    lines = [line.plain for line in standing_lines(standings, 80)]
+    assert not any("power" in line for line in lines)
+
+
+def test_scores_of_both_signs_have_no_logarithms():
+    """Negated shares such as R²: their margin is relative, and -0.9 is better than 0.5."""
+    rows = make_rows()
+    order = dict(zip(ENTRIES, (-0.9, 0.5, -0.8, 0.1, 0.2), strict=True))
+    noise = rows["split"] * 0.001
+    rows["rmse"] = rows["entry"].map(order) + noise
+    by_rmse = compute_standings(make_contenders(), rows, {}, {})[1]
+    assert by_rmse.ahead["vifa"].hierarchical == 1  # of the other with negative scores alone
+
+
+def test_an_entry_without_certificate_has_no_place_even_if_it_lacks_data_sets():
+    rows = make_rows(without=[("energy", "mine"), ("wine", "mine"), ("wine", "nuts")])
+    rows[CERTIFICATE_DETAIL] = np.where(rows["entry"] == "nuts", "breaks rules 1", None)
+    place = place_entries(make_contenders(), rows, {}, ["mine"])[0]
+    assert place.n_ranked == 4
+    assert place.unranked >= {"nuts"}
 
 
 def test_tables_lines_and_figure():
