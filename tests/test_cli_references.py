@@ -1,6 +1,7 @@
 """Sampled references from the command line, with a sampler that draws from the known posterior."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from bdl.records.run_folder import RunFolder
 from bdl.references import nuts
 from bdl.references.certificate import NO_ERRORS
 from bdl.references.mcmc import ChainDraws, Origin
+from bdl.reports.reference_tables import read_certificates
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -88,6 +90,26 @@ def test_a_run_samples_what_is_missing_and_keeps_it(sampled, invoke, tmp_path):
         assert (rows[f"{metric}_mcse"] / rows[f"{metric}_floor"]).between(0.1, 3).all()
     assert invoke("references", "list", sampled)[1].count("R-hat 1.00") == 2
     assert "sampling the posterior" not in invoke("run", sampled, "--tracking", "none")[1]
+
+
+def test_each_reference_of_a_split_has_its_certificate(sampled, invoke, tmp_path):
+    """Entries with other priors have references of their own on the same data."""
+    text = Path(sampled).read_text("utf-8")
+    entry = text[text.index("  exact:") : text.index("metrics:")]
+    other = entry.replace("exact:", "other:").replace(
+        "prior_precision: 0.01", "prior_precision: 1"
+    )
+    Path(sampled).write_text(text.replace("metrics:", f"{other}metrics:"), "utf-8")
+    assert invoke("run", sampled, "--tracking", "none")[0] == 0
+    folder = tmp_path / "results/sampled"
+    names = [path.name for path in sorted((folder / "references").iterdir())]
+    assert names == [
+        "synthetic-1.2.json", "synthetic-1.json", "synthetic.2.json", "synthetic.json"
+    ]  # fmt: skip
+    infos = [json.loads((folder / "references" / name).read_text("utf-8")) for name in names]
+    assert len({info["key"] for info in infos}) == 4
+    shown = [(dataset, split) for dataset, split, _ in read_certificates(folder)]
+    assert shown == [("synthetic", 0)] * 2 + [("synthetic", 1)] * 2
 
 
 def test_distances_to_other_draws_than_the_published_ones_are_not_verified(

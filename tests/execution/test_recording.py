@@ -124,6 +124,36 @@ def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(
     ]
 
 
+@pytest.mark.parametrize("stage", ["search", "final"])
+def test_seconds_before_an_interruption_count(tiny, tmp_path, monkeypatch, stage):
+    """The first half is made to take a second, the rest takes a fraction of it."""
+    monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))
+    overrides = ("datasets=[diabetes]", "entries.rounds.training.epochs=6")
+    (cell,) = tiny(*overrides, entries=["rounds"], splits=(0,))
+    hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 0.001}
+    group = (
+        SearchGroup(cell, {0: []}, tmp_path)
+        if stage == "search"
+        else FinalGroup((FinalFit(cell, 0, hyper),), tmp_path)
+    )
+    train = engine.BatchedRun._train
+
+    def train_slowly(self, current, block):
+        _, counters = block[-1]
+        if counters.epochs == 2:
+            time.sleep(1.0)
+        if counters.epochs == 4:
+            raise KeyboardInterrupt
+        return train(self, current, block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.BatchedRun, "_train", train_slowly)
+        with pytest.raises(KeyboardInterrupt):
+            group.run(lambda work: None)
+    row = group.run(lambda work: None)[0].row
+    assert row.seconds * row.details["width"] >= 1.0
+
+
 def test_scores_are_written_only_where_a_checkpoint_is_saved(recorded, store, monkeypatch):
     """Within its first minute none is.
 

@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 
+import pytest
 import torch
 
 from bdl.execution import scheduler
@@ -113,7 +115,7 @@ def row(split=0, **changes):
         "hyper": {"noise_precision": 1.0},
         "metrics": {"rmse": 3.0},
     }
-    return Row(*CELL, "final", split, 0, 0, seconds=1.0, details={}, **(known | changes))
+    return Row(*CELL, "final", split, 0, 0, seconds=1.0, **({"details": {}} | known | changes))
 
 
 def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none(store):
@@ -152,19 +154,32 @@ def test_the_time_of_a_group_that_is_over_is_no_fault_of_a_score(store, monkeypa
     )
 
 
-def test_a_search_of_which_every_setting_failed_is_forgotten_with_its_fit(store):
-    searched = [
-        replace(row(split), stage="search", trial=trial) for split in (0, 1) for trial in (0, 1)
-    ]
-    bad = [
-        replace(own, status="failed", reason="diverged") if own.split == 0 or own.trial else own
-        for own in searched
-    ]
-    finals = [row(split, status="failed", reason="bad", metrics={}) for split in (0, 1)]
-    store.append([FitResult(own) for own in [*bad, *finals]])
-    assert scheduler.forget_failed(cells(["rmse"]), store) == 2
+@pytest.mark.parametrize(
+    ("failed_folds", "is_kept"),
+    [
+        (set(), True),
+        ({(0, 0), (0, 1)}, True),
+        ({(0, 0), (0, 1), (1, 0), (1, 1)}, False),
+        # a setting that lost a fold cannot be chosen
+        ({(0, 0), (1, 1)}, False),
+    ],
+)
+def test_a_search_without_a_setting_to_choose_is_forgotten_with_its_fit(
+    store, failed_folds, is_kept
+):
+    benchmark = load_benchmark("uci-regression", "check", ["splits=3"])
+    (cell,) = plan_tasks(benchmark.select(entries=["vifa-lr"]), splits=(0, 1), compile=False)
+    metric = str(cell.settings.search.metric)
+    results = []
+    for split, trial, fold in product((0, 1), (0, 1), (0, 1)):
+        place = {"stage": "search", "trial": trial, "fold": fold, "details": {"updates": 3}}
+        found = replace(row(split, metrics={metric: 3.0}), **place)
+        if split == 0 and (trial, fold) in failed_folds:
+            found = replace(found, status="failed", reason="diverged", metrics={metric: None})
+        results.append(FitResult(found))
+    results.append(FitResult(row(0, status="failed", reason="bad", metrics={})))
+    store.append(results)
+    assert scheduler.forget_failed([cell], store) == 1
     assert store.load_rows("final", CELL) == []
-    assert [(own.split, own.status) for own in store.load_rows("search", CELL)] == [
-        (1, "ok"),
-        (1, "failed"),
-    ]
+    splits = [found.split for found in store.load_rows("search", CELL)]
+    assert splits == [*(4 if is_kept else 0) * [0], *4 * [1]]

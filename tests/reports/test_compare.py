@@ -9,6 +9,7 @@ from scipy import stats
 
 from bdl.errors import InputError
 from bdl.metrics import MetricInfo
+from bdl.records.row import join_refusals
 from bdl.reports.comparison import (
     ONE_SPLIT,
     SAMPLED_FUNCTIONS,
@@ -16,6 +17,7 @@ from bdl.reports.comparison import (
     certificate_notes,
     compare_with_papers,
     median_failed_as_worst,
+    refusal_notes,
 )
 from bdl.reports.layout import metric_sections
 from bdl.reports.statistics import median_se
@@ -344,3 +346,28 @@ def test_certified_fits_are_counted_and_broken_rules_named():
         "The draws are certified on 1 of 3 splits; elsewhere chains disagree, trajectories diverge "
         "(docs/references.md)."
     )
+
+
+def test_a_reason_that_has_the_separator_in_it_is_told_whole():
+    """Broken rules of a certificate are joined by it."""
+    rows = make_trials("energy", "vifa", [1.0, np.nan])
+    reason = "DrawsRefused: rule 1: 1.2 at 3; rule 4: 7 at chain 0; see docs"
+    rows.loc[1, "reason"] = join_refusals({"rmse": "no value", "nmll": reason})
+    assert refusal_notes(rows, "nmll") == [f"not computed: nmll: {reason}"]
+    assert refusal_notes(rows, "rmse") == ["not computed: rmse: no value"]
+
+
+def test_a_split_that_failed_under_several_seeds_counts_once():
+    """Of four splits one failed under both seeds, and one under the first alone."""
+    failed = ["ok", "ok", "failed", "failed"]
+    rows = make_trials("energy", "vifa-lr", [1.0, 2.0, np.nan, np.nan], failed)
+    other = make_trials("energy", "vifa-lr", [1.2, 2.2, np.nan, 9.0], [*failed[:3], "ok"])
+    benchmark = make_benchmark(entries={"vifa-lr": None})
+    entries = compare_with_papers(benchmark, rows, replicates=other.assign(seed=1))
+    (mean,), (median,) = (
+        of(entries, statistic=name, dataset="energy", method="vifa-lr")
+        for name in ("mean", "median")
+    )
+    assert (mean.n_trials, mean.n_failed, mean.replicates) == (4, 2, 2)
+    # of 1.1, 2.1, 9 and the split that has no score, which is the worst
+    assert median.failed_as_worst == pytest.approx((2.1 + 9.0) / 2)
