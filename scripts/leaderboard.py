@@ -16,6 +16,7 @@ from leaderboard_runs import Run, published_run, rows_by_split
 from scipy.special import stdtrit
 
 from bdl.metrics import get_metric_info
+from bdl.publishing.run_tables import compute_run_standings
 from bdl.records.row import CERTIFICATE_DETAIL
 from bdl.references.certificate import CERTIFIED
 from bdl.reports.comparison import TableEntry
@@ -25,7 +26,7 @@ from bdl.reports.intervals import LEVEL, MIN_SPLITS
 from bdl.reports.layout import metric_heading
 from bdl.reports.paired import scores_by_split
 from bdl.reports.papers import OTHER_PAPERS, load_paper
-from bdl.reports.standings import Ranks, rank_entries
+from bdl.reports.standing_tables import Standing
 from bdl.spec import Benchmark, list_benchmarks
 from bdl.stored_results.loading import LoadedResults
 
@@ -279,20 +280,24 @@ def _printed() -> Iterator[dict[str, Any]]:
 
 
 def _diagrams(run: Run) -> Iterator[tuple[str, str, bytes]]:
-    """Return text, file and bytes of each diagram of critical differences, of ``bdl-bench compare --figures``."""
+    """Return text, file and bytes of each figure of an overall standing."""
     benchmark = run.found.benchmark
-    drawn = {each.metric: each for name in RANKED if (each := rank_entries(run.table, name))}
+    standings = [each for each in compute_run_standings(run.found) if each.metric in RANKED]
+    drawn = {each.metric: each for each in standings}
     with tempfile.TemporaryDirectory() as folder:
         for path in draw_figures(
-            FigureData(benchmark, ranks=[*drawn.values()]), Path(folder), pdf=False
+            FigureData(benchmark, standings=standings), Path(folder), pdf=False
         ):
-            metric = path.stem.removeprefix(f"{benchmark.name}-").removesuffix("-ranks")
+            metric = path.stem.removeprefix(f"{benchmark.name}-").removesuffix("-standing")
             yield _told(benchmark.name, drawn[metric]), f"figures/{path.name}", path.read_bytes()
 
 
-def _told(name: str, found: Ranks) -> str:
-    means = ", ".join(f"{entry} {mean:.2f}" for entry, mean in found.means.items())
-    return f"{name}, average ranks by {metric_heading(found.metric)} over {found.n_datasets} data sets: {means}"
+def _told(name: str, found: Standing) -> str:
+    means = ", ".join(f"{entry} {rank.value:.2f}" for entry, rank in found.ranks.items())
+    count = len(found.datasets)
+    return (
+        f"{name}, average ranks by {metric_heading(found.metric)} over {count} data sets: {means}"
+    )
 
 
 def _page(name: str, board: Board, drawn: Sequence[tuple[str, str]]) -> str:
@@ -306,8 +311,8 @@ def _page(name: str, board: Board, drawn: Sequence[tuple[str, str]]) -> str:
     ]
     if drawn:
         parts += [
-            "## Critical differences",
-            "Average ranks over data sets, as `bdl-bench compare NAME --figures FOLDER` draws them.",
+            "## Overall standing",
+            "[Average ranks](../standing.md) over data sets, as `bdl-bench compare NAME --figures FOLDER` draws them.",
             *(
                 f"`{text.partition(',')[0]}`\n\n![{text}]({file}){{ loading=lazy width=640 }}"
                 for text, file in drawn

@@ -16,6 +16,7 @@ from bdl.errors import unknown_name_error
 from bdl.plan.planning import list_tasks
 from bdl.publishing.run_figures import gather_figure_data, gather_stored_pictures
 from bdl.publishing.run_tables import compare_with_print, judge_run_claims
+from bdl.reports.claims import RECORD_FIELDS
 from bdl.reports.figures import Figures, draw_figure, drawings_of, tables_html
 from bdl.reports.layout import metric_sections
 from bdl.spec import Benchmark as Spec
@@ -66,7 +67,7 @@ class Results:
         of equality, difference, interval and verdict.
         """
         records = [record for claim in judge_run_claims(self.loaded) for record in claim.records]
-        return pd.DataFrame(records)
+        return pd.DataFrame(records, columns=None if records else [*RECORD_FIELDS])
 
     def plot(self, name: str = "") -> Figures:
         """Draw the figures that ``bdl-bench figures`` writes.

@@ -9,10 +9,12 @@ import torch
 from annotated_types import Ge, Le
 from pydantic import SkipValidation
 from sklearn.pipeline import Pipeline
+from sklearn.utils import column_or_1d
 from torch.distributions import Categorical
 
 from bdl.api.estimators import Classifier, Regressor
 from bdl.api.fitted import Fitted
+from bdl.data.conversion import as_targets
 from bdl.errors import InputError
 from bdl.reports.certainty import calibration_figure, coverage, reliability
 from bdl.reports.figures import Figures, draw_figure
@@ -72,8 +74,8 @@ def calibration(
     Raises
     ------
     InputError
-        If there are no rows, or targets and inputs differ in number; and as `predict_distribution`
-        says.
+        If there are no rows, targets and inputs differ in number, or targets are not one finite
+        number or label a row; and as `predict_distribution` says.
     """
     if isinstance(fit, Pipeline):
         if X is not None and len(fit) > 1:
@@ -92,16 +94,16 @@ def calibration(
             "calibration: give X and y, one target a row, of rows that the fit has not seen"
         )
     if isinstance(fit, Classifier):
-        probabilities, correct = fit.predict_proba(X), np.asarray(y) == fit.predict(X)
+        probabilities, correct = fit.predict_proba(X), column_or_1d(y) == fit.predict(X)
     else:
-        distribution = fit.predict_distribution(X)
+        distribution, targets = fit.predict_distribution(X), as_targets(y, "y")
         if not isinstance(distribution, Categorical):
             levels = np.arange(1, bins) / bins
-            cdf_values = distribution.cdf(torch.as_tensor(np.asarray(y, dtype=np.float64))).numpy()
+            cdf_values = distribution.cdf(torch.as_tensor(targets)).numpy()
             table = pd.DataFrame({"level": levels, "coverage": coverage(cdf_values, levels)})
             return Calibration(table, len(cdf_values))
         probabilities = np.asarray(distribution.probs)
-        correct = probabilities.argmax(1) == np.asarray(y)
+        correct = probabilities.argmax(1) == targets
     names = ("confidence", "accuracy", "rows")
     values = reliability(probabilities.max(1), correct, bins)
     return Calibration(pd.DataFrame(dict(zip(names, values, strict=True))), len(correct))

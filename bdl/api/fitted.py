@@ -333,6 +333,8 @@ def read_pickle(path: str | Path, kind: type[T]) -> T:
     """Read a file that `save` of a class wrote; errors as in `load`."""
     try:
         content = pickle.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (
         pickle.UnpicklingError,
         AttributeError,

@@ -182,7 +182,7 @@ def describe_estimate(estimate: RunEstimate, request: Request, results: Path) ->
 
 def with_plural(number: int, noun: str) -> str:
     """Write a number before a noun, with an s for several."""
-    return f"{number} {noun}{'s' if number > 1 else ''}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def format_duration(seconds: float) -> str:
@@ -191,7 +191,7 @@ def format_duration(seconds: float) -> str:
     if minutes < 1:
         return "less than a minute"
     if minutes < 120:
-        return f"about {minutes:.0f} minutes"
+        return f"about {with_plural(round(minutes), 'minute')}"
     hours = minutes / 60
     return f"about {hours:.0f} hours" if hours < 72 else f"about {hours / 24:.0f} days"
 

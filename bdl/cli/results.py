@@ -40,7 +40,7 @@ def compare(
     ] = None,
     format: Annotated[str, typer.Option(help="text, markdown or json.")] = "text",
     figures: Annotated[
-        Path | None, typer.Option(help="Folder for diagrams of critical differences.")
+        Path | None, typer.Option(help="Folder for figures of the overall standing.")
     ] = None,
 ) -> None:
     """Compare two runs, split by split.
@@ -77,9 +77,10 @@ def compare(
         loaded = load_results(
             request_options._replace(method=methods).request, request_options.results
         )
-        comparison, ranks = run_comparison.compare_entries(loaded, baseline)
+        comparison = run_comparison.compare_entries(loaded, baseline)
         if figures:
-            draw_figures(FigureData(loaded.benchmark, ranks=ranks), figures)
+            figure_data = FigureData(loaded.benchmark, standings=comparison.standings)
+            draw_figures(figure_data, figures)
     rendered = comparison.render(format)
     if format == "text":
         Console(width=None if Console().is_terminal else 120).print(rendered)

@@ -1,6 +1,7 @@
 """Comparisons of two runs, and of the entries of one run with its baseline."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.text import Text
 from bdl.errors import InputError, unknown_name_error
 from bdl.metrics import get_metric_info
 from bdl.publishing.overlaps import load_overlaps
-from bdl.publishing.run_tables import compare_with_print, narrow_benchmark
+from bdl.publishing.run_tables import compute_run_standings, narrow_benchmark
 from bdl.records.tables import list_axes
 from bdl.reports.layout import Section
 from bdl.reports.paired import (
@@ -28,7 +29,7 @@ from bdl.reports.paired import (
     tally_section,
 )
 from bdl.reports.render import markdown, markdown_table, rich_table
-from bdl.reports.standings import Ranks, rank_entries, rank_section
+from bdl.reports.standing_tables import Standing, standing_lines, standing_sections
 from bdl.reports.statistics import format_setting
 from bdl.spec import Benchmark, find_differences, list_benchmarks, load_benchmark
 from bdl.spec.fields import select_names
@@ -41,26 +42,30 @@ INDEPENDENCE_NOTE = (
     "are not."
 )
 FORMATS = ("text", "markdown", "json")
-RANKED_DIRECTIONS = ("lower", "higher")
-"""Directions of scores with a better and a worse."""
+_WIDTH = 80
+"""Columns of text on a screen."""
 
 
 class ComparisonText(NamedTuple):
-    """Text of a comparison: lines, tables, and all of it as JSON values."""
+    """Text of a comparison: lines, tables, standings, and all of it as JSON values."""
 
     lines: Sequence[str]
     sections: Sequence[Section]
     content: Mapping[str, Any]
+    standings: Sequence[Standing] = ()
+    """Of the methods of one run."""
 
     def render(self, format: str) -> RenderableType:
         """Render it as text for a console, Markdown or JSON; `InputError` for another format."""
         if format == "json":
-            return json.dumps(self.content, indent=2, ensure_ascii=False, default=float) + "\n"
+            content = _without_nan(self.content)
+            return json.dumps(content, indent=2, ensure_ascii=False, default=float) + "\n"
         if format == "markdown":
+            standings = standing_sections(self.content.get("benchmark", ""), self.standings)
             return "\n".join(
                 [
                     *(f"{markdown(line)}\n" for line in self.lines),
-                    *map(markdown_table, self.sections),
+                    *map(markdown_table, [*self.sections, *standings]),
                 ]
             )
         if format != "text":
@@ -69,7 +74,18 @@ class ComparisonText(NamedTuple):
             *map(Text, self.lines),
             Text(),
             *(Padding(rich_table(section), (0, 0, 1, 0)) for section in self.sections),
+            # as below the tables of a run: all columns of the sections take more than a screen
+            *standing_lines(self.standings, _WIDTH),
         )
+
+
+def _without_nan(value: Any) -> Any:
+    """Replace NaN, which JSON does not have, by None in nested values."""
+    if isinstance(value, Mapping):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 class ComparedRun(NamedTuple):
@@ -175,9 +191,7 @@ def compare_runs(
     return ComparisonText(lines, sections, content)
 
 
-def compare_entries(
-    loaded: LoadedResults, baseline: str | None
-) -> tuple[ComparisonText, list[Ranks]]:
+def compare_entries(loaded: LoadedResults, baseline: str | None) -> ComparisonText:
     """Compare the entries of a run with one of them, split by split, and rank them over data sets.
 
     `InputError` if no entry is the baseline, or it has no rows.
@@ -200,20 +214,8 @@ def compare_entries(
             "another method"
         )
     lines = [loaded.remark, *lines] if loaded.remark else lines
-    table_entries, ranked = compare_with_print(loaded), list[Ranks]()
-    try:
-        for name in dict.fromkeys(entry.metric for entry in table_entries):
-            if get_metric_info(name).direction in RANKED_DIRECTIONS:
-                ranks = rank_entries(table_entries, name)
-                if ranks:
-                    ranked.append(ranks)
-    except InputError as error:  # without the library, which says what to install
-        lines.append(str(error))
-    sections = [
-        tally_section(benchmark, pairs),
-        *paired_sections(benchmark, pairs),
-        *map(rank_section, ranked),
-    ]
+    standings = compute_run_standings(loaded)
+    sections = [tally_section(benchmark, pairs), *paired_sections(benchmark, pairs)]
     content = {
         "benchmark": benchmark.name,
         "baseline": reference,
@@ -224,17 +226,21 @@ def compare_entries(
             )
             for difference in pairs
         ],
-        "ranks": [
-            {
-                "metric": ranks.metric,
-                "places": ranks.n_datasets,
-                "p": ranks.p,
-                "means": ranks.means,
-            }
-            for ranks in ranked
-        ],
+        "standings": [_record_standing(standing) for standing in standings],
     }
-    return ComparisonText(lines, sections, content), ranked
+    return ComparisonText(lines, sections, content, standings)
+
+
+def _record_standing(standing: Standing) -> dict[str, Any]:
+    """Write a standing as JSON values: ranks with their intervals."""
+    ranks = [{"method": entry, **rank._asdict()} for entry, rank in standing.ranks.items()]
+    return {
+        "metric": standing.metric,
+        "datasets": standing.datasets,
+        "critical_difference": standing.critical_difference,
+        "ranks": ranks,
+        "unranked": {unranked.entry: unranked.reason for unranked in standing.unranked},
+    }
 
 
 def _load_overlaps_or_note(

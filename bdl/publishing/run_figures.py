@@ -6,7 +6,7 @@ from typing import Any
 
 from bdl.errors import InputError
 from bdl.publishing.overlaps import load_overlaps
-from bdl.publishing.run_tables import compare_with_print, compute_run_standings, narrow_benchmark
+from bdl.publishing.run_tables import compare_with_print, compute_table_standings, narrow_benchmark
 from bdl.records.unusable_fits import with_rerun_hint
 from bdl.reports.comparison import TableEntry
 from bdl.reports.curves import average_curves
@@ -82,6 +82,6 @@ def gather_figure_data(
         pairs,
         *row_summaries,
         **pictures,
-        standings=compute_run_standings(loaded),
+        standings=compute_table_standings(loaded),
         remark=loaded.caption,
     )

@@ -75,7 +75,7 @@ def render_tables(
         sections += claim_sections(loaded.benchmark, judge_run_claims(loaded))
         sections += ensemble_sections(loaded.benchmark, loaded.rows)
         sections += elsewhere_sections(loaded.benchmark, table_entries)
-        sections += standing_sections(loaded.benchmark.name, compute_run_standings(loaded))
+        sections += standing_sections(loaded.benchmark.name, compute_table_standings(loaded))
     return render(table_entries, format, loaded.banner, sections, with_notes=with_notes)
 
 
@@ -107,7 +107,7 @@ def summarise_tables(
         claims,
         names,
         with_notes,
-        standings=compute_run_standings(loaded),
+        standings=compute_table_standings(loaded),
         places=place_added_entries(loaded),
     )
 
@@ -139,14 +139,23 @@ def judge_run_claims(loaded: LoadedResults) -> list[ClaimVerdict]:
         return []
 
 
+def compute_table_standings(loaded: LoadedResults) -> list[Standing]:
+    """Compute the overall standing that tables of a run show.
+
+    There is none for a benchmark with printed values or without a baseline, and as
+    `compute_run_standings` says.
+    """
+    if loaded.benchmark.papers or not loaded.benchmark.baseline:
+        return []
+    return compute_run_standings(loaded)
+
+
 def compute_run_standings(loaded: LoadedResults) -> list[Standing]:
     """Compute the overall standing of the methods of a run by each score.
 
     There is none for benchmarks that `compute_standings` names, or if data are needed and missing.
     """
     present = narrow_benchmark(loaded.benchmark, loaded.rows)
-    if present.papers or not present.baseline:
-        return []
     try:
         overlaps = load_overlaps(loaded.folder, present)
     except InputError:

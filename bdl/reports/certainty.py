@@ -279,7 +279,8 @@ def referral_figure(benchmark: "Benchmark", fits: Sequence[LabelPredictions]) ->
             panel,
             benchmark,
             SENSITIVITIES,
-            [(fit.entry, referred_shares(fit)) for fit in dataset_fits],
+            # without positive rows there is no sensitivity
+            [(fit.entry, referred_shares(fit)) for fit in dataset_fits if fit.labels.any()],
         )
     lines = benchmark.title, "Referral at a given sensitivity"
     label = "share of all rows that is referred"

@@ -26,6 +26,23 @@ _VERDICTS_OF_EQUALITY = {EQUIVALENT: CONFIRMED, DIFFERS: CONTRADICTED}
 """Those on sides that are said to be alike; else not shown."""
 
 
+RECORD_FIELDS = (
+    "claim",
+    "source",
+    "dataset",
+    "less",
+    "than",
+    "times",
+    "margin",
+    "difference",
+    "low",
+    "high",
+    "n",
+    "verdict",
+)
+"""Fields of the record of a finding."""
+
+
 class Finding(NamedTuple):
     """A claim on one data set, at one point of the axes that it leaves open."""
 
@@ -80,7 +97,7 @@ class ClaimVerdict(NamedTuple):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The findings as mappings, for a frame."""
+        """The findings as mappings, for a frame: `RECORD_FIELDS`, and the axes of a sweep."""
         records = []
         for finding in self.findings:
             difference = finding.difference

@@ -17,6 +17,7 @@ from bdl.reports.certainty import (
     selective_drawings,
 )
 from bdl.reports.comparison import TableEntry
+from bdl.reports.cost_figures import cost_drawings, distance_drawings
 from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.distributions import (
     Box,
@@ -33,7 +34,6 @@ from bdl.reports.posteriors import CredibleBand, Gaussians, credible_band_drawin
 from bdl.reports.scores import paired_drawings, score_drawings
 from bdl.reports.standing_figure import standing_drawings
 from bdl.reports.standing_tables import Standing
-from bdl.reports.standings import Ranks, cost_drawings, distance_drawings, rank_drawings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,7 +150,6 @@ class FigureData:
     credible_bands: Sequence[CredibleBand] = ()
     label_predictions: Sequence[LabelPredictions] = ()
     weights: Sequence[LayerWeights] = ()
-    ranks: Sequence[Ranks] = ()
     standings: Sequence[Standing] = ()
     remark: str = ""
     """Text below the title of every figure."""
@@ -211,7 +210,6 @@ FIGURE_KINDS = (
         "label_predictions", refusal_drawings, "Predictions that may be refused", "refusal-<what>"
     ),
     FigureKind("weights", weight_drawings, "Weights", "weights-<dataset>"),
-    FigureKind("ranks", lambda _, ranks: rank_drawings(ranks), "Ranks", "<metric>-ranks"),
 )
 """All kinds, in the order in which they are drawn and shown."""
 

@@ -9,8 +9,8 @@ from bdl.metrics import get_metric_info
 from bdl.records.row import CERTIFICATE_DETAIL
 from bdl.references.certificate import CERTIFIED
 from bdl.reports.certificates import mark_certified_scores
+from bdl.reports.cost_figures import SECONDS_PER_MINUTE
 from bdl.reports.overall_standing import SplitScores
-from bdl.reports.standings import SECONDS_PER_MINUTE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -34,7 +34,6 @@ from bdl.reports.overall_standing import (
     win_rates,
 )
 from bdl.reports.standing_scores import RankedScores, gather_ranked_scores, mean_seconds
-from bdl.reports.standings import MIN_ENTRIES
 from bdl.reports.statistics import Array
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-MIN_DATASETS = 3
-"""Fewest data sets of an overall standing."""
+MIN_DATASETS = MIN_ENTRIES = 3
+"""Fewest data sets and methods of an overall standing."""
 MAX_METRICS = 3
 """Scores whose ranks a terminal of 80 columns has room for."""
 
@@ -101,8 +100,8 @@ def compute_standings(
 ) -> list[Standing]:
     """Compute the standing by each score of predictions that has a better and a worse.
 
-    There is none for a benchmark with printed values, without a baseline, with a sweep, or with
-    fewer than three methods or data sets that can be ranked.
+    There is none for a benchmark with a sweep, or with fewer than three methods or data sets that
+    can be ranked.
 
     Parameters
     ----------
@@ -113,7 +112,7 @@ def compute_standings(
     other_settings
         Entry to the reason why its rows are not of the protocol.
     """
-    if benchmark.papers or benchmark.axes or not benchmark.baseline:
+    if benchmark.axes:
         return []
     if len(benchmark.datasets) < MIN_DATASETS or len(benchmark.entries) < MIN_ENTRIES:
         return []

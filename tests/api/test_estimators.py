@@ -323,6 +323,9 @@ def fitted(network):
             "a pipeline that ends with one",
         ),
         (lambda: bdl.calibration(regressed(), X, Y[:5]), "give X and y, one target a row"),
+        (lambda: bdl.calibration(regressed(), X, np.where(Y > 100, np.nan, Y)), "y has NaN"),
+        (lambda: bdl.calibration(regressed(), X, np.stack([Y, Y], 1)), "give one target a row"),
+        (lambda: bdl.Regressor.load("nowhere"), "cannot read nowhere: No such file"),
     ],
 )
 def test_what_cannot_be_is_refused(call, message):
@@ -349,6 +352,11 @@ def test_a_fit_prints_what_it_is_and_a_linear_one_the_setting_for_networks():
     assert lines[1] == 'linear; for a network: method="deep-ensemble", model="mlp"'
     assert "linear" not in str(fitted(nn.Linear(2, 1)))
     assert 'Regressor("deep-ensemble", "mlp")' in bdl.Regressor.__doc__
+
+
+def test_a_calibration_takes_targets_in_a_column():
+    expected = bdl.calibration(regressed(), X, Y).table
+    pd.testing.assert_frame_equal(bdl.calibration(regressed(), X, Y[:, None]).table, expected)
 
 
 def test_a_pipeline_has_a_calibration():

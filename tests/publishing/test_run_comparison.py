@@ -1,20 +1,21 @@
 """`bdl-bench compare`: two folders, or the entries of one."""
 
 import json
+import math
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from run_folders import write_frame
 from scipy.special import stdtrit
 
-from bdl.publishing.run_comparison import compare_runs, load_run
+from bdl.publishing.run_comparison import ComparisonText, compare_runs, load_run
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
 
 from .conftest import SPEC
 
+RESULTS = Path(__file__).parents[2] / "results"
 ONE = {"one": [3.0, 3.1, 3.2, 3.3], "two": [2.0, 2.2, 2.1, 2.3]}
 OTHER = {"one": [3.0, 3.1, 3.2, 3.3], "two": [1.0, 1.1, 1.2, 1.4]}
 
@@ -147,13 +148,14 @@ def test_a_part_of_one_run_has_its_baseline(invoke, published, tmp_path):
     assert invoke("compare", *words, "--set", "seed=1")[0] == 2, "there is no such run"
 
 
-def test_entries_of_one_run(invoke, published, tmp_path, monkeypatch):
+def test_entries_of_one_run(invoke, published, tmp_path):
     """Splits of diabetes share rows, 44 to 398 for training: half 0.0816497 / sqrt(4) sqrt(1 + 4 44 / 398) 3.18245."""
-    monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
     small = str(published(tmp_path, ONE)), "--results", str(tmp_path / "results")
     code, out, _ = invoke("compare", *small, "--format", "json")
     assert code == 0
-    pair = next(each for each in json.loads(out)["paired"] if each["metric"] == "nmll")
+    compared = json.loads(out)
+    assert compared["standings"] == []  # of one data set
+    pair = next(each for each in compared["paired"] if each["metric"] == "nmll")
     assert pair["mean"] == pytest.approx(-1.0)
     assert pair["high"] + 1 == pytest.approx(
         0.0816497 / 2 * (1 + 4 * 44 / 398) ** 0.5 * 3.18245, rel=1e-5
@@ -186,3 +188,23 @@ def test_intervals_without_the_data_are_those_with_it(invoke, monkeypatch, tmp_p
     spread = differences.std() * (1 / len(differences) + overlap) ** 0.5
     reach = stdtrit(len(differences) - 1, 0.975) * spread
     assert yacht["high"] - yacht["low"] == pytest.approx(2 * reach, rel=1e-9)
+
+
+def test_methods_of_a_run_have_their_standing(invoke, tmp_path):
+    """As in tables, also where there are printed values."""
+    words = ("compare", "uci-regression", "--results", str(RESULTS))
+    code, out, _ = invoke(*words, "--format", "json", "--figures", str(tmp_path))
+    assert code == 0
+    standing = json.loads(out)["standings"][0]
+    assert (standing["metric"], len(standing["datasets"])) == ("nmll", 4)
+    values = [rank["value"] for rank in standing["ranks"]]
+    assert values == sorted(values)
+    assert all(rank["low"] <= rank["value"] <= rank["high"] for rank in standing["ranks"])
+    assert (tmp_path / "uci-regression-nmll-standing.png").exists()
+    assert "critical difference" in invoke(*words, "--format", "markdown")[1]
+
+
+def test_what_is_not_a_number_is_null_in_json():
+    """Of one split a rank has no interval."""
+    text = ComparisonText([], [], {"ranks": [{"low": math.nan, "value": 2.0}]}).render("json")
+    assert json.loads(text) == {"ranks": [{"low": None, "value": 2.0}]}

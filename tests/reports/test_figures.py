@@ -94,7 +94,7 @@ def test_the_page_knows_figures_by_their_names():
         "-posterior-energy-vifa": "Posteriors and the truth",
         "-bands-cubic": "Credible bands",
         "-refusal-risk": "Predictions that may be refused",
-        "-nmll-ranks": "Ranks",
+        "-nmll-standing": "Overall standing",
     }
     assert {name: heading_of(name) for name in names} == names
 

@@ -52,7 +52,7 @@ def test_methods_are_ranked_by_each_score():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"papers": ["vifa2023"]}, {"baseline": None}, {"datasets": DATASETS[:2]}],
+    [{"sweep": {"model.hidden": ["[20]", "[50]"]}}, {"datasets": DATASETS[:2]}],
 )
 def test_other_benchmarks_have_no_standing(changes):
     assert compute_standings(make_contenders(**changes), make_rows(), {}, {}) == []

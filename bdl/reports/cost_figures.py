@@ -1,146 +1,22 @@
-"""Standings of entries: average ranks over data sets, and scores against their cost."""
+"""Figures of scores against their cost: seconds, or the distance from the truth."""
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bdl.errors import InputError
 from bdl.metrics import get_metric_info
 from bdl.reports import drawing
 from bdl.reports.comparison import TableEntry
-from bdl.reports.intervals import LEVEL
-from bdl.reports.layout import Section, metric_heading, metric_with_unit
+from bdl.reports.layout import metric_heading, metric_with_unit
 from bdl.reports.method_styles import entry_styles
 from bdl.reports.statistics import panel_heading, point_text
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from bdl.spec import Benchmark
-
-
-MIN_ENTRIES = 3
-"""Fewest entries that Friedman's test takes."""
-
-
-class Ranks(NamedTuple):
-    """Ranks of entries by the means of one metric; 1 is the best."""
-
-    metric: str
-    n_datasets: int
-    """Data sets on which all of the entries have a mean."""
-    p: float
-    """Of Friedman's test that all entries have the same average rank."""
-    means: Mapping[str, float]
-    """Entry to its average rank, the best first."""
-    pairs: Mapping[str, Mapping[str, float]]
-    """p of each pair by Nemenyi's test."""
-
-    def distinguishable_from(self, entry: str) -> list[str]:
-        """List the entries whose rank differs from that of `entry` by Nemenyi's test at 5 %."""
-        return [name for name in self.means if name != entry and self.pairs[entry][name] < LEVEL]
-
-
-def rank_entries(cells: Sequence[TableEntry], metric: str) -> Ranks | None:
-    """Rank the entries that have most means, over the data sets on which all of these have one.
-
-    Points of a sweep are of the same data, and no data sets of their own: an entry's means at them
-    are averaged first, over the points that all of these entries have. None with fewer than three
-    such entries or fewer than two data sets; `InputError` if scikit-posthocs is missing.
-
-    Notes
-    -----
-    Friedman's test and Nemenyi's (Demsar, "Statistical comparisons of classifiers over multiple
-    data sets", Journal of Machine Learning Research 7, 2006). Means are of the trials that
-    succeeded.
-    """
-    from scipy.stats import friedmanchisquare
-
-    table = _means_table(cells, metric)
-    if table.shape[1] < MIN_ENTRIES or len(table) < 2:
-        return None
-    ranked = table.rank(axis=1, ascending=get_metric_info(metric).direction == "lower")
-    # stable: entries of equal rank stay in the order of the benchmark
-    means = ranked.mean().sort_values(kind="stable")
-    p = float(friedmanchisquare(*ranked.to_numpy().T).pvalue)
-    pairs = _scikit_posthocs().posthoc_nemenyi_friedman(ranked).to_dict()
-    return Ranks(
-        metric, len(table), p, {str(name): float(mean) for name, mean in means.items()}, pairs
-    )
-
-
-def rank_section(ranks: Ranks) -> Section:
-    """Lay out ranks."""
-    rows = [
-        (name, f"{mean:.2f}", ", ".join(ranks.distinguishable_from(name)) or "-")
-        for name, mean in ranks.means.items()
-    ]
-    title = f"Ranks over {ranks.n_datasets} data sets, {metric_heading(ranks.metric)}"
-    title += f"; Friedman p = {ranks.p:.2g}, Nemenyi at 5 %"
-    return Section.of(title, ["Method", "Average rank", "Differs from"], rows)
-
-
-def rank_drawings(metric_ranks: Sequence[Ranks]) -> drawing.Drawings:
-    """Draw the ranks as diagrams of critical differences, a figure a metric."""
-    return {f"{ranks.metric}-ranks": partial(rank_figure, ranks) for ranks in metric_ranks}
-
-
-def rank_figure(ranks: Ranks) -> "Figure":
-    """Draw a diagram of critical differences."""
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    figure = Figure(
-        figsize=(7.5, 1.4 + 0.22 * len(ranks.means)), layout="constrained", facecolor="white"
-    )
-    means = dict(ranks.means)
-    colours = {entry: look["color"] for entry, look in entry_styles(means).items()}
-    _scikit_posthocs().critical_difference_diagram(
-        means,
-        pd.DataFrame(ranks.pairs),
-        ax=figure.subplots(),
-        alpha=LEVEL,
-        color_palette=colours,
-    )
-    title = f"{metric_heading(ranks.metric)}: average rank over {ranks.n_datasets} data sets"
-    drawing.write_title(figure, title, "lines join what Nemenyi's test does not tell apart")
-    return figure
-
-
-def _means_table(cells: Sequence[TableEntry], metric: str) -> "pd.DataFrame":
-    """Lay out means over the points of a sweep, a row a data set and a column an entry.
-
-    The table has the entries with most means, and no gaps.
-    """
-    import pandas as pd
-
-    means: dict[str, dict[tuple[str, ...], float]] = {}
-    for cell in cells:
-        if (cell.metric, cell.statistic) == (metric, "mean") and cell.ours is not None:
-            means.setdefault(cell.method, {})[cell.dataset, *cell.point.values()] = cell.ours
-    max_points = max(map(len, means.values()), default=0)
-    complete = {
-        entry: by_point for entry, by_point in means.items() if len(by_point) == max_points
-    }
-    shared_points = list(next(iter(complete.values()), {}))
-    for by_point in complete.values():
-        shared_points = [point for point in shared_points if point in by_point]
-    columns: dict[str, list[float]] = {}
-    for entry, by_point in complete.items():
-        columns[entry] = [by_point[point] for point in shared_points]
-    datasets = [dataset for dataset, *_ in shared_points]
-    return pd.DataFrame(columns).groupby(datasets, sort=False).mean()
-
-
-def _scikit_posthocs() -> Any:
-    try:
-        import scikit_posthocs
-    except ImportError:
-        raise InputError("ranks need scikit-posthocs: pip install 'bdl-bench[ranks]'") from None
-    return scikit_posthocs
 
 
 SECONDS_PER_MINUTE = 60.0
@@ -301,7 +177,7 @@ def _draw_costs(
 
 def _bar_ends(value: float, error: float, log: bool) -> tuple[float, float]:
     """Return both ends of an error bar; on a logarithmic axis, of the error of the logarithm."""
-    if not log:
+    if not log or value == 0:  # a logarithmic axis has no zero
         return drawing.bar_ends(value, error)
     factor = math.exp(error / value)
     return value / factor, value * factor

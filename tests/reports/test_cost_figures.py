@@ -1,115 +1,18 @@
-"""Ranks, with p and critical differences by hand, and scores against what they cost."""
+"""Figures of scores against what they cost."""
 
-import math
-import sys
 from math import exp
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
 
-from bdl.errors import InputError
 from bdl.reports.comparison import compare_with_papers
-from bdl.reports.method_styles import entry_styles
-from bdl.reports.standings import (
+from bdl.reports.cost_figures import (
     cost_drawings,
     distance_drawings,
-    rank_drawings,
-    rank_entries,
-    rank_section,
 )
 
 from .conftest import legend, make_benchmark, make_paired, make_trials, texts, titles
-
-
-def cells_of(errors, sweep={}):
-    """Cells of entries a to c with one error each, of which less is better: a line a data set and point of a sweep."""
-    count = len(errors) // math.prod(map(len, sweep.values()))
-    datasets, entries = [f"set{i}" for i in range(count)], dict.fromkeys("abc"[: len(errors[0])])
-    benchmark = make_benchmark(sweep, datasets=datasets, entries=entries, papers=[])
-    cells = zip(benchmark.cells, np.ravel(errors), strict=True)
-    rows = [
-        make_trials(dataset, entry, [value]).assign(**point.texts)
-        for (dataset, entry, point), value in cells
-    ]
-    return compare_with_papers(benchmark, pd.concat(rows))
-
-
-@pytest.mark.parametrize(
-    "errors",
-    [
-        [[1.0, 2.0]] * 5,
-        [[1.0, 2.0, 3.0]],
-        [
-            [1.0, 2.0, 3.0],
-            [1.0, 2.0, np.nan],
-            [1.0, 2.0, np.nan],
-        ],  # two of three are on all data sets
-    ],
-)
-def test_too_few_are_not_ranked(errors):
-    assert rank_entries(cells_of(errors), "nmll") is None
-
-
-def test_without_the_library_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
-    with pytest.raises(InputError, match=r"pip install 'bdl-bench\[ranks\]'"):
-        rank_entries(cells_of([[1.0, 2.0, 3.0]] * 2), "nmll")
-
-
-@pytest.mark.parametrize(
-    ("places", "chi", "apart"),
-    [(12, 24, [["b", "c"], ["a", "c"], ["a", "b"]]), (4, 8, [["c"], [], ["a"]])],
-)
-def test_known_answer_of_ranks(places, chi, apart):
-    """Ranks 1, 2, 3 everywhere: chi^2 = 12 N / (k (k + 1)) (1 + 4 + 9 - k (k + 1)^2 / 4) = 2 N, with 2 degrees.
-
-    The critical difference is 2.343 sqrt(k (k + 1) / (6 N)): 0.957 for 12 data sets, 1.657 for 4.
-    """
-    pytest.importorskip("scikit_posthocs")
-    ranks = rank_entries(cells_of([[1.0, 2.0, 3.0]] * places), "rmse")
-    assert ranks.n_datasets == places
-    assert ranks.p == pytest.approx(exp(-chi / 2))
-    assert [ranks.distinguishable_from(name) for name in "abc"] == apart
-    assert rank_section(ranks).rows[0] == ("a", "1.00", ", ".join(apart[0]))
-    drawings = rank_drawings([ranks])
-    assert list(drawings) == ["rmse-ranks"]
-    figure = drawings["rmse-ranks"]()
-    assert f"average rank over {places} data sets" in figure.get_suptitle()
-    colours = {to_hex(text.get_color()) for text in figure.axes[0].texts}
-    assert colours == {look["color"] for look in entry_styles("abc").values()}
-
-
-def test_ties_share_their_ranks():
-    pytest.importorskip("scikit_posthocs")
-    ranks = rank_entries(cells_of([[1.0, 1.0, 2.0], [3.0, 2.0, 1.0]]), "nmll")
-    assert ranks.means == {"b": 1.75, "c": 2.0, "a": 2.25}
-
-
-def test_points_of_a_sweep_are_no_data_sets(monkeypatch):
-    """Three widths on one data set rank nothing.
-
-    On two data sets, the averages over the widths are ranked.
-
-    a is best at most widths, but b is on average: 1, 1 and 10 beside 3, 3 and 3. Over two data
-    sets chi^2 is 2 N = 4.
-    """
-    posthocs = SimpleNamespace(
-        posthoc_nemenyi_friedman=lambda ranked: pd.DataFrame(1.0, ranked.columns, ranked.columns)
-    )
-    monkeypatch.setitem(sys.modules, "scikit_posthocs", posthocs)
-    errors, sweep = (
-        [[1.0, 3.0, 9.0], [1.0, 3.0, 9.0], [10.0, 3.0, 9.0]],
-        {"model.hidden": ["[1]", "[2]", "[3]"]},
-    )
-    assert rank_entries(cells_of(errors, sweep), "nmll") is None
-    ranks = rank_entries(cells_of(2 * errors, sweep), "nmll")
-    assert ranks.n_datasets == 2
-    assert ranks.means == {"b": 1.0, "a": 2.0, "c": 3.0}
-    assert ranks.p == pytest.approx(exp(-2))
-
 
 ENTRIES = ["slang-1", "slang-10", "exact"]
 
