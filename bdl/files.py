@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+DEFAULT_RESULTS = Path("results")
+"""Folder of results of commands that name no other."""
+
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:

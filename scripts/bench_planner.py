@@ -67,7 +67,7 @@ def of_folder(place: Path, seconds: float) -> list[Stage]:
         If the rows cannot be read, or their data sets are not at hand.
     """
     records = RunFolder(place)
-    rows, text = records.tabulate(), records.recorded_request
+    rows, text = records.tabulate(), records.request_text
     if text is None or not {"updates", "width", "compiled"} <= set(rows):
         return []
     cells = {cell.key: cell for cell in list_tasks(Request.parse(text, str(place)).benchmark)}

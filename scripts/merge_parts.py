@@ -37,7 +37,7 @@ from bdl.spec import Request, load_request
 from bdl.spec.request import to_inline_yaml
 from bdl.stored_results.folders import has_published_rows, open_published, read_provenance
 from bdl.stored_results.loading import load_open_results
-from bdl.stored_results.results_folder import ResultsFolder, list_stored_cells
+from bdl.stored_results.results_folder import ResultsFolder, list_stored_tasks
 
 BY_LABEL = ("fit_hashes", "score_hashes", "compiled")
 """Fields of the provenance that say something of each cell."""
@@ -154,7 +154,7 @@ def write(merged: Part, folder: Path) -> None:
             records.claim(cell, fit_hash)
         records.append(results)
     records.record_request(json.dumps(request.dump()))
-    tasks = list_stored_cells(request.benchmark, records)
+    tasks = list_stored_tasks(request.benchmark, records)
     records.publish(folder, list(merged.results))
     artefacts = {row.artefact for results in merged.results.values() for row, *_ in results}
     posteriors = {sha: content for sha, content in merged.posteriors.items() if sha in artefacts}

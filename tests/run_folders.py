@@ -68,7 +68,7 @@ def rewrite(
         new.append(FitResult(row, curve_points if has_curve(row) else ()))
     hashes |= dict(fit_hashes)
     hashes |= {row.cell: hashes.get(row.cell) for row, *_ in new}
-    request = records.recorded_request if request is None else request
+    request = records.request_text if request is None else request
     write_rows(folder / ROWS, to_table(new, hashes), request)
     path = folder / PROVENANCE
     if path.exists():

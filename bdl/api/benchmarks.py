@@ -227,14 +227,14 @@ class Benchmark:
             self.name_or_path, self.profile, self.set, datasets, methods, splits
         )
         options = running.RunOptions(
-            Path(results),
-            device,
-            compile,
-            jobs,
-            fresh,
-            changed,
-            published,
-            retry_failed,
+            results=Path(results),
+            device=device,
+            compile=compile,
+            jobs=jobs,
+            fresh=fresh,
+            changed=changed,
+            imports_published=published,
+            retry=retry_failed,
             bar=progress is None,
         )
         try:

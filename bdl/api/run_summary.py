@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bdl.errors import InputError
+from bdl.files import DEFAULT_RESULTS
 from bdl.publishing.published_files import PublishedRun
 from bdl.publishing.report_page import REPORT, build_page
 from bdl.publishing.run_tables import compare_with_print, summarise_tables
@@ -14,7 +15,7 @@ from bdl.reports.comparison import TableEntry
 from bdl.reports.overview import Overview, find_sign
 from bdl.reports.verdicts import CONSISTENT, EQUIVALENT, SAME_DIGITS
 from bdl.spec import Request, load_request
-from bdl.stored_results.loading import DEFAULT_RESULTS, load_results
+from bdl.stored_results.loading import load_results
 
 AGREEMENTS = (SAME_DIGITS, EQUIVALENT, CONSISTENT)
 """Verdicts on numbers that match."""

@@ -65,7 +65,7 @@ class RunOptions(NamedTuple):
     """Processes; 0 for as many as shorten the run."""
     fresh: bool
     changed: bool
-    published: bool
+    imports_published: bool
     """Import published fits that today's spec, data and code made."""
     retry: bool = False
     """Make fits again that failed."""
@@ -90,17 +90,17 @@ def run_benchmark(
         _run_missing_fits(request, tasks, run_folder, options, console)
         fitted_at = time.perf_counter()
         try:
-            published = publish(request, run_folder, results, fitted_at - start)
+            published_run = publish(request, run_folder, results, fitted_at - start)
         except DamagedPosterior:
             # A figure needs a posterior whose file is damaged, and its fit counts as missing now.
             # Make it again, with options that leave all other fits alone.
             mending_options = options._replace(fresh=False, changed=False, retry=False)
             _run_missing_fits(request, tasks, run_folder, mending_options, console)
             fitted_at = time.perf_counter()
-            published = publish(request, run_folder, results, fitted_at - start)
-        loaded = published.loaded
-        report = write_report(published, run_folder.path.parent)
-        console.print(summarise_run(request, published, results))
+            published_run = publish(request, run_folder, results, fitted_at - start)
+        loaded = published_run.loaded
+        report = write_report(published_run, run_folder.path.parent)
+        console.print(summarise_run(request, published_run, results))
         if request.folder_name:
             command = request.format_command("table", results)
             _print_lines(
@@ -110,12 +110,12 @@ def run_benchmark(
                 console,
             )
         if uri:
-            export_to_mlflow(loaded, run_folder, uri, results, published.files)
+            export_to_mlflow(loaded, run_folder, uri, results, published_run.files)
             _print_lines(
                 [f"mirrored to MLflow; look at it with: bdl-bench ui{results_option(results)}"],
                 console,
             )
-        _print_lines(describe_end(request, published.table_entries, report, results), console)
+        _print_lines(describe_end(request, published_run.table_entries, report, results), console)
         seconds = time.perf_counter() - fitted_at
         print_detail(
             console, f"worked until {fitted_at - start:.1f} s, and published in {seconds:.1f} s"
@@ -175,8 +175,10 @@ def print_forecast(request: Request, options: RunOptions, console: Console) -> N
     """Print how long a run would take; nothing is started or written."""
     _check_published_rows(request, options)
     if missing_files := forecast.describe_missing_files(request):
-        published = _read_published_fits(request, options) if options.published else []
-        _print_lines(forecast.describe_fits_without_data(request, published), console)
+        published_fits = (
+            _read_published_fits(request, options) if options.imports_published else []
+        )
+        _print_lines(forecast.describe_fits_without_data(request, published_fits), console)
         _print_lines(missing_files, console)
         return
     tasks = _plan_tasks(request, options, console, dry=True)
@@ -224,7 +226,7 @@ def _plan_tasks(
     Refuse here whatever would otherwise fail after hours of training. With `dry`, sample nothing
     and check no references.
     """
-    if options.fresh and options.published:
+    if options.fresh and options.imports_published:
         raise InputError(
             "--fresh --published: start anew with the first, "
             "or from what is published with the second"
@@ -285,20 +287,20 @@ def _select_runnable_tasks(
                 row.split for row in run_folder.load_rows("final", task.key)
             }
     runnable_tasks: list[Task] = []
-    missing_packages: dict[str, str] = {}
+    message_by_entry: dict[str, str] = {}
     for task in tasks:
         splits = task.splits
         if task.key in available_splits:
             splits = tuple(split for split in splits if split in available_splits[task.key])
         if splits != task.splits:
-            missing_packages[task.entry] = task.settings.method.build().missing
+            message_by_entry[task.entry] = task.settings.method.build().missing
         if splits:
             runnable_tasks.append(replace(task, splits=splits))
-    if missing_packages and (request.entries or not runnable_tasks):
-        entry, message = next(iter(missing_packages.items()))
+    if message_by_entry and (request.entries or not runnable_tasks):
+        entry, message = next(iter(message_by_entry.items()))
         raise InputError(f"entries.{entry}: {message}")
     _print_lines(
-        (f"{entry} is left out: {message}" for entry, message in missing_packages.items()), console
+        (f"{entry} is left out: {message}" for entry, message in message_by_entry.items()), console
     )
     return runnable_tasks
 
@@ -311,8 +313,8 @@ def _list_reusable_splits(
         [] if options.fresh else list_sibling_folders(locate_folder(options.results, request))
     )
     copied_splits = list_reusable_splits(tasks, run_folder, iterate_stored_fits(other_runs))
-    importing_tasks, published = _list_importable_fits(request, tasks, options)
-    imported_splits = list_reusable_splits(importing_tasks, run_folder, published)
+    importing_tasks, published_fits = _list_importable_fits(request, tasks, options)
+    imported_splits = list_reusable_splits(importing_tasks, run_folder, published_fits)
     return {key: splits | imported_splits.get(key, set()) for key, splits in copied_splits.items()}
 
 
@@ -323,7 +325,7 @@ def _list_importable_fits(
 
     With ``--published`` these are all tasks, otherwise those that cannot be fitted here.
     """
-    if options.published:
+    if options.imports_published:
         importing_tasks = tasks
     else:
         importing_tasks = [task for task in tasks if task.settings.method.build().missing]
@@ -343,7 +345,7 @@ def _check_published_rows(request: Request, options: RunOptions) -> None:
 
     A run that has begun goes on with the fits that it imported when it began.
     """
-    if not options.published:
+    if not options.imports_published:
         return
     folder = locate_folder(options.results, request)
     folders = [folder, *list_sibling_folders(folder)]
@@ -388,8 +390,8 @@ def _run_missing_fits(
                 console.print(
                     f"final fits reused from other runs of {request.benchmark.name}: {count}"
                 )
-        importing_tasks, published = _list_importable_fits(request, tasks, options)
-        if count := copy_fits(importing_tasks, run_folder, published):
+        importing_tasks, published_fits = _list_importable_fits(request, tasks, options)
+        if count := copy_fits(importing_tasks, run_folder, published_fits):
             finals = [row for task in tasks for row in run_folder.load_rows("final", task.key)]
             without_posterior = sum(
                 row.imported and row.status == "ok" and not row.artefact for row in finals

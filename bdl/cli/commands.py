@@ -19,6 +19,7 @@ from bdl.cli.options import (
     with_request_options,
 )
 from bdl.errors import InputError
+from bdl.files import DEFAULT_RESULTS
 from bdl.registry import shipped_benchmarks
 from bdl.runtime import frozen_imports
 
@@ -62,7 +63,7 @@ def _show_version(requested: bool) -> None:
 
 
 @app.callback()
-def options(
+def take_global_options(
     version: Annotated[
         bool,
         typer.Option(
@@ -150,21 +151,29 @@ def run(
         )
     if quiet and verbose:
         raise InputError("--quiet --verbose: leave one out")
-    console = LoggedConsole(log, verbose, quiet=quiet, **terminal.console_options())
-    request, results = request_options.request, request_options.results
+    run_console = LoggedConsole(log, verbose, quiet=quiet, **terminal.console_options())
+    request = request_options.request
     if jobs is None:
         # the protocol keeps to one process, whose threads the published bits of large models need
         jobs = 1 if request.benchmark.profile == "paper" or device != "cpu" else AUTO
-    options = running.RunOptions(
-        results, device, compile, jobs, fresh, changed, published, retry, executor
+    run_options = running.RunOptions(
+        results=request_options.results,
+        device=device,
+        compile=compile,
+        jobs=jobs,
+        fresh=fresh,
+        changed=changed,
+        imports_published=published,
+        retry=retry,
+        executor=executor,
     )
     if dry_run:
-        running.print_forecast(request, options, console)
+        running.print_forecast(request, run_options, run_console)
         return
-    if uri := resolve_tracking_uri(tracking, results):
+    if uri := resolve_tracking_uri(tracking, request_options.results):
         check_mlflow_names(request.benchmark.metrics)
-        check_uri(uri, results)
-    running.run_benchmark(request, options, uri, console)
+        check_uri(uri, request_options.results)
+    running.run_benchmark(request, run_options, uri, run_console)
 
 
 @app.command()
@@ -247,20 +256,20 @@ def figures(request_options: RequestOptions) -> None:
 @app.command()
 def ui(
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 5000,
-    results: Results = Path("results"),
+    results: Results = DEFAULT_RESULTS,
     tracking: Tracking = "",
 ) -> None:
     """Open the MLflow UI on this machine."""
     from bdl.publishing.mlflow_ui import open_ui
-    from bdl.publishing.tracked_runs import ARTIFACT_FOLDER, resolve_tracking_uri
-    from bdl.publishing.tracking import upgrade_database
+    from bdl.publishing.tracked_runs import resolve_tracking_uri
+    from bdl.publishing.tracking import ARTIFACT_FOLDER, relocate_artifacts
 
     uri = resolve_tracking_uri(tracking, results)
     if uri is None:
         raise InputError(
             "--tracking none has nothing to show; leave it out, or give a tracking URI"
         )
-    upgrade_database(uri, results / ARTIFACT_FOLDER)
+    relocate_artifacts(uri, results / ARTIFACT_FOLDER)
     open_ui(uri, port)
 
 

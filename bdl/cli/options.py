@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from bdl.errors import InputError, abbreviate
+from bdl.files import DEFAULT_RESULTS
 from bdl.registry import shipped_benchmarks
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class RequestOptions(NamedTuple):
     method: Methods = []  # noqa: RUF012
     splits: Splits = None
     uncertified: Uncertified = False
-    results: Results = Path("results")
+    results: Results = DEFAULT_RESULTS
 
     @property
     def request(self) -> "Request":

@@ -47,7 +47,7 @@ def describe_verification(folder: Path, verification: Verification) -> str:
 def _describe_difference(difference: ScoreDifference) -> str:
     published, recomputed = (
         "no number" if score is None else f"{score!r}"
-        for score in (difference.published, difference.recomputed)
+        for score in (difference.published_score, difference.recomputed)
     )
     return (
         f"- {difference.cell}, split {difference.split}, {difference.metric}: "

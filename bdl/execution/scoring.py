@@ -192,7 +192,7 @@ def rescore(task: Task, run_folder: RunFolder) -> None:
                     refusals=dict(scores.refused),
                 )
             )
-    run_folder.rescore(rescored)
+    run_folder.replace_scores(rescored)
     run_folder.remove(damaged)
 
 

@@ -8,9 +8,7 @@ from dataclasses import replace
 from bdl.errors import InputError
 from bdl.plan.task import Task
 from bdl.spec import Benchmark
-
-_MAX_SPLITS = 1_000_000
-"""Splits of a benchmark that is run."""
+from bdl.spec.request import MAX_SPLITS
 
 
 def plan_tasks(
@@ -33,10 +31,9 @@ def plan_tasks(
     check_device(device)
     # before tasks are made with their splits: a size that nobody means would exhaust memory here
     check_sizes(list_first_splits(benchmark, splits, device), jobs)
-    if benchmark.splits > _MAX_SPLITS:  # even if few of them are run: others would list them all
+    if benchmark.splits > MAX_SPLITS:  # even if few of them are run: others would list them all
         raise InputError(
-            f"splits: {benchmark.splits:,} are more than can be listed: "
-            f"say {_MAX_SPLITS:,} at most"
+            f"splits: {benchmark.splits:,} are more than can be listed: say {MAX_SPLITS:,} at most"
         )
     tasks = []
     for task in _iterate_tasks(benchmark):

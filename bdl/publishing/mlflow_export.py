@@ -21,9 +21,10 @@ from bdl.publishing.mlflow_names import (
     to_mlflow_name,
 )
 from bdl.publishing.tracking import (
+    CONTENT_TAG,
     connect,
     find_completed_runs,
-    upgrade_database,
+    relocate_artifacts,
     with_tracking_hint,
 )
 from bdl.records.run_folder import RunFolder
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 _EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 """Tags that open the experiment in the view for trained models, not for language models."""
-
-_CONTENT_TAG = "bdl.content"
-"""Tag of a complete run with the digest of its content."""
 
 _PARENT_TAG = "mlflow.parentRunId"
 """Tag of a run with the identifier of the run that it is shown below."""
@@ -131,13 +129,12 @@ def export_run(
             raise InputError(
                 f"no file {path} to export; make it again with: bdl-bench run {benchmark.name}"
             )
-    upgrade_database(tracking_uri, artifact_root)
+    relocate_artifacts(tracking_uri, artifact_root)
     suffixes = [suffix for suffix in (benchmark.profile, variant) if suffix not in ("paper", "")]
     name = f"{benchmark.name} ({', '.join(suffixes)})" if suffixes else benchmark.name
     if exported := find_completed_runs(
         tracking_uri,
         name,
-        _CONTENT_TAG,
         [(content.digest, content.status) for content in contents],
     ):
         return exported
@@ -247,7 +244,7 @@ def _replace_run(client: "MlflowClient", experiment: str, content: _RunRecord) -
     replaced = [run for run in candidates if content.identity.items() <= run.data.tags.items()]
     digest = content.digest
     for run in replaced:
-        if (run.data.tags.get(_CONTENT_TAG), run.info.status) == (digest, content.status):
+        if (run.data.tags.get(CONTENT_TAG), run.info.status) == (digest, content.status):
             return str(run.info.run_id)
     run_id: str = client.create_run(
         experiment, tags=content.identity, run_name=content.name
@@ -265,7 +262,7 @@ def _replace_run(client: "MlflowClient", experiment: str, content: _RunRecord) -
             _log_record(client, below, split, {})
             client.set_terminated(below, "FAILED" if split.failed else "FINISHED")
         # last: a run that was interrupted has no digest, and is replaced by the next export
-        client.set_tag(run_id, _CONTENT_TAG, digest)
+        client.set_tag(run_id, CONTENT_TAG, digest)
         client.set_terminated(run_id, content.status)
     except BaseException:
         # the first error is the one to be reported, also where the server is gone

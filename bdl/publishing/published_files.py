@@ -16,7 +16,7 @@ from bdl.reports.figures import FigureData, draw_figures
 from bdl.spec import Request
 from bdl.stored_results.folders import locate_folder
 from bdl.stored_results.loading import LoadedResults
-from bdl.stored_results.results_folder import ResultsFolder, list_stored_cells, tabulate_final_rows
+from bdl.stored_results.results_folder import ResultsFolder, list_stored_tasks, tabulate_final_rows
 
 
 class PublishedRun(NamedTuple):
@@ -46,7 +46,7 @@ def publish(
     from bdl.publishing.provenance import describe_provenance, write_provenance
 
     destination, benchmark = locate_folder(results, request), request.benchmark
-    tasks = list_stored_cells(benchmark, run_folder)
+    tasks = list_stored_tasks(benchmark, run_folder)
     cells = [task.key for task in tasks]
     written = run_folder.publish(destination, cells)
     origin = describe_provenance(request, tasks, run_folder, wall_seconds)

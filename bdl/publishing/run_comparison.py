@@ -111,7 +111,7 @@ def load_run(name: str, results: Path) -> ComparedRun:
     for folder in (Path(name), results / name):
         results_folder = ResultsFolder(folder)
         if results_folder.has_rows:
-            if not (results_folder.published or results_folder.original_request):
+            if not (results_folder.reads_published_rows or results_folder.original_request):
                 raise InputError(
                     f"{folder} does not say what it was made with; finish the run first"
                 )

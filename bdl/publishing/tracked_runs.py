@@ -5,14 +5,12 @@ from pathlib import Path
 
 from bdl.errors import InputError
 from bdl.publishing.published_files import list_tables_and_figures
+from bdl.publishing.tracking import ARTIFACT_FOLDER
 from bdl.records.run_folder import RunFolder
 from bdl.spec import Request
 from bdl.stored_results.folders import locate_folder
 from bdl.stored_results.loading import LoadedResults, load_open_results, open_results
-from bdl.stored_results.results_folder import ResultsFolder, list_stored_cells
-
-ARTIFACT_FOLDER = "mlartifacts"
-"""Folder of the files of MLflow's runs, in that of results."""
+from bdl.stored_results.results_folder import ResultsFolder, list_stored_tasks
 
 
 def export_to_mlflow(
@@ -29,7 +27,7 @@ def export_to_mlflow(
     from bdl.publishing.mlflow_export import export_run
     from bdl.publishing.provenance import describe_provenance
 
-    request, tasks = loaded.recorded_request, list_stored_cells(loaded.benchmark, run_folder)
+    request, tasks = loaded.recorded_request, list_stored_tasks(loaded.benchmark, run_folder)
     if not tasks:
         raise InputError(
             f"no fit of {request.benchmark.name} is finished; "

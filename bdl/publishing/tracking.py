@@ -28,6 +28,10 @@ _CLIENT_SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
 }
 """With MLflow's own 7 retries, a server that is not there is noticed after four minutes."""
+ARTIFACT_FOLDER = "mlartifacts"
+"""Folder of the files of MLflow's runs, in that of results."""
+CONTENT_TAG = "bdl.content"
+"""Tag of a complete run with the digest of its content."""
 _ARTIFACT_ROOT_VARIABLE = "_MLFLOW_SERVER_ARTIFACT_ROOT"
 _SERVER_TIMEOUT = 10
 """Seconds that a server has to answer before a run."""
@@ -105,7 +109,7 @@ def link_address(tracking_uri: str) -> Iterator[str]:
         yield f"sqlite:///{link}"
 
 
-def upgrade_database(tracking_uri: str, artifact_root: Path) -> None:
+def relocate_artifacts(tracking_uri: str, artifact_root: Path) -> None:
     """Let the experiments of a database have their files in `artifact_root` beside it.
 
     This is for a database and files that were moved or copied. Nothing is done for a server, nor
@@ -143,12 +147,12 @@ def upgrade_database(tracking_uri: str, artifact_root: Path) -> None:
 
 
 def find_completed_runs(
-    tracking_uri: str, experiment: str, tag: str, tags: Sequence[tuple[str, str]]
+    tracking_uri: str, experiment: str, contents: Sequence[tuple[str, str]]
 ) -> list[str] | None:
     """Find runs of an experiment that a database has already, without MLflow, which takes seconds.
 
-    `tags` has the value of the tag and the status of each run. Return their identifiers; None if
-    one is missing, or if the database cannot be read.
+    `contents` has the value of `CONTENT_TAG` and the status of each run. Return their identifiers;
+    None if one is missing, or if the database cannot be read.
     """
     path = parse_database_path(tracking_uri)
     if path is None or not path.is_file():
@@ -161,11 +165,12 @@ def find_completed_runs(
     try:
         with closing(sqlite3.connect(path)) as db:
             runs = {
-                (value, status): run for value, status, run in db.execute(query, (tag, experiment))
+                (value, status): run
+                for value, status, run in db.execute(query, (CONTENT_TAG, experiment))
             }
     except sqlite3.Error:
         return None
-    return [runs[tag_value] for tag_value in tags] if runs.keys() >= {*tags} else None
+    return [runs[content] for content in contents] if runs.keys() >= {*contents} else None
 
 
 def _make_client(tracking_uri: str) -> "MlflowClient":
@@ -178,7 +183,7 @@ def _make_client(tracking_uri: str) -> "MlflowClient":
 
     path = parse_database_path(tracking_uri)
     if path is not None:
-        os.environ[_ARTIFACT_ROOT_VARIABLE] = (path.resolve().parent / "mlartifacts").as_uri()
+        os.environ[_ARTIFACT_ROOT_VARIABLE] = (path.resolve().parent / ARTIFACT_FOLDER).as_uri()
     try:
         client = MlflowClient(tracking_uri)
         client.search_experiments(max_results=1)
@@ -230,8 +235,8 @@ def parse_database_path(tracking_uri: str) -> Path | None:
 def check_uri(tracking_uri: str, results: Path) -> None:
     """Refuse a tracking URI that cannot be used, before anything is run.
 
-    It may be none, have no server that answers, or be a database that cannot be written. The
-    folder of results is made by the run.
+    `InputError` if it is not a tracking URI, no server answers, or the database cannot be written.
+    The folder of results is made by the run.
     """
     path = parse_database_path(tracking_uri)
     if path is None:

@@ -58,7 +58,8 @@ class Row:
     """Number of the setting in its search; 0 for a final fit."""
     fold: int
     """0 for a final fit."""
-    status: Literal["ok", "failed"]
+    status: Literal["ok", "failed", "removed"]
+    """``"removed"`` in files alone: the row of this key is no more."""
     reason: str | None
     """Why it failed."""
     hyper: dict[str, float]

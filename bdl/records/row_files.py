@@ -12,7 +12,7 @@ from functools import lru_cache
 from io import BytesIO
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ _POINT = pa.struct(
     [("axis", _TEXT), ("at", pa.int64()), ("metric", _TEXT), ("value", pa.float64())]
 )
 
-REMOVED = "removed"
+REMOVED: Final = "removed"
 """Status of a row that says only that an earlier one of its key is no more."""
 
 CELL_COLUMNS = ("dataset", "entry", "point")
@@ -83,7 +83,7 @@ class RowFile(NamedTuple):
     request: str | None
     """JSON of the request that they were made with."""
     included: int
-    """Number of the last segment whose rows are in the file."""
+    """Number of the last segment whose rows are among these."""
 
 
 def to_table(results: Sequence[FitResult], fit_hashes: Mapping[CellKey, str | None]) -> pa.Table:
@@ -128,10 +128,11 @@ def as_stored(row: Row) -> Row:
 
 def make_removals(cell: CellKey, keys: Iterable[RowKey]) -> list[FitResult]:
     """Make the rows that say that rows of a cell are no more."""
-    return [
-        FitResult(Row(*cell, *key, REMOVED, None, {}, {}, 0.0, {}))  # type: ignore[arg-type]
-        for key in keys
-    ]
+    removals = []
+    for stage, split, trial, fold in keys:
+        row = Row(*cell, stage, split, trial, fold, REMOVED, None, {}, {}, 0.0, {})
+        removals.append(FitResult(row))
+    return removals
 
 
 def write_rows(

@@ -41,7 +41,7 @@ from bdl.records.row_files import (
     without_tracebacks,
     write_rows,
 )
-from bdl.records.segments import ROWS, FileState, SegmentFiles, one_line_errors
+from bdl.records.segments import ROWS, FileState, SegmentFiles, refuse_failed_writes
 from bdl.records.tables import FLAT_TABLE, tabulate_curve_points, tabulate_rows
 
 ORIGIN_FIELDS = ("written", "git_commit", "python", "packages", "machine")
@@ -75,7 +75,7 @@ class RunFolder:
         self._claims: dict[CellKey, str | None] = {}
         self._is_written = False
         self._request: str | None = None
-        self._clear(SCHEMA.empty_table(), None, 0)
+        self._start_from(SCHEMA.empty_table(), None, 0)
         self._state: FileState | None = None
 
     @classmethod
@@ -83,7 +83,7 @@ class RunFolder:
         """Return a folder to read, with the rows of a table and the posteriors at a path."""
         folder = cls(None)
         folder.path = path
-        folder._clear(table, request, 0)
+        folder._start_from(table, request, 0)
         folder._state = ()
         return folder
 
@@ -106,14 +106,14 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
-    def recorded_request(self) -> str | None:
+    def request_text(self) -> str | None:
         """JSON of the request that the rows were made with; None before `record_request`."""
         self._load_once()
         return self._request
 
     def record_request(self, request_text: str) -> None:
         """Record the JSON of the request that the rows are made with: that of the last run."""
-        if request_text != self.recorded_request:
+        if request_text != self.request_text:
             with self._writing():
                 self._request = request_text
                 self._write_segment(SCHEMA.empty_table())
@@ -191,7 +191,7 @@ class RunFolder:
                 keys.add((row.cell, row.key))
             self._write_results(stored)
 
-    def rescore(self, rows: Sequence[Row]) -> None:
+    def replace_scores(self, rows: Sequence[Row]) -> None:
         """Write the scores of rows anew, all or none.
 
         Their fits, and scores that are not given, stay as they are.
@@ -312,7 +312,7 @@ class RunFolder:
         written as `FLAT_TABLE`, which nothing of this package reads.
         """
         path, table = folder / ROWS, without_tracebacks(self.select(cells))
-        with one_line_errors(path):
+        with refuse_failed_writes(path):
             write_rows(path, table, self._request, level=COMPACT_LEVEL)
             with write_atomically(folder / FLAT_TABLE) as new_path:
                 tabulate_rows(table).to_parquet(new_path, index=False)
@@ -328,10 +328,10 @@ class RunFolder:
             return
         # before the files are read: what comes in between is noticed by the next writer
         state = self._files.describe()
-        self._clear(*self._files.read())
+        self._start_from(*self._files.read())
         self._state = state
 
-    def _clear(self, table: pa.Table, request: str | None, last_segment: int) -> None:
+    def _start_from(self, table: pa.Table, request: str | None, last_segment: int) -> None:
         """Start from the rows of a table."""
         self._table, self._last_segment = table, last_segment
         self._request = request

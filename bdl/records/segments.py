@@ -23,7 +23,9 @@ _READ_ATTEMPTS = 20
 """Attempts of a reader to find all files, while a writer puts segments together."""
 
 FileState = tuple[object, ...]
-"""Names and times of the files, so that rows of another writer are noticed."""
+"""Time and size of `rows.parquet` and numbers of the segments, by which rows of another writer are
+noticed.
+"""
 
 
 class SegmentFiles:
@@ -83,12 +85,12 @@ class SegmentFiles:
 
     def write_segment(self, number: int, table: pa.Table, request: str | None) -> None:
         """Write the segment of a number; `InputError` if the disk is full."""
-        with one_line_errors(self._folder):
+        with refuse_failed_writes(self._folder):
             write_rows(self._locate(number), table, request)
 
     def compact(self, last: int, table: pa.Table, request: str | None) -> None:
         """Write the rows of all segments up to the last into the file, and remove the segments."""
-        with one_line_errors(self._folder):
+        with refuse_failed_writes(self._folder):
             write_rows(self._folder / ROWS, table, request, included=last)
             for number in self.list_segments():
                 self._locate(number).unlink()
@@ -124,8 +126,8 @@ class SegmentFiles:
 
 
 @contextmanager
-def one_line_errors(path: Path) -> Iterator[None]:
-    """Describe a full disk in one line."""
+def refuse_failed_writes(path: Path) -> Iterator[None]:
+    """Raise `InputError`, of one line, for an `OSError` in the block, such as that of a full disk."""
     try:
         yield
     except OSError as error:

@@ -14,6 +14,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from bdl.errors import InputError, abbreviate, parse_json
+from bdl.files import DEFAULT_RESULTS
 from bdl.registry import require_trusted
 from bdl.spec.fields import (
     CHECKED_CONTEXT,
@@ -226,7 +227,7 @@ def load_request(
     )
 
 
-_MAX_SPLITS = 1_000_000
+MAX_SPLITS = 1_000_000
 """Splits that may be listed one by one."""
 _MAX_DIGITS = 18
 """Digits of a split number at most."""
@@ -265,10 +266,10 @@ def parse_splits(text: str, n: int) -> tuple[int, ...]:
                 f"splits '{quoted}': there are {n} splits, 0 to {n - 1}; choose among them"
             )
     count = sum(high - low + 1 for low, high in bounds)
-    if count > _MAX_SPLITS:
+    if count > MAX_SPLITS:
         raise InputError(
             f"splits '{quoted}': {count:,} splits are too many to list; "
-            f"choose at most {_MAX_SPLITS:,}"
+            f"choose at most {MAX_SPLITS:,}"
         )
     numbers: set[int] = set()
     for low, high in bounds:
@@ -344,7 +345,7 @@ def _select_part(kind: str, patterns: Sequence[str], names: tuple[str, ...]) -> 
 
 def results_option(results: Path) -> str:
     """Write the option that names a folder of results; nothing for the default one."""
-    return "" if results == Path("results") else f" --results {shlex.quote(str(results))}"
+    return "" if results == DEFAULT_RESULTS else f" --results {shlex.quote(str(results))}"
 
 
 def to_inline_yaml(value: Any) -> str:

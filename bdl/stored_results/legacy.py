@@ -37,8 +37,6 @@ _KEY = (*CELL_COLUMNS, *KEY_COLUMNS)
 _MAX_VALUES = 40_000_000
 _DATABASE_VERSION = 2
 
-Splits = Mapping[str, Mapping[int, Any]]
-
 
 def has_store(folder: Path) -> bool:
     """Return whether a folder has such a store, and none of today."""
@@ -65,7 +63,7 @@ def convert_folder(folder: Path) -> None:
                     folder / "checkpoints", folder / _STORE / "checkpoints", dirs_exist_ok=True
                 )
             # last, since this file says that the rest is there
-            table, request = run_folder.select(), run_folder.recorded_request
+            table, request = run_folder.select(), run_folder.request_text
             write_rows(folder / _STORE / ROWS, table, request)
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
             (folder / _DATABASE).unlink()
@@ -77,7 +75,7 @@ def convert_folder(folder: Path) -> None:
 
 def _convert_published(folder: Path) -> None:
     published, provenance = read_published(folder), read_provenance(folder)
-    table, request = published.select(), published.recorded_request
+    table, request = published.select(), published.request_text
     content = {name: value for name, value in provenance.items() if name != "checksums"}
     if content.pop("posteriors", None) and (folder / _ARCHIVE).is_file():
         digests = {digest.hex() for digest in table["artefact"].to_pylist() if digest}

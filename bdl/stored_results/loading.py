@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from bdl.errors import InputError
+from bdl.files import DEFAULT_RESULTS
 from bdl.plan.planning import list_tasks
 from bdl.plan.task import Task
 from bdl.records.row import CellKey
@@ -37,19 +38,15 @@ from bdl.stored_results.folders import (
     list_sibling_folders,
     locate_folder,
 )
-from bdl.stored_results.results_folder import ResultsFolder, list_stored_cells
+from bdl.stored_results.results_folder import ResultsFolder, list_stored_tasks
 
 if TYPE_CHECKING:
     from bdl.execution.estimate import MeasuredFit
 
-DEFAULT_RESULTS = Path("results")
-"""Folder of results of commands that name no other."""
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
-_FOLDER_PATTERNS = ("", "*/", "variants/*/", "*/variants/*/")
-"""Where a benchmark's folder has results: the protocol, its profiles and replicates, and the
-variants of each.
-"""
+_FOLDER_PATTERNS = ("*/", "variants/*/", "*/variants/*/")
+"""Where a benchmark's folder has further results: profiles and replicates, and the variants of all."""
 
 
 class LoadedResults(NamedTuple):
@@ -138,7 +135,7 @@ def _shorten_remark(
     texts += [*gaps, *added]
     if changed:
         texts.append(f"{len(changed)} changed setting{'s' if len(changed) > 1 else ''}")
-    return f"{heading} protocol: {'; '.join(texts)}." if texts else ""
+    return f"{heading} protocol: {'; '.join(texts)}."
 
 
 def load_results(request: Request, results: Path) -> LoadedResults:
@@ -246,8 +243,8 @@ def load_timings(request: Request, results: Path) -> "list[MeasuredFit]":
     requested_folder, base = locate_folder(results, request), results / request.benchmark.name
     fits: list[MeasuredFit] = []
     folders = {base}
-    for below in filter(None, _FOLDER_PATTERNS):
-        folders.update(base.glob(below))
+    for pattern in _FOLDER_PATTERNS:
+        folders.update(base.glob(pattern))
     for path in sorted(filter(_has_rows, folders)):
         with suppress(InputError):
             results_folder = ResultsFolder(path, request.full_request, prefer_store=True)
@@ -262,7 +259,7 @@ def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> N
     """
     path, name = locate_folder(results, request), request.benchmark.name
     results_folder = ResultsFolder(path, request)
-    if not results_folder.published:
+    if not results_folder.reads_published_rows:
         return
     unstored_fits = set(
         zip(
@@ -272,7 +269,7 @@ def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> N
         )
     )
     stored_tasks = (
-        list_stored_cells(request.benchmark, results_folder.store) if results_folder.store else []
+        list_stored_tasks(request.benchmark, results_folder.store) if results_folder.store else []
     )
     for task in stored_tasks:
         unstored_fits.difference_update(product([task.key], task.splits))
@@ -310,7 +307,7 @@ def _has_rows(folder: Path) -> bool:
 def _suggest_sibling(folder: Path, source: str, results: Path) -> str:
     for path in list_sibling_folders(folder):
         results_folder = ResultsFolder(path)
-        if results_folder.published and results_folder.original_request:
+        if results_folder.reads_published_rows and results_folder.original_request:
             request = replace(results_folder.original_request, source=source)
             return f" (there is: {request.format_command('table', results)})"
     return ""

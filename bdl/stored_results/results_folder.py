@@ -77,8 +77,8 @@ class ResultsFolder:
     ) -> None:
         self.folder = folder
         self._has_published, self._has_store = has_published_rows(folder), has_store(folder)
-        self.published = self._has_published and not (prefer_store and self._has_store)
-        self.path = folder / (ROWS if self.published else STORE)
+        self.reads_published_rows = self._has_published and not (prefer_store and self._has_store)
+        self.path = folder / (ROWS if self.reads_published_rows else STORE)
         self._given_request = request
         self._selections: tuple[Sequence[str], Sequence[str]] = (
             (request.datasets, request.entries) if request else ((), ())
@@ -92,7 +92,7 @@ class ResultsFolder:
     @cached_property
     def records(self) -> RunFolder:
         """The run folder whose rows tables show."""
-        if self.published:
+        if self.reads_published_rows:
             return open_published(self.folder)
         if self.store is None:
             raise InputError(f"no results in {self.folder}")
@@ -109,7 +109,7 @@ class ResultsFolder:
 
         None if they do not say so, as those of earlier versions.
         """
-        text = self.records.recorded_request
+        text = self.records.request_text
         return Request.parse(text, str(self.path)) if text else None
 
     @cached_property
@@ -134,7 +134,7 @@ class ResultsFolder:
             if self.original_request
             else self.request
         )
-        if self.published:
+        if self.reads_published_rows:
             with suppress(InputError):  # a damaged provenance, without which the rows are shown
                 recorded = _with_legacy_notes(recorded, self.provenance.get("fit_hashes", {}))
         if self.request.is_narrowed and not recorded.is_narrowed:  # to a part of the whole
@@ -150,7 +150,7 @@ class ResultsFolder:
     def stored_tasks(self) -> list[Task]:
         """Cells that have final rows in the store, with the splits that have them."""
         tasks = (
-            list_stored_cells(self.recorded_request.benchmark, self.store) if self.store else []
+            list_stored_tasks(self.recorded_request.benchmark, self.store) if self.store else []
         )
         datasets, entries = self._selections
         selected = [task for task in tasks if not datasets or str(task.dataset) in datasets]
@@ -159,7 +159,7 @@ class ResultsFolder:
     @property
     def final_rows(self) -> pd.DataFrame:
         """Final rows."""
-        if self.published:
+        if self.reads_published_rows:
             return self._tabulate(["final"])
         return tabulate_final_rows(self.stored_tasks, self.records)
 
@@ -223,7 +223,7 @@ class ResultsFolder:
                 updates = row["updates"] if row["updates"] == row["updates"] else 0.0
                 is_same_run = (
                     is_requested
-                    and not self.published
+                    and not self.reads_published_rows
                     and (key, row["split"]) not in imported_fits
                 )
                 conditions = int(row["width"]), row["device"], bool(row["compiled"])
@@ -267,7 +267,7 @@ class ResultsFolder:
     @property
     def _cells(self) -> list[CellKey] | None:
         """Cells whose rows are shown, those of the benchmark; None for all that are published."""
-        if self.published:
+        if self.reads_published_rows:
             return None
         return [task.key for task in list_tasks(self.recorded_request.benchmark)]
 
@@ -291,7 +291,7 @@ def tabulate_final_rows(tasks: Sequence[Task], run_folder: RunFolder) -> pd.Data
     return table.reindex(columns=[*table.columns, *missing])
 
 
-def list_stored_cells(benchmark: Benchmark, run_folder: RunFolder) -> list[Task]:
+def list_stored_tasks(benchmark: Benchmark, run_folder: RunFolder) -> list[Task]:
     """List the cells of a benchmark with final rows in a store, each with those splits."""
     splits_by_task = ((task, run_folder.list_splits(task.key)) for task in list_tasks(benchmark))
     return [task.with_splits(splits) for task, splits in splits_by_task if splits]

@@ -47,7 +47,7 @@ class ScoreDifference(NamedTuple):
     """Label of the cell."""
     split: int
     metric: str
-    published: float | None
+    published_score: float | None
     """None where it could not be computed."""
     recomputed: float | None
 
@@ -81,28 +81,28 @@ def verify_folder(folder: Path) -> Verification:
         if data are missing.
     """
     results_folder = ResultsFolder(folder)
-    if not results_folder.published:
+    if not results_folder.reads_published_rows:
         raise InputError(
             f"{folder} has no published rows: give a folder that has a {ROWS}, "
             "such as results/uci-regression"
         )
     benchmark = results_folder.recorded_request.benchmark
     final_fits = Counter(list_cell_keys(results_folder.final_rows))
-    published = open_published_fits(folder)
+    published_fits = open_published_fits(folder)
     published_draws = _read_draw_digests(folder)
     verification = Verification()
     for task in list_tasks(benchmark):
         # a part of the benchmark may be published
         if not final_fits[task.key]:
             continue
-        if not published.has_posteriors(task):  # no data are needed to say so
+        if not published_fits.has_posteriors(task):  # no data are needed to say so
             verification.unverified_fits[NO_POSTERIOR] += final_fits[task.key]
             continue
-        splits = published.list_splits(task)
+        splits = published_fits.list_splits(task)
         if missing := final_fits[task.key] - len(splits):
             verification.unverified_fits[EARLIER_VERSION] += missing
         for split in sorted(splits):
-            fit = published.load_fit(task, split)[-1]
+            fit = published_fits.load_fit(task, split)[-1]
             _verify_fit(verification, task, fit, published_draws)
     return verification
 
@@ -122,18 +122,18 @@ def _read_draw_digests(folder: Path) -> dict[str, str]:
 def _verify_fit(
     verification: Verification,
     task: Task,
-    published: FitResult,
+    published_fit: FitResult,
     published_draws: Mapping[str, str],
 ) -> None:
     """Compute the scores of a final fit again, and count what comes of it."""
-    row = published.row
+    row = published_fit.row
     if row.status == "failed":
         verification.unverified_fits[FAILED] += 1
         return
-    if published.posterior is None:
+    if published_fit.posterior is None:
         verification.unverified_fits[NO_POSTERIOR] += 1
         return
-    posterior, buffers = posterior_files.decode_posterior(published.posterior)
+    posterior, buffers = posterior_files.decode_posterior(published_fit.posterior)
     evaluation = make_evaluation(task, row.split, posterior, buffers, row.hyper)
     metrics: list[MetricName] = []
     for metric in task.fit_metrics:

@@ -26,7 +26,7 @@ from bdl.publishing.mlflow_names import (
     to_mlflow_name,
 )
 from bdl.publishing.mlflow_ui import list_view_addresses, open_ui
-from bdl.publishing.tracking import connect, parse_database_path, upgrade_database
+from bdl.publishing.tracking import connect, parse_database_path, relocate_artifacts
 from bdl.records.row import CurvePoint, FitResult, Row
 from bdl.records.run_folder import RunFolder
 from bdl.spec import load_benchmark
@@ -705,7 +705,7 @@ def test_a_database_elsewhere_keeps_its_places(store, benchmark, send, client, t
     fill(store)
     send()
     before = client.get_experiment_by_name(benchmark.name).artifact_location
-    upgrade_database(f"sqlite:///{tmp_path}/none.db", tmp_path / "mlartifacts")
+    relocate_artifacts(f"sqlite:///{tmp_path}/none.db", tmp_path / "mlartifacts")
     append(store, final(5, {"nmll": 5.0, "rmse": 5.0}))
     send(artifact_root=tmp_path / "other" / "mlartifacts")
     assert client.get_experiment_by_name(benchmark.name).artifact_location == before

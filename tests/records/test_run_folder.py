@@ -81,7 +81,7 @@ def test_rows_come_back_as_they_were_in_the_order_of_split_trial_and_fold(store)
         assert again.load_rows("search", CELL) == rows
         assert again.load_rows("final", CELL) == [failed]
         assert again.load_rows("final", OTHER) == []
-        assert again.recorded_request == "another"
+        assert again.request_text == "another"
 
 
 def test_readings_come_back_in_the_order_of_the_clock(store):
@@ -167,11 +167,11 @@ def test_removing_rows_leaves_the_others_of_their_cell(store):
 def test_scores_are_written_anew_all_or_none_and_fits_stay(store):
     append(store, make_row(0, score_hashes={"nmll": "old", "rmse": "old"}), make_row(1))
     with pytest.raises(TypeError):
-        store.rescore(
+        store.replace_scores(
             [make_row(0, metrics={"nmll": 9.0}), make_row(1, metrics={"nmll": object()})]
         )
     assert store.load_rows("final", CELL) == [make_row(0), make_row(1)]
-    store.rescore(
+    store.replace_scores(
         [
             make_row(
                 0,
@@ -263,7 +263,7 @@ def test_columns_are_the_rows(store):
 def test_a_later_segment_replaces_and_removes_and_all_are_put_together(store):
     """What is read is the same before and after, in one file, and beside what a kill left."""
     append(store, *(make_row(split) for split in range(4)))
-    store.rescore([make_row(1, metrics={"nmll": 7.0})])
+    store.replace_scores([make_row(1, metrics={"nmll": 7.0})])
     store.remove([make_row(2)])
     store.append([FitResult(make_row(5, "search"), (READING,))])
     expected = store.load_results(CELL)

@@ -77,7 +77,7 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
     assert here.has_rows
     assert here.final_rows.split.tolist() == here.load_rows().split.tolist() == splits
     assert here.curve_points.value.tolist() == [nmll + 1 for nmll in here.final_rows.nmll]
-    assert here.published == (len(splits) == 2)
+    assert here.reads_published_rows == (len(splits) == 2)
     assert (here.store is None) == (missing == "store")
     basis = "the same cells" if len(splits) == 4 else "the same cells in other or published runs"
     assert {

@@ -53,7 +53,7 @@ def make_published(place: Path) -> None:
     """Write the published files as they were."""
     records = RunFolder(place)
     rows, points = records.tabulate(), records.tabulate_curve_points()
-    rows.attrs["made"] = records.recorded_request
+    rows.attrs["made"] = records.request_text
     rows.to_parquet(place / "trials.parquet")
     points.to_parquet(place / "points.parquet")
     index: dict[str, dict[str, str]] = {}
@@ -87,7 +87,7 @@ def make_store(place: Path) -> None:
         db.execute(f"CREATE TABLE points ({key}, axis, at, metric, value)")
         db.execute(f"CREATE TABLE refusals ({key}, metric, reason)")
         db.execute("CREATE TABLE made (variant)")
-        db.execute("INSERT INTO made VALUES (?)", (store.recorded_request,))
+        db.execute("INSERT INTO made VALUES (?)", (store.request_text,))
         for cell in store.list_cells():
             db.execute("INSERT INTO cells VALUES (?, ?, ?, ?)", (*cell, store.find_fit_hash(cell)))
         for row, curve_points, _ in load_all(store):

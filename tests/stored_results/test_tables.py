@@ -9,7 +9,7 @@ from bdl.records.run_folder import RunFolder
 from bdl.spec import Request, load_benchmark
 from bdl.stored_results.folders import locate_folder
 from bdl.stored_results.loading import load_results
-from bdl.stored_results.results_folder import list_stored_cells, tabulate_final_rows
+from bdl.stored_results.results_folder import list_stored_tasks, tabulate_final_rows
 
 KEY = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
 SWEEP = "sweep={model.hidden: [[5], [7, 7]], training.epochs: [1, 2]}"
@@ -110,7 +110,7 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
             )
             evaluations = (CurvePoint("epochs", 1, "nmll", 2.0),)
             store.append([FitResult(fold), FitResult(final(cell, 0, {"nmll": 1.0}), evaluations)])
-        assert [cell.key for cell in list_stored_cells(whole, store)] == [own[0].key]
+        assert [cell.key for cell in list_stored_tasks(whole, store)] == [own[0].key]
         stored = found(asked, tmp_path)
         store.publish(place, [cell.key for cell in own])
     raw = RunFolder(place).tabulate()

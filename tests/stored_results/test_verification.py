@@ -71,7 +71,7 @@ def test_a_score_that_does_not_follow_is_found(folder, metric, factor):
         1,
         metric,
     )
-    assert difference.published != difference.recomputed
+    assert difference.published_score != difference.recomputed
 
 
 def test_rounding_of_another_processor_is_none(folder):
@@ -125,7 +125,7 @@ def test_fits_without_a_posterior_are_counted(folder):
 
 def test_code_of_others_is_refused(folder):
     """A recorded request that names a file of Python is read by nobody."""
-    recorded = json.loads(RunFolder(folder).recorded_request)
+    recorded = json.loads(RunFolder(folder).request_text)
     recorded["spec"]["entries"]["exact"]["method"] = {"name": "evil.py:Method"}
     rewrite(folder, request=json.dumps(recorded))
     with pytest.raises(InputError, match=r"evil\.py:Method"):
