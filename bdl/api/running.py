@@ -376,30 +376,33 @@ def _run_missing_fits(
             f"the earlier rows are in {copy}"
         )
     try:
-        _print_lines(prepare_run_folder(tasks, run_folder), console)
+        notes = prepare_run_folder(tasks, run_folder)
+        _print_lines(notes, console)
         if options.retry and (count := forget_failed(tasks, run_folder)):
             console.print(f"fits that failed and are made again: {count}")
         run_folder.record_request(json.dumps(request.dump()))
+        reused_count = 0
         if not options.fresh:
-            count = copy_fits(
-                tasks,
-                run_folder,
-                iterate_stored_fits(list_sibling_folders(run_folder.path.parent)),
-            )
-            if count:
-                console.print(
-                    f"final fits reused from other runs of {request.benchmark.name}: {count}"
-                )
+            siblings = list_sibling_folders(run_folder.path.parent)
+            reused_count = copy_fits(tasks, run_folder, iterate_stored_fits(siblings))
+        if reused_count:
+            name = request.benchmark.name
+            console.print(f"final fits reused from other runs of {name}: {reused_count}")
         importing_tasks, published_fits = _list_importable_fits(request, tasks, options)
-        if count := copy_fits(importing_tasks, run_folder, published_fits):
+        imported_count = copy_fits(importing_tasks, run_folder, published_fits)
+        if imported_count:
             finals = [row for task in tasks for row in run_folder.load_rows("final", task.key)]
             without_posterior = sum(
                 row.imported and row.status == "ok" and not row.artefact for row in finals
             )
-            line = f"final fits imported from published rows: {count}"
+            line = f"final fits imported from published rows: {imported_count}"
             if without_posterior:
                 line += f", {without_posterior} of them without posteriors"
             console.print(line, highlight=False)
+        if reused_count or imported_count:
+            # fits that were copied may lack scores
+            further_notes = prepare_run_folder(tasks, run_folder)
+            _print_lines([note for note in further_notes if note not in notes], console)
         estimate = forecast.estimate_run(request, tasks, run_folder, options.results, options.jobs)
         if estimate.seconds > forecast.SHORT_RUN_SECONDS:
             _print_lines(forecast.describe_estimate(estimate, request, options.results), console)

@@ -61,13 +61,7 @@ class Listener(Protocol):
 def run_tasks(
     tasks: Sequence[Task], run_folder: RunFolder, worker_pool: WorkerPool, listener: Listener
 ) -> None:
-    """Run the fits and scores of the plan that the store lacks.
-
-    A score that final rows lack, or whose code has changed, needs no training: it is computed from
-    the posteriors. `InputError` if the store holds a task's rows made under another spec, other
-    data or other code, or rows without posteriors whose scores are not today's.
-    """
-    prepare_run_folder(tasks, run_folder)
+    """Run the fits of the plan that the store lacks, which `prepare_run_folder` has prepared."""
     listener.begin(sum(count_remaining_work(task, run_folder) for task in tasks))
     batches = group_tasks(tasks)
     if worker_pool.size > 1:
@@ -183,8 +177,12 @@ def _time_limit(group: Group) -> tuple[float, str] | None:
 def prepare_run_folder(tasks: Sequence[Task], run_folder: RunFolder) -> list[str]:
     """Register the tasks, remove fits without their posterior, and complete the scores of others.
 
-    Errors as in `run_tasks`. Return notes, a line each: fits that are made again, and files of
-    components that have changed.
+    A score that final rows lack, or whose code has changed, needs no training: it is computed from
+    the posteriors. Return notes, a line each: fits that are made again, and files of components
+    that have changed.
+
+    `InputError` if the store holds a task's rows made under another spec, other data or other
+    code, or rows without posteriors whose scores are not today's.
     """
     # all tasks are checked before the first is registered: a refusal leaves the store as it was
     for task, digest in check_stored_fits(tasks, run_folder).items():
@@ -257,7 +255,7 @@ def forget_failed(tasks: Sequence[Task], run_folder: RunFolder) -> int:
 def check_stored_fits(tasks: Sequence[Task], run_folder: RunFolder) -> dict[Task, str]:
     """Check that stored fits have today's scores, or posteriors; return each task's fit hash.
 
-    Errors as in `run_tasks`.
+    Errors as in `prepare_run_folder`.
     """
     hashes = check_fit_hashes(tasks, run_folder)
     for task in tasks:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bdl.execution.scheduler import run_tasks
+from bdl.execution.scheduler import prepare_run_folder, run_tasks
 from bdl.execution.worker_pool import open_local_pool
 from bdl.plan.task import Task
 from bdl.records.row import Row
@@ -46,6 +46,7 @@ def run_here(cells: Sequence[Task], store: RunFolder) -> Ear:
     """Do what the store lacks, in this process."""
     ear = Ear()
     with open_local_pool(1) as here:
+        prepare_run_folder(cells, store)
         run_tasks(cells, store, here, ear)
     return ear
 

@@ -150,6 +150,7 @@ def test_a_cluster_gives_the_rows_of_one_process_and_is_refused_or_lost_in_one_l
 def run(cells, store, address, ear=None):
     with open_worker_pool(cells, 1, f"dask:{address}") as worker_pool:
         assert worker_pool.size in (2, 4)
+        scheduler.prepare_run_folder(cells, store)
         scheduler.run_tasks(cells, store, worker_pool, ear or Ear())
 
 

@@ -43,6 +43,7 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     ear = Ear()
     with open_local_pool(2) as workers:
         assert workers.size == 2
+        scheduler.prepare_run_folder(cells, store)
         scheduler.run_tasks(cells, store, workers, ear)
     assert outcomes(store, cells) == expected
     assert [store.load_curve_points(cell.key) for cell in cells] == curves
@@ -125,6 +126,7 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
         store.forget([cells[0].key])
         with monkeypatch.context() as patch:
             patch.setattr(scheduler, "run_group", task)
+            scheduler.prepare_run_folder(cells, store)
             scheduler.run_tasks(cells, store, workers, Ear())
         return [row.reason or row.status for row in store.load_rows("final", cells[0].key)]
 

@@ -9,7 +9,7 @@ import torch
 
 from bdl.errors import InputError
 from bdl.execution.groups import FinalGroup, SearchGroup
-from bdl.execution.scheduler import count_remaining_work, run_tasks
+from bdl.execution.scheduler import count_remaining_work, prepare_run_folder, run_tasks
 from bdl.execution.scoring import compute_scores, make_evaluation
 from bdl.execution.worker_pool import WorkerPool
 from bdl.plan import workload
@@ -324,6 +324,7 @@ def test_groups_that_end_in_any_order_give_the_same_results(tiny, store, tmp_pat
         in_order = [(rows[0].cell, rows[0].stage) for rows in run_here(cells, calm).stored_rows]
         expected = outcomes(calm, cells)
     ear, workers = Ear(), NewestFirst()
+    prepare_run_folder(cells, store)
     run_tasks(cells, store, workers, ear)
     assert outcomes(store, cells) == expected
     assert ear.total == ear.done > 0
@@ -347,6 +348,7 @@ def test_a_round_waits_for_the_one_before_it_and_for_no_other_cell(tiny, store):
     """
     cells = tiny(entries=["rounds", "exact"])
     ear = Ear()
+    prepare_run_folder(cells, store)
     run_tasks(cells, store, NewestFirst(), ear)
     stages = {
         cell.key: [rows[0].stage for rows in ear.stored_rows if rows[0].cell == cell.key]

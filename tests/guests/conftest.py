@@ -172,6 +172,7 @@ def rows(cells, store):
 
     def ran(entries, *overrides, splits=(0, 1), stage="final"):
         planned = cells(entries, *overrides, splits=splits)
+        scheduler.prepare_run_folder(planned, store)
         scheduler.run_tasks(planned, store, WorkerPool(), Ear())
         return store.load_rows(stage, planned[0].key)
 

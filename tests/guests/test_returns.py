@@ -37,6 +37,7 @@ def row(cells, store, tmp_path):
         path = tmp_path / "mine.py"
         path.write_text(text, "utf-8")
         (task,) = cells(line(f"name: '{path}:Mine'"), "evaluation.samples=5", splits=(0,))
+        scheduler.prepare_run_folder([task], store)
         scheduler.run_tasks([task], store, WorkerPool(), Ear())
         (row,) = store.load_rows("final", task.key)
         return row

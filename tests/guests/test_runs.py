@@ -213,6 +213,7 @@ def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(
         f"{wrong(guest, 'hung', 0.2)}, {line(guest('Weights'), name='good')}", splits=(0,)
     )
     with open_local_pool(1, separate_process=True) as workers:
+        scheduler.prepare_run_folder(planned, store)
         scheduler.run_tasks(planned, store, workers, Ear())
     (hung,), (well,) = (store.load_rows("final", cell.key) for cell in planned)
     assert hung.reason == "over the limit of 0.2 seconds (method.seconds), and hung"
