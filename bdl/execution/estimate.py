@@ -104,7 +104,7 @@ class RunEstimate:
         return sum(work.fits(stage) for work in self.remaining)
 
     def done(self, stage: Stage) -> int:
-        """Count the fits of a stage that the store has."""
+        """Count the fits of a stage that the store has, or that the run copies."""
         if stage == "final":
             return sum(work.final_done for work in self.remaining)
         return sum(work.search_done for work in self.remaining)

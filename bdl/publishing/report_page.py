@@ -45,10 +45,8 @@ HIDDEN_FIELDS = (
     "spec",
     "fit_hashes",
     "score_hashes",
-    "fingerprints",
     "published",
-    "posteriors",
-    "checksums",
+    "files",
     "overlap",
 )
 """Fields of the provenance that the report leaves out."""
@@ -106,10 +104,8 @@ def _gather_page_values(
     ordered_entries = order_printed_first(table_entries)
     pictures = _group_pictures(folders, benchmark.name)
     results_folder = ResultsFolder(loaded.folder, loaded.recorded_request)
-    failed_fits, origin = (
-        _build_failure_section(results_folder.list_failed_fits()),
-        results_folder.provenance,
-    )
+    failed_fits = _build_failure_section(results_folder.list_failed_fits())
+    provenance = results_folder.provenance
     compared = figure_data.benchmark, figure_data.differences
     verdicts = judge_run_claims(loaded)
     stems = [path.stem for path in chain.from_iterable(pictures.values())]
@@ -133,10 +129,10 @@ def _gather_page_values(
     findings: list[str] = []
     for verdict in verdicts[:MAX_FINDINGS]:
         findings.append(f"{verdict.claim.text} ({verdict.claim.source}): {verdict.verdict}.")
-    provenance: dict[str, str] = {}
-    for name, value in origin.items():
+    provenance_texts: dict[str, str] = {}
+    for name, value in provenance.items():
         if name not in HIDDEN_FIELDS and value not in (None, {}, []):
-            provenance[name] = _format_value(value)
+            provenance_texts[name] = _format_value(value)
     return {
         "benchmark": benchmark,
         "part": _describe_part(figure_data.benchmark, loaded.rows),
@@ -157,7 +153,7 @@ def _gather_page_values(
         "findings": findings,
         "failures": failed_fits,
         "hypers": _build_hyperparameter_section(loaded.rows, benchmark.axes),
-        "provenance": provenance,
+        "provenance": provenance_texts,
         "errata": select_errata(paper.paper for paper in benchmark.papers),
         "spec": yaml.safe_dump(
             benchmark.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110

@@ -246,7 +246,7 @@ def _record_standing(standing: Standing) -> dict[str, Any]:
 def _load_overlaps_or_note(
     folders: Sequence[Path], benchmark: Benchmark | None
 ) -> tuple[Mapping[str, float], list[str]]:
-    """Load the overlap of splits that one of the runs has recorded, or else that of the data.
+    """Load the overlap of splits of the first folder that has recorded it, or whose data are there.
 
     The second value is a note for the case that neither is available.
     """

@@ -68,8 +68,9 @@ class Row:
     seconds: float
     """Its share of the wall time of its group."""
     details: dict[str, Any]
-    """Updates, group width, device, compiled, traceback; under ``files`` the digests of
-    components from outside.
+    """How it was made: ``updates``, ``width`` of the group, ``device``, ``compiled``; ``files`` with the
+    digests of components from outside, and ``packages`` of a guest; the ``traceback`` of a failure;
+    ``kept`` and ``certificate`` as the constants above say; the ``origin`` of an imported fit.
     """
     score_hashes: dict[str, str] = field(default_factory=dict, compare=False)
     """Hash of the code and the settings that each metric was computed by."""

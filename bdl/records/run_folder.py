@@ -259,7 +259,7 @@ class RunFolder:
         """Select the rows of cells in `bdl.records.row_files.SCHEMA`, in their order.
 
         Those of a cell are in the order stage, split, trial and fold. Without cells, all rows are
-        selected; if nothing was added since the file was read, in the order of the file.
+        selected, in the order of the file as long as no cell was read or written by itself.
         """
         self._load_once()
         if cells is None and not self._results:

@@ -237,7 +237,7 @@ def judge(
     protocol: bool = True,
     lacks_parameters: bool = False,
 ) -> Judgement:
-    """Decide the verdict on one number, one of the constants of this module.
+    """Decide the verdict on one number: a constant of this module, or a value of `DIFFERS_BY_CAUSE`.
 
     The benchmark may know that the printed number is in error, or given (`known_verdict`), and the
     `cause` of a difference. Ours may not be made as the `protocol` says, and then nothing follows

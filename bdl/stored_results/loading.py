@@ -253,9 +253,10 @@ def load_timings(request: Request, results: Path) -> "list[MeasuredFit]":
 
 
 def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> None:
-    """Refuse a run that would lose published rows which no store holds.
+    """Refuse a run that would lose published rows.
 
-    Rows would also be lost if the run had another spec for their cells.
+    `InputError` if no store holds some of them, and the run would not make them again, or make
+    them under another spec.
     """
     path, name = locate_folder(results, request), request.benchmark.name
     results_folder = ResultsFolder(path, request)

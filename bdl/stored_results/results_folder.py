@@ -114,7 +114,10 @@ class ResultsFolder:
 
     @cached_property
     def request(self) -> Request:
-        """The request for these results."""
+        """The benchmark as its file is now, with the overrides and the part that are shown.
+
+        Without one that was given, it is what the rows say.
+        """
         if self._given_request:
             return self._given_request
         return (
@@ -239,8 +242,8 @@ class ResultsFolder:
     ) -> "tuple[Posterior, Mapping[str, Tensor], Row]":
         """Load the posterior of a final fit, the buffers of its model, and its row.
 
-        `InputError` if there is no such fit, it failed or was imported from published rows, or
-        spec, data or code have changed.
+        `InputError` if there is no such fit, or none in a store; it has no posterior, since it
+        failed or was imported without one; or spec, data or code have changed.
         """
         from bdl.execution.scheduler import check_fit_hashes  # with PyTorch, as above
 

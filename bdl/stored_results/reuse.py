@@ -93,7 +93,10 @@ class RecordedFits:
         return is_current and not row.refusals
 
     def load_fit(self, task: Task, split: int) -> list[FitResult]:
-        """Load such a fit with its search; `DamagedPosterior` if its posterior cannot be read."""
+        """Load the fit of a split that `list_splits` lists: the rows of its search, then its own.
+
+        `DamagedPosterior` if its posterior cannot be read.
+        """
         posteriors = self._records.posteriors
         results: list[FitResult] = []
         for row, curve_points, _ in self._records.load_results(task.key):

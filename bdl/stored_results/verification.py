@@ -34,7 +34,7 @@ of equal numbers of size one, which float64 rounds by 1e-15.
 
 NO_POSTERIOR = "have no posterior in the folder"
 FAILED = "failed, and have no scores"
-EARLIER_VERSION = "were made by an earlier version of the package, or of the benchmark file"
+NOT_CURRENT = "were made by an earlier version of the package or of the benchmark file, or lack what it records"
 NO_REFERENCE = "are distances to a sampled reference that is not on this machine"
 EARLIER_SCORE = "were computed by an earlier version of the package"
 NOT_PUBLISHED = "are not in the published rows"
@@ -87,7 +87,9 @@ def verify_folder(folder: Path) -> Verification:
             "such as results/uci-regression"
         )
     benchmark = results_folder.recorded_request.benchmark
-    final_fits = Counter(list_cell_keys(results_folder.final_rows))
+    final_rows = results_folder.final_rows
+    final_fits = Counter(list_cell_keys(final_rows))
+    failed_fits = Counter(list_cell_keys(final_rows[final_rows.status == "failed"]))
     published_fits = open_published_fits(folder)
     published_draws = _read_draw_digests(folder)
     verification = Verification()
@@ -96,11 +98,13 @@ def verify_folder(folder: Path) -> Verification:
         if not final_fits[task.key]:
             continue
         if not published_fits.has_posteriors(task):  # no data are needed to say so
-            verification.unverified_fits[NO_POSTERIOR] += final_fits[task.key]
+            n_failed = failed_fits[task.key]
+            counts = {FAILED: n_failed, NO_POSTERIOR: final_fits[task.key] - n_failed}
+            verification.unverified_fits += Counter(counts)  # which leaves out zeros
             continue
         splits = published_fits.list_splits(task)
         if missing := final_fits[task.key] - len(splits):
-            verification.unverified_fits[EARLIER_VERSION] += missing
+            verification.unverified_fits[NOT_CURRENT] += missing
         for split in sorted(splits):
             fit = published_fits.load_fit(task, split)[-1]
             _verify_fit(verification, task, fit, published_draws)

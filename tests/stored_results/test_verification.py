@@ -16,8 +16,8 @@ from bdl.records.run_folder import RunFolder
 from bdl.stored_results.verification import (
     ABSOLUTE_TOLERANCE,
     EARLIER_SCORE,
-    EARLIER_VERSION,
     NO_POSTERIOR,
+    NOT_CURRENT,
     NOT_PUBLISHED,
     RELATIVE_TOLERANCE,
     verify_folder,
@@ -106,7 +106,7 @@ def test_what_cannot_be_verified_is_counted(folder):
         change_hashes=lambda row: dict.fromkeys(row.score_hashes, "of an earlier version"),
     )
     verification = verify_folder(folder)
-    assert verification.unverified_fits == {EARLIER_VERSION: 2}
+    assert verification.unverified_fits == {NOT_CURRENT: 2}
     assert verification.unverified_scores == {EARLIER_SCORE: 2 * 4}
     assert not verification.equal_scores
 
