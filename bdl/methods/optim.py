@@ -142,7 +142,10 @@ class DescentState(NamedTuple):
 
 @dataclass(frozen=True)
 class Descent(StartedMethod):
-    """A method that moves the parameters in its state by the gradients of a cost."""
+    """A method that moves the parameters in its state by the gradients of a cost.
+
+    A subclass defines `gradients`; `step` makes the update by them.
+    """
 
     @property
     def _optimizer(self) -> Optimizer:

@@ -285,7 +285,10 @@ class BatchedRun:
         )
 
     def _train(self, current: TrainingState, block: UpdateBlock) -> TrainingState:
-        """Make the updates of a block, one after the other."""
+        """Make the updates of a block, one after the other, by the method's `step`.
+
+        The functions are those that `bdl.training.updates` makes of it for all trials.
+        """
         first, view = current.updates, self.trials.view
         rows = torch.stack([update_rows for update_rows, _ in block])
         counters = [update_counters for _, update_counters in block]

@@ -78,7 +78,12 @@ class Snapshot:
 
 
 class Fitting:
-    """Trials that are to be fitted by a method."""
+    """Trials that are to be fitted by a method.
+
+    They are fitted in one of three ways: by minibatches (`bdl.training.engine.MinibatchFitting`),
+    by methods that train by themselves (`bdl.training.direct.DirectFitting`) or from streams
+    (`bdl.training.streaming`).
+    """
 
     method: Method
 

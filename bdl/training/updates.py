@@ -115,8 +115,9 @@ class UpdateFunctions:
             view: View,
             hyper: Hyper,
         ) -> Any:
-            # It is called for the first updates only, in which its operations are recorded
-            # (`bdl.training.traced`); later updates replay them.
+            # Here the method makes its update, by `step` and what is due after it. It is called for
+            # the first updates only, in which its operations are recorded (`bdl.training.traced`);
+            # later updates replay them.
             batches = self._batches(augmentation, x, y, view)
             normals = unflatten_normals(noise, shapes)
             for function in functions:
