@@ -1,6 +1,5 @@
 """The end of a run: its report, its tables, and the lines that say what matched."""
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +11,7 @@ from bdl.publishing.published_files import PublishedRun
 from bdl.publishing.report_page import REPORT, build_page
 from bdl.publishing.run_tables import compare_with_print, summarise_tables
 from bdl.reports.comparison import TableEntry
-from bdl.reports.overview import Overview, find_sign
+from bdl.reports.overview import Overview, count_verdicts, find_sign
 from bdl.reports.verdicts import CONSISTENT, EQUIVALENT, SAME_DIGITS
 from bdl.spec import Request, load_request
 from bdl.stored_results.loading import load_results
@@ -62,8 +61,7 @@ def describe_end(
     request: Request, entries: Sequence[TableEntry], report: Path, results: Path
 ) -> list[str]:
     """Write what matched, where the report is, and what to run next."""
-    judged = [entry for entry in entries if find_sign(entry.verdict)]
-    verdicts = Counter(entry.verdict.partition(",")[0] for entry in judged)
+    verdicts = count_verdicts(entries)
     lines = []
     if verdicts:
         agreed = sum(verdicts[verdict] for verdict in AGREEMENTS)
@@ -74,9 +72,9 @@ def describe_end(
         ]
         text = ", ".join(others) or "none is left open"
         numbers = "printed numbers"
-        if any(entry.statistic == "median" for entry in judged):
+        if any(entry.statistic == "median" and find_sign(entry.verdict) for entry in entries):
             numbers += ", medians included"
-        lines.append(f"Matched: {agreed} of {len(judged)} {numbers}; {text}.")
+        lines.append(f"Matched: {agreed} of {verdicts.total()} {numbers}; {text}.")
     if report.exists():
         lines.append(f"Report: {report}")
     if request.benchmark.profile == "paper":

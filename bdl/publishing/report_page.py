@@ -31,7 +31,7 @@ from bdl.reports.layout import (
     order_printed_first,
     verdict_text,
 )
-from bdl.reports.overview import SIGNS, find_sign
+from bdl.reports.overview import SIGNS, count_verdicts
 from bdl.reports.paired import paired_sections, tally_section
 from bdl.reports.render import STYLES
 from bdl.reports.standing_tables import pair_section, standing_sections
@@ -176,9 +176,7 @@ def select_headline(stems: Sequence[str], benchmark: Benchmark) -> str | None:
 
 def _describe_verdicts(entries: Sequence[TableEntry]) -> str:
     """Count the verdicts on printed numbers in a sentence."""
-    counts = Counter(
-        entry.verdict.partition(",")[0] for entry in entries if find_sign(entry.verdict)
-    )
+    counts = count_verdicts(entries)
     if not counts:
         return "No printed number is compared."
     texts = [f"{counts[verdict]} {verdict}" for verdict in SIGNS if counts[verdict]]

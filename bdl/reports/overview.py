@@ -1,7 +1,7 @@
 """Compact tables of a comparison for a terminal: no cell is broken from 80 columns on."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import NamedTuple
@@ -130,8 +130,7 @@ class Overview:
         return not has_printed or len({cell.dataset for cell in self.cells}) == 1
 
     def _closing_lines(self) -> Iterator[Text]:
-        judged = [cell for cell in self.cells if find_sign(cell.verdict)]
-        counts = Counter(cell.verdict.partition(",")[0] for cell in judged)
+        counts = count_verdicts(self.cells)
         if counts:
             legend = [
                 f"{sign} {verdict} {counts[verdict]}"
@@ -161,6 +160,11 @@ class Overview:
         elif notes:
             line += f" --notes adds {len(notes)} notes."
         yield Text(line, style="dim")
+
+
+def count_verdicts(cells: Iterable[TableEntry]) -> Counter[str]:
+    """Count the verdicts on printed numbers that have a sign, without their causes."""
+    return Counter(cell.verdict.partition(",")[0] for cell in cells if find_sign(cell.verdict))
 
 
 def find_sign(verdict: str) -> str:
