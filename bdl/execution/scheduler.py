@@ -95,8 +95,8 @@ class JobChain:
     ready: deque[Group] = field(default_factory=deque)
     running: int = 0
 
-    def advance(self) -> bool:
-        """Take the next stage when the last is finished; return whether a group is ready."""
+    def has_ready_group(self) -> bool:
+        """Return whether a group is ready, of the next stage when the last is finished."""
         while not self.ready and not self.running:
             stage = next(self.stages, None)
             if stage is None:
@@ -120,7 +120,7 @@ def run_chains(
     while True:
         while len(running) < worker_pool.size:
             # from the first chain each time: the order of the chains is that of their urgency
-            chain = next((chain for chain in chains if chain.advance()), None)
+            chain = next((chain for chain in chains if chain.has_ready_group()), None)
             if chain is None:
                 break
             group = chain.ready.popleft()
