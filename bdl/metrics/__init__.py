@@ -112,6 +112,9 @@ class MetricInfo:
         the share `RELATIVE_MARGIN` of the printed number. ``docs/verdicts.md`` has the reasons.
     by_samples
         Whether a distance compares samples, whose number then decides what exact ones score.
+    judges_predictions
+        Whether a better value is a better prediction of new rows. It is not where training rows
+        are scored, or labels are not looked at.
     """
 
     label: str
@@ -122,6 +125,13 @@ class MetricInfo:
     margin: float | None = None
     ordered: bool = False
     by_samples: bool = False
+    judges_predictions: bool = True
+
+    @property
+    def ranks_methods(self) -> bool:
+        """Whether methods are ranked by it, and compared as better or worse."""
+        has_order = self.direction in ("lower", "higher")
+        return has_order and self.kind == "predictive" and self.judges_predictions
 
     def margin_of(self, printed: float) -> float:
         """Return the margin about a printed number, in the unit."""

@@ -128,6 +128,7 @@ class Entropy:
         "predictive",
         "classification",
         margin=0.02,
+        judges_predictions=False,
     )
 
     def __call__(self, evaluation: Evaluation) -> float:

@@ -43,7 +43,14 @@ class TrainingScore:
 class TrainingErrorPercent(TrainingScore):
     """`ErrorPercent` of training rows."""
 
-    info = MetricInfo("Training error", "%", "lower", "predictive", "classification")
+    info = MetricInfo(
+        "Training error",
+        "%",
+        "lower",
+        "predictive",
+        "classification",
+        judges_predictions=False,
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         return ErrorPercent()(self.on_training_rows(evaluation))
@@ -60,6 +67,7 @@ class TrainingNll(TrainingScore):
         "predictive",
         "classification",
         margin=0.02,
+        judges_predictions=False,
     )
 
     def __call__(self, evaluation: Evaluation) -> float | dict[str, float]:
@@ -77,6 +85,7 @@ class TrainingNmll(TrainingScore):
         "predictive",
         "regression",
         margin=0.05,
+        judges_predictions=False,
     )
 
     def __call__(self, evaluation: Evaluation) -> float | dict[str, float]:

@@ -97,8 +97,8 @@ def paired_differences(
 
     `rows` are as for `bdl.reports.comparison.compare_with_papers`; in a sweep the baseline is the one of the
     same point. `overlap` maps a data set whose splits share training rows to its test rows per
-    training row. The order is metric, then cell of the benchmark, for predictive metrics with a
-    better and a worse and for the data sets on which the baseline runs.
+    training row. The order is metric, then cell of the benchmark, for the metrics that rank methods
+    and for the data sets on which the baseline runs.
 
     Notes
     -----
@@ -108,11 +108,7 @@ def paired_differences(
     would be too small a variance of their mean, and r s^2 is what Nadeau and Bengio add
     ("Inference for the generalization error", Machine Learning 52, 2003).
     """
-    metrics: list[str] = []
-    for name in benchmark.metrics:
-        info = get_metric_info(name)
-        if info.kind == "predictive" and info.direction != "none":
-            metrics.append(name)
+    metrics = [name for name in benchmark.metrics if get_metric_info(name).ranks_methods]
     datasets = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
     cells = []
     for dataset, entry, point in benchmark.cells:

@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 
 
 def ranked_metrics(benchmark: "Benchmark") -> list[str]:
-    """List the scores of predictions that have a better and a worse."""
-    names: list[str] = []
-    for metric in benchmark.metrics:
-        info = get_metric_info(metric)
-        if info.kind == "predictive" and info.direction in ("lower", "higher"):
-            names.append(metric)  # a label, which knows the name of its metric
-    return names
+    """List the scores that rank methods; they are labels, which know the names of their metrics."""
+    return [name for name in benchmark.metrics if get_metric_info(name).ranks_methods]
 
 
 def gather_scores(

@@ -57,3 +57,12 @@ def test_unknown_labels_are_refused(label):
 def test_runtime_is_not_computed():
     with pytest.raises(InputError, match="runtime is measured while a fit runs"):
         METRICS.build("runtime", {})(fit())
+
+
+def test_methods_are_ranked_by_what_judges_predictions_of_new_rows():
+    """Not by training scores, which overfitting wins, nor by entropy, which overconfidence wins."""
+    names = ("nmll", "crps", "rmse", "accuracy", "training_nmll", "training_nll", "entropy")
+    ranking = [name for name in names if get_metric_info(name).ranks_methods]
+    assert ranking == ["nmll", "crps", "rmse", "accuracy"]
+    others = ("coverage", "runtime", "rel_mean_dist", "neg_elbo", "training_error_pct")
+    assert not any(get_metric_info(name).ranks_methods for name in others)
