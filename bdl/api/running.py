@@ -51,7 +51,7 @@ from bdl.stored_results.reuse import (
     copy_fits,
     iterate_stored_fits,
     list_reusable_splits,
-    read_published_fits,
+    open_all_published_fits,
 )
 
 
@@ -176,7 +176,7 @@ def print_forecast(request: Request, options: RunOptions, console: Console) -> N
     _check_published_rows(request, options)
     if missing_files := forecast.describe_missing_files(request):
         published_fits = (
-            _read_published_fits(request, options) if options.imports_published else []
+            _open_published_fits(request, options) if options.imports_published else []
         )
         _print_lines(forecast.describe_fits_without_data(request, published_fits), console)
         _print_lines(missing_files, console)
@@ -331,13 +331,13 @@ def _list_importable_fits(
         importing_tasks = [task for task in tasks if task.settings.method.build().missing]
     if not importing_tasks:
         return [], []
-    return importing_tasks, _read_published_fits(request, options)
+    return importing_tasks, _open_published_fits(request, options)
 
 
-def _read_published_fits(request: Request, options: RunOptions) -> list[RecordedFits]:
-    """Read what is published of the benchmark and profile, and of its variants."""
+def _open_published_fits(request: Request, options: RunOptions) -> list[RecordedFits]:
+    """Open the fits published of the benchmark and profile, and of its variants."""
     folder = locate_folder(options.results, request)
-    return read_published_fits(folder, list_sibling_folders(folder))
+    return open_all_published_fits(folder, list_sibling_folders(folder))
 
 
 def _check_published_rows(request: Request, options: RunOptions) -> None:

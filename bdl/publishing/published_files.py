@@ -49,8 +49,8 @@ def publish(
     tasks = list_stored_tasks(benchmark, run_folder)
     cells = [task.key for task in tasks]
     written = run_folder.publish(destination, cells)
-    origin = describe_provenance(request, tasks, run_folder, wall_seconds)
-    origin["overlap"] = compute_overlaps(benchmark)
+    provenance = describe_provenance(request, tasks, run_folder, wall_seconds)
+    provenance["overlap"] = compute_overlaps(benchmark)
     loaded = LoadedResults.of(
         destination,
         request,
@@ -66,7 +66,7 @@ def publish(
         )
         for end, format in (("md", "markdown"), ("json", "json"))
     }
-    digest = _compute_digest(origin, written, texts)
+    digest = _compute_digest(provenance, written, texts)
     if _is_unchanged(digest, destination):
         return PublishedRun(loaded, table_entries, list_tables_and_figures(destination))
     # before anything is written: a damaged posterior ends the command here
@@ -84,17 +84,17 @@ def publish(
     RunFolder(destination).posteriors.write_pack(posteriors)
     # last, since its digest says that all other files are those of these rows
     write_provenance(
-        origin | {"published": {"digest": digest, "files": [path.name for path in files]}},
+        provenance | {"published": {"digest": digest, "files": [path.name for path in files]}},
         destination,
     )
     return PublishedRun(loaded, table_entries, files, figure_data)
 
 
-def _compute_digest(origin: Mapping[str, Any], rows: Path, texts: Mapping[Path, str]) -> str:
+def _compute_digest(provenance: Mapping[str, Any], rows: Path, texts: Mapping[Path, str]) -> str:
     """Compute the SHA-256 (hex) of all that tables and figures depend on, the code included."""
     stable_fields = {
         name: value
-        for name, value in origin.items()
+        for name, value in provenance.items()
         if name not in ("written", "command_wall_minutes")
     }
     content = [stable_fields, sha256(rows.read_bytes()).hexdigest(), [*texts.values()]]

@@ -78,7 +78,7 @@ def open_for_writing(results: Path, request: Request) -> Iterator[RunFolder]:
         ) from None
     try:
         legacy.convert_folder(path.parent)
-        with with_rerun_hint(request, results), _open_store(path.parent) as run_folder:
+        with with_rerun_hint(request, results), _open_current_store(path.parent) as run_folder:
             yield run_folder
     finally:
         lock.release()
@@ -92,11 +92,11 @@ def open_readonly(results: Path, request: Request) -> Iterator[RunFolder]:
 
 
 def open_store(folder: Path) -> RunFolder:
-    """Open the store in a folder of results for reading."""
-    return legacy.read_store(folder) if legacy.has_store(folder) else _open_store(folder)
+    """Open the store in a folder of results; it has no rows if there is none."""
+    return legacy.read_store(folder) if legacy.has_store(folder) else _open_current_store(folder)
 
 
-def _open_store(folder: Path) -> RunFolder:
+def _open_current_store(folder: Path) -> RunFolder:
     # Without the pack, which has those of published rows: one that is missing is made again.
     posteriors = PosteriorFiles(folder / "posteriors", reads_pack=False)
     return RunFolder(folder / STORE, posteriors=posteriors)

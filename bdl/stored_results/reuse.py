@@ -121,8 +121,8 @@ def open_published_fits(folder: Path) -> RecordedFits:
     return fits
 
 
-def read_published_fits(folder: Path, siblings: Iterable[Path]) -> list[RecordedFits]:
-    """Read the fits published in a folder, and in others as far as they can be read.
+def open_all_published_fits(folder: Path, siblings: Iterable[Path]) -> list[RecordedFits]:
+    """Open the fits published in a folder, and in others as far as they can be read.
 
     `InputError` if those of the folder itself cannot be read.
     """

@@ -19,8 +19,8 @@ from bdl.stored_results.loading import load_timings
 from bdl.stored_results.reuse import (
     copy_fits,
     list_reusable_splits,
+    open_all_published_fits,
     open_published_fits,
-    read_published_fits,
 )
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -275,11 +275,11 @@ def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
     shutil.copytree(PLACE, other, ignore=shutil.ignore_patterns("variants"))
     for text in ("{", "[]", '{"fit_hashes": []}'):
         (other / "run.json").write_text(text, "utf-8")
-        assert len(read_published_fits(PLACE, [other])) == 1
+        assert len(open_all_published_fits(PLACE, [other])) == 1
         with pytest.raises(
             InputError, match=r"cannot read .*other/run.json .*remove it and run again"
         ):
-            read_published_fits(other, [PLACE])
+            open_all_published_fits(other, [PLACE])
     content = (PLACE / "rows.parquet").read_bytes()
     rewrite(PLACE, change_hashes=lambda row: {})
     assert left(file) == 0, "published without hashes"
