@@ -42,7 +42,7 @@ def test_claims_are_as_the_rows_judge_them():
     of_papers = len(judged) - len(own)
     assert (confirmed, count) == (of_papers - len(doubted), of_papers), STALE
     (not_run,) = map(
-        int, re.findall(r"(\d+) of `blindness-detection` have not been tested", RESULTS)
+        int, re.findall(r"(\d+) more, of `blindness-detection`, have not been\stested", RESULTS)
     )
     assert not_run == len(load_benchmark("blindness-detection").claims)
     listed = sum(len(load_benchmark(name).claims) for name, _ in list_benchmarks())
