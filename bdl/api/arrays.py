@@ -13,14 +13,7 @@ from torch import nn
 from bdl.api import automatic
 from bdl.api.fitted import Fitted
 from bdl.data import Dataset, Split, Standardise
-from bdl.data.conversion import (
-    Array,
-    Inputs,
-    as_inputs,
-    as_targets,
-    check_row_labels,
-    column_names,
-)
+from bdl.data.conversion import Inputs, as_inputs, as_targets, check_row_labels, column_names
 from bdl.errors import InputError
 from bdl.execution.scoring import is_finite
 from bdl.methods.base import MinibatchMethod
@@ -38,6 +31,7 @@ from bdl.spec.components import LikelihoodComponent, MethodComponent, PriorCompo
 from bdl.spec.fields import explain, validate_arguments
 from bdl.spec.labels import DatasetName
 from bdl.training.fitting import run_to_end
+from bdl.types import Array
 
 Component = str | Mapping[str, Any]
 """A registered name, or a mapping with a name and settings, as in a benchmark file."""

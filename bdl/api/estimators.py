@@ -26,8 +26,7 @@ from bdl.data.conversion import as_inputs, as_targets, check_row_labels
 from bdl.errors import InputError
 from bdl.spec.components import LikelihoodComponent
 from bdl.spec.fields import validate_arguments
-
-Array = NDArray[np.float64]
+from bdl.types import Array
 
 
 class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

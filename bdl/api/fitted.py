@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, cast
 import numpy as np
 import torch
 from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
@@ -37,8 +37,8 @@ from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
 from bdl.references.mcmc import import_optional
 from bdl.spec.fields import validate_arguments
+from bdl.types import Array
 
-Array = NDArray[np.float64]
 Count = Annotated[int, Ge(1), Le(10**6)]
 Seed = Annotated[int, Ge(0), Lt(2**63)]
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.errors import InputError, abbreviate
+from bdl.types import Array
 
-Array = NDArray[np.float64]
 Inputs = NDArray[np.float64] | NDArray[np.uint8]
 
 _LARGEST = 1e100

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from bdl.data.conversion import Array, Inputs
+from bdl.data.conversion import Inputs
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
 from bdl.errors import InputError
 from bdl.files import write_atomically
+from bdl.types import Array
 
 FileState = Literal["ok", "shipped", "missing", "corrupt"]
 """Of a cached file; one that is shipped is not cached, and comes with the package."""

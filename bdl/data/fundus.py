@@ -11,12 +11,13 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge
 
-from bdl.data.conversion import Array, Inputs
+from bdl.data.conversion import Inputs
 from bdl.data.dataset import Dataset
 from bdl.data.files import RemoteFile, data_directory
 from bdl.data.images import Network, compute_features, decode_pictures, number_distinct_pictures
 from bdl.data.splits import Split, three_way_split
 from bdl.errors import InputError
+from bdl.types import Array
 
 _SUFFIXES = {".png", ".jpg", ".jpeg"}
 _APTOS = "aptos2019"

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from bdl.data.conversion import Array
 from bdl.data.files import FileSet, RemoteFile, data_directory, write_if_missing
 from bdl.data.splits import Split, half_split, leading_split
 from bdl.errors import InputError
 from bdl.runtime import available_cores
+from bdl.types import Array
 
 Images = NDArray[np.uint8]
 

@@ -15,7 +15,8 @@ import torch
 from annotated_types import Gt
 
 from bdl.data.dataset import Dataset, Task
-from bdl.data.teachers import Array, join_draws
+from bdl.data.teachers import join_draws
+from bdl.types import Array
 
 _DRAWS = 10
 _TEST_ROWS = 1000

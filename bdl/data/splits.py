@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.errors import InputError
+from bdl.types import Array
 
 Rows = NDArray[np.int64]
 
@@ -157,9 +158,6 @@ def group_folds(groups: Rows, k: int) -> list[tuple[Rows, Rows]]:
         (np.flatnonzero(fold_of_position != fold), np.flatnonzero(fold_of_position == fold))
         for fold in range(k)
     ]
-
-
-Array = NDArray[np.float64]
 
 
 def order_by_content(*columns: Array | Rows) -> Rows:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bdl.data.conversion import Array
 from bdl.data.splits import (
     Rows,
     Split,
@@ -19,6 +18,7 @@ from bdl.data.splits import (
 )
 from bdl.data.table_files import first_message_line
 from bdl.errors import InputError, abbreviate
+from bdl.types import Array
 
 if TYPE_CHECKING:
     from bdl.data.local import Table

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bdl.data.conversion import Array, check_unique_columns
+from bdl.data.conversion import check_unique_columns
 from bdl.data.dataset import Dataset, Task
 from bdl.data.table_files import (
     is_plain_number,
@@ -19,6 +19,7 @@ from bdl.data.table_files import (
 )
 from bdl.data.table_splits import read_splits
 from bdl.errors import InputError, abbreviate, unknown_name_error
+from bdl.types import Array
 
 if TYPE_CHECKING:
     from bdl.data.local import Table

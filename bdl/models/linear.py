@@ -19,15 +19,13 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Buffers, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, GaussianPosterior, kl_divergence
-
-Array = NDArray[np.float64]
+from bdl.types import Array
 
 REACH = 9.0
 """Largest |z|: beyond it lies 2e-19 of the mass."""

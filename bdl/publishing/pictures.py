@@ -21,7 +21,7 @@ from bdl.records.run_folder import RunFolder
 from bdl.reports.certainty import LabelPredictions
 from bdl.reports.distributions import LayerWeights
 from bdl.reports.posteriors import CredibleBand, Gaussians
-from bdl.reports.statistics import Array
+from bdl.types import Array
 
 GRID_POINTS = 401
 """Inputs at which a function is evaluated."""

@@ -13,7 +13,8 @@ from bdl.reports import drawing
 from bdl.reports.comparison import TableEntry
 from bdl.reports.layout import metric_heading, metric_with_unit
 from bdl.reports.method_styles import entry_styles
-from bdl.reports.statistics import Array, group_by
+from bdl.reports.statistics import group_by
+from bdl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from bdl.reports.replicates import (
     measure_seed_noise,
     statistics_by_seed,
 )
-from bdl.reports.statistics import STATISTICS, Array, group_by_cell
+from bdl.reports.statistics import STATISTICS, group_by_cell
 from bdl.reports.verdicts import (
     GIVEN_THE_SPLITS,
     SURVIVORS,
@@ -27,6 +27,7 @@ from bdl.reports.verdicts import (
     is_tested_given_splits,
     judge,
 )
+from bdl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,8 @@ from bdl.reports.layout import metric_heading, metric_with_unit, repeats_text, t
 from bdl.reports.method_styles import entry_styles
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.scores import TRAINING_LINE, TRAINING_REMARK
-from bdl.reports.statistics import Array, group_by, panel_heading, point_text
+from bdl.reports.statistics import group_by, panel_heading, point_text
+from bdl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,8 @@ from bdl.reports import drawing
 from bdl.reports.layout import metric_heading, metric_with_unit, repeats_text
 from bdl.reports.papers import paper_values
 from bdl.reports.scores import entry_rows
-from bdl.reports.statistics import Array, finite_scores, group_by, group_by_cell
+from bdl.reports.statistics import finite_scores, group_by, group_by_cell
+from bdl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd

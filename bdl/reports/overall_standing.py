@@ -43,7 +43,7 @@ from bdl.reports.intervals import (
     interval_half_width,
     judge_interval,
 )
-from bdl.reports.statistics import Array
+from bdl.types import Array
 
 BOOTSTRAP_DRAWS = 2000
 """Draws of the bootstrap; its seed is fixed, so that a table is the same each time."""

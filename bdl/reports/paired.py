@@ -24,7 +24,8 @@ from bdl.reports.intervals import (
     judge_interval,
 )
 from bdl.reports.layout import Section, format_number, metric_heading, metric_name
-from bdl.reports.statistics import Array, format_setting, group_by, group_by_split, mean_se
+from bdl.reports.statistics import format_setting, group_by, group_by_split, mean_se
+from bdl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,8 @@ import numpy as np
 from bdl.reports import drawing
 from bdl.reports.method_styles import entry_styles
 from bdl.reports.posteriors import DEVIATIONS, Gaussians, group_by_truth, moments_figure
-from bdl.reports.statistics import Array, group_by
+from bdl.reports.statistics import group_by
+from bdl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

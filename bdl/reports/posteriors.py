@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bdl.reports import drawing
-from bdl.reports.statistics import Array, group_by
+from bdl.reports.statistics import group_by
+from bdl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bdl.reports.statistics import STATISTICS, Array
+from bdl.reports.statistics import STATISTICS
+from bdl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd

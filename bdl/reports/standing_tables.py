@@ -34,7 +34,7 @@ from bdl.reports.overall_standing import (
     win_rates,
 )
 from bdl.reports.standing_scores import RankedScores, gather_ranked_scores, mean_seconds
-from bdl.reports.statistics import Array
+from bdl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, gammaln
+
+from bdl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,9 +91,6 @@ def point_text(values: Mapping[str, str]) -> str:
     return ", ".join(
         f"{path.rpartition('.')[2]} = {format_setting(text)}" for path, text in values.items()
     )
-
-
-Array = NDArray[np.float64]
 
 
 def finite_scores(rows: "pd.DataFrame", metric: str) -> Array:
