@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 from zlib import crc32
 
-from bdl.errors import InputError, unknown_name_error
+from bdl.errors import InputError, summarise_error, unknown_name_error
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -389,9 +389,13 @@ def _load(kind: str, module: str) -> Any:
         # looking it up is ten times as fast as importing it once more
         return sys.modules.get(module) or importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"{kind}: cannot import '{module}' ({error}); is the package installed?"
-        ) from None
+        reason = f"({error}); is the package installed?"
+    except Exception as error:
+        if module.partition(".")[0] == __package__ or isinstance(error, InputError):
+            raise
+        # code of others, whatever it raises, and names such as ".module"
+        reason = f"({summarise_error(error)})"
+    raise InputError(f"{kind}: cannot import '{module}' {reason}")
 
 
 _DIGEST = "__bdl_digest__"

@@ -238,7 +238,9 @@ class Benchmark:
             bar=progress is None,
         )
         try:
-            running.run_benchmark(request, options, None, Console(quiet=not progress))
+            # names of columns may have brackets, which are no mark-up
+            console = Console(quiet=not progress, markup=False, emoji=False)
+            running.run_benchmark(request, options, None, console)
         except Exit as end:
             if end.exit_code != 1:  # some final fits failed
                 raise KeyboardInterrupt from None

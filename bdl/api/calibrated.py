@@ -86,7 +86,7 @@ def calibration(
             "calibration: fit: give a fitted bdl.Regressor or bdl.Classifier, a pipeline that "
             f"ends with one, or what bdl.fit or bdl.posterior returns, not {type(fit).__name__}"
         )
-    if X is None and isinstance(fit, Fitted):
+    if X is None and y is None and isinstance(fit, Fitted):
         rows = fit.cell.rows(fit.split).test
         X, y = fit.cell.data.x[rows], fit.cell.data.y[rows]
     if X is None or y is None or not len(X) or len(X) != len(y):

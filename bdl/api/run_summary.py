@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bdl.errors import InputError
-from bdl.files import DEFAULT_RESULTS
+from bdl.files import DEFAULT_RESULTS, write_atomically
 from bdl.publishing.published_files import PublishedRun
-from bdl.publishing.report_page import REPORT, build_page
+from bdl.publishing.report_page import REPORT, build_page, write_page
 from bdl.publishing.run_tables import compare_with_print, summarise_tables
 from bdl.reports.comparison import TableEntry
 from bdl.reports.overview import Overview, count_verdicts, find_sign
@@ -20,12 +20,16 @@ AGREEMENTS = (SAME_DIGITS, EQUIVALENT, CONSISTENT)
 """Verdicts on numbers that match."""
 
 
-def write_report(published: PublishedRun, folder: Path) -> Path:
-    """Write the report of a run, if its tables or figures are new; return its path."""
+def write_report(published: PublishedRun, request: Request, results: Path) -> Path:
+    """Write the report of a run, if its tables or figures are new or there is none; return its path."""
+    folder = published.loaded.folder
     path = folder / REPORT
     if published.figure_data is not None:
         page = build_page(published.loaded, published.figure_data, [folder])
-        path.write_text(page, encoding="utf-8")
+        with write_atomically(path) as new_path:
+            new_path.write_text(page, encoding="utf-8")
+    elif not path.exists():  # a run was stopped before it wrote one
+        write_page(request, results)
     return path
 
 

@@ -99,7 +99,7 @@ def run_benchmark(
             fitted_at = time.perf_counter()
             published_run = publish(request, run_folder, results, fitted_at - start)
         loaded = published_run.loaded
-        report = write_report(published_run, run_folder.path.parent)
+        report = write_report(published_run, request, results)
         console.print(summarise_run(request, published_run, results))
         if request.folder_name:
             command = request.format_command("table", results)

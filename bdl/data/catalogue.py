@@ -193,6 +193,10 @@ def prepare_dataset(
     `InputError` if the data set has no gap splits, or is of images and so has no tails; from the
     `split` of the result, if it has fewer training rows.
     """
+    if split != "published" and dataset.groups is not None:
+        raise InputError(
+            f"split: {split} does not keep the groups of '{dataset.name}' together: leave one out"
+        )
     # the parameters that generated a split describe its rows only as they are
     keeps_generating = split == "published" and standardise == "none"
     prepared = replace(

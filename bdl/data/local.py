@@ -20,6 +20,10 @@ ClassName = str | int | float | bool
 _COMPRESSED_ENDINGS = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
+_TEST_SHARE = 0.1
+"""Share of the rows that test."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table(ABC):
     """Rows and columns with names, one of which is the target; the others are inputs.
@@ -74,7 +78,7 @@ class Table(ABC):
     split_column: str | None = None
     group: str | None = None
     time: str | None = None
-    test_share: Annotated[float, Gt(0), Lt(1)] = 0.1
+    test_share: Annotated[float, Gt(0), Lt(1)] = _TEST_SHARE
     version: ClassVar[int] = 1
     """Version of how a table is read; `bdl.versions` says when it goes up."""
 
@@ -84,6 +88,11 @@ class Table(ABC):
         ]
         if len(splitters) > 1:
             raise InputError(f"{' and '.join(splitters)} are ways to split: keep one")
+        if self.test_share != _TEST_SHARE and self.group is None and self.time is None:
+            raise InputError(
+                "test_share is of group and time, and others test a tenth: leave it out, or say "
+                "one of these"
+            )
         if self.task == "regression" and (self.classes or self.positive is not None):
             raise InputError("classes and positive are of a classification: say no task, or that")
 

@@ -123,8 +123,8 @@ Column = pd.Series
 def read_csv(source: "Csv") -> Frame:
     """Read a file of text.
 
-    `InputError` if there is no such file, it is empty, its header is none, lines have different
-    numbers of values, or a word such as ``NA`` may be a gap or a category.
+    `InputError` if there is no such file, it is empty, its header is none, a line has more values
+    than the header (one with fewer has gaps), or a word such as ``NA`` may be a gap or a category.
     """
     path, encoding = Path(source.path), _find_encoding(source.encoding)
     if source.thousands == source.decimal:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from bdl.data.splits import (
     Rows,
@@ -61,8 +60,10 @@ def read_splits(source: "Table", x: Array, y: Array, column: Column) -> TableSpl
     name = source.display_name
     if source.time:
         times = _read_times(name, column)
-        by_content = order_by_content(times, y, x)
-        order = by_content[times[by_content].argsort(kind="stable")]
+        # rows of one time are at random: in the order of their contents, the target would decide
+        # which of them test
+        shuffled = np.random.default_rng(0).permutation(order_by_content(times, y, x))
+        order = shuffled[times[shuffled].argsort(kind="stable")]
         n_train = len(order) - max(1, round(source.test_share * len(order)))
         if n_train < 1:
             raise _no_training_rows_error(name, column)
@@ -111,13 +112,13 @@ def _check_part_names(name: str, column: Column) -> None:
             )
 
 
-def _read_times(name: str, column: Column) -> NDArray[np.float64]:
+def _read_times(name: str, column: Column) -> Array | Rows:
+    """Return numbers, or dates in whole nanoseconds, which double precision cannot tell apart."""
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column, dtype=np.float64)
     try:
-        return np.asarray(
-            pd.to_datetime(column, utc=True, format="ISO8601").astype("int64"), dtype=np.float64
-        )
+        dates = pd.to_datetime(column, utc=True, format="ISO8601").dt.as_unit("ns")
+        return np.asarray(dates.astype("int64"), dtype=np.int64)
     except (ValueError, TypeError) as error:
         raise InputError(
             f"{name}: column '{column.name}' has no dates or numbers ({first_message_line(error)})"

@@ -267,9 +267,11 @@ def _find_classes(
 ) -> NDArray[np.int64]:
     """Return the numbers of the classes that a setting names."""
     name, number_by_text = source.display_name, dict[str, int]()
+    # texts such as 007 and 7 are classes of their own
+    as_text = _as_class_text if len({*map(_as_class_text, classes)}) == len(classes) else str
     for number, value in enumerate(classes):
-        number_by_text[_as_class_text(value)] = number
-    texts = [*map(_as_class_text, names)]
+        number_by_text[as_text(value)] = number
+    texts = [*map(as_text, names)]
     for text in texts:
         if text not in number_by_text:
             known_names = ", ".join(map(abbreviate, classes[:5]))
@@ -288,7 +290,7 @@ def _as_class_text(value: Any) -> str:
     YAML reads a class such as 1 as a number, and files such as CSV may have it as 1.0.
     """
     text = str(value).strip()
-    return f"{float(text):g}" if is_plain_number(text) else text
+    return repr(float(text)) if is_plain_number(text) else text
 
 
 def _read_input(source: "Table", column: Column) -> tuple[Array, tuple[str, ...], str]:

@@ -24,7 +24,7 @@ def describe_fits(task: Task, width: int, compile: bool) -> dict[str, Any]:
     method = task.settings.method.build()
     if isinstance(method, Guest) and (packages := method.packages):
         details["packages"] = packages
-    if files := task.outside_files:
+    if files := task.recorded_files:
         details["files"] = files
     return details
 

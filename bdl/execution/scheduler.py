@@ -215,7 +215,7 @@ def _describe_changed_files(tasks: Sequence[Task], run_folder: RunFolder) -> lis
     """
     counts: Counter[str] = Counter()
     for task in tasks:
-        digests = task.outside_files
+        digests = task.recorded_files
         if not digests:
             continue
         for stage in STAGES:

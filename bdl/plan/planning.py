@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bdl.errors import InputError
-from bdl.plan.task import Task
+from bdl.plan.task import Task, forget_loaded_data
 from bdl.spec import Benchmark
 from bdl.spec.request import MAX_SPLITS
 
@@ -29,6 +29,8 @@ def plan_tasks(
     from bdl.plan.task_checks import check_device, check_task
 
     check_device(device)
+    # a program may run a benchmark again after its files have changed
+    forget_loaded_data()
     # before tasks are made with their splits: a size that nobody means would exhaust memory here
     check_sizes(list_first_splits(benchmark, splits, device), jobs)
     if benchmark.splits > MAX_SPLITS:  # even if few of them are run: others would list them all

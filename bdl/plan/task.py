@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bdl.data import (
+    DATASETS,
     Dataset,
     Split,
     SplitScheme,
@@ -240,6 +241,14 @@ class Task:
         return dict(filter(None, map(outside_file, components)))
 
     @property
+    def recorded_files(self) -> dict[str, str]:
+        """Return `outside_files`, and the file of a data set that is code: name to digest."""
+        if self.settings.streams:
+            return self.outside_files
+        data_file = outside_file(DATASETS.get(self.dataset.name))
+        return self.outside_files | dict([data_file] if data_file else [])
+
+    @property
     def _data_checksum(self) -> str:
         """Return the checksum of the data.
 
@@ -259,6 +268,11 @@ def _load_prepared(
     of a sweep.
     """
     return prepare_dataset(load_dataset(dataset), split, standardise, rows)
+
+
+def forget_loaded_data() -> None:
+    """Forget data that were loaded, so that files that have changed since are read again."""
+    _load_prepared.cache_clear()
 
 
 def joint_hash(hashes: Iterable[str]) -> str:

@@ -118,6 +118,11 @@ def check_labels(benchmark: "Benchmark", labels: frozenset[str] | None) -> None:
                 raise error_at(path, ValueError(str(error)))
         elif labels is not None and label not in benchmark.labels | labels:
             registry = kind.registry()
+            for dataset in benchmark.datasets:
+                # settings by the name of a component that has another label here would be ignored
+                if kind is DatasetName and dataset.name == label:
+                    reason = f"'{label}' is called '{dataset}' here: use that"
+                    raise error_at(path, ValueError(reason))
             if label not in registry.targets:
                 members = benchmark.datasets if kind is DatasetName else benchmark.metrics
                 names = {*registry.names(), *members}

@@ -176,6 +176,31 @@ class DatasetName(NamedComponent):
         file = location.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
         return file if file == attribute else f"{file}_{attribute}"
 
+    @classmethod
+    def check_label(cls, label: Any, name: str) -> None:
+        """Raise `ValueError` unless the label can be part of the name of a file."""
+        super().check_label(label, name)
+        if "/" in label or "\\" in label or not label.isprintable():
+            raise ValueError(f"label: '{abbreviate(label)}' has / or \\ in it: give another label")
+        if len(label.encode()) > _MAX_LABEL_BYTES:
+            raise ValueError(
+                f"label: '{abbreviate(label)}' is longer than {_MAX_LABEL_BYTES} bytes: "
+                "give another label"
+            )
+
+
+_MAX_LABEL_BYTES = 150
+"""Names of files take 255, and labels are a part of them."""
+ROW_COLUMNS = frozenset(
+    {
+        *("dataset", "entry", "method", "point", "stage", "split", "trial", "fold"),
+        *("status", "reason", "seconds", "width", "device", "compiled", "updates", "files"),
+        *("packages", "kept", "certificate", "origin", "traceback", "axis", "at", "metric"),
+        *("value", "statistic", "seed"),
+    }
+)
+"""Columns of rows beside their scores, which no score can have the name of."""
+
 
 class MetricName(NamedComponent):
     """A metric of a benchmark; `build` returns the score itself."""
@@ -205,6 +230,11 @@ class MetricName(NamedComponent):
         """Raise `ValueError` unless the label begins with the name, for readers of columns."""
         super().check_label(label, name)
         stem = cls.stem(name)
+        if label in ROW_COLUMNS or label.startswith("hyper_"):
+            raise ValueError(
+                f"label: '{abbreviate(label)}' is a column of every row: call it otherwise, such "
+                f"as {stem}_score"
+            )
         if label != stem and not label.startswith(f"{stem}_"):
             raise ValueError(
                 f"label: '{abbreviate(label)}' should be {stem}, or begin with {stem}_"

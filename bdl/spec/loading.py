@@ -197,6 +197,10 @@ def _read_text(path: Path) -> str:
         raise InputError(f"cannot read benchmark {abbreviate(path)}: {reason}") from None
 
 
+_FOLDER_NAMES = {"store", "variants", "figures", "references", "posteriors", "rows"}
+"""Folders within those of results, beside those of profiles."""
+
+
 def _parse_mapping(path: Path, text: str, *, is_shipped: bool = False) -> dict[str, Any]:
     content = parse_yaml(text, str(path), is_shipped=is_shipped)
     if not isinstance(content, dict):
@@ -211,6 +215,11 @@ def _parse_profiles(content: Any, path: Path) -> dict[str, dict[str, Any]]:
         profiles = _ProfilesSection.model_validate({"profiles": content}).profiles
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error)}") from None
+    for name in profiles:
+        if name in _FOLDER_NAMES or name.startswith("seed-"):
+            raise InputError(
+                f"{path}: profiles.{name}: results have a folder of that name: call it otherwise"
+            )
     return {"paper": {}} | profiles
 
 
