@@ -92,7 +92,7 @@ def _reason_to_skip(text):
     if "GPU" in text:
         return "need a GPU"
     if "import" in text or "installed" in text or "extra" in text:
-        return "need packages (pip install -c constraints.txt '.[dev,docs,guests,ranks]')"
+        return "need packages (pip install -c constraints.txt '.[dev,docs,guests]')"
     return "do not apply here"
 
 

@@ -58,6 +58,11 @@ class LaplaceTorch(Guest):
             raise InputError(
                 "laplace-torch has no likelihood of one logit: use the likelihood categorical"
             )
+        if getattr(problem.prior, "bias_precision", None) is not None:
+            raise InputError(
+                "laplace-torch has one prior precision: use the prior gaussian without "
+                "bias_precision"
+            )
         if self.prediction == "samples" and (
             self.layers != "all" or problem.dim > _MAX_PARAMETERS
         ):

@@ -10,7 +10,9 @@ import torch
 from annotated_types import Ge, Gt
 
 from bdl.guests.jax_density import Data, Density, JaxGuest, Network, build_density
+from bdl.methods.base import check_rank
 from bdl.methods.guest import Train
+from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, FactorAnalysis
 
 _NEEDS = {"numpyro": "bdl-bench[numpyro]"}
@@ -36,6 +38,10 @@ class AutoLowRank(JaxGuest):
 
     needs: ClassVar = _NEEDS
     hyper = ("learning_rate",)
+
+    def check(self, problem: Problem) -> None:
+        super().check(problem)
+        check_rank("rank", self.rank, problem)
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> FactorAnalysis:
         import jax

@@ -105,6 +105,11 @@ class MultiSwag(Ensemble):
     warmup_epochs: Annotated[int, Ge(0)] = 500
 
     @property
+    def idle_epochs(self) -> int:
+        """Epochs in which nothing is collected: rounds of all members end at multiples of them."""
+        return (self.warmup_epochs // self.members + 1) * self.members - 1
+
+    @property
     def _member(self) -> Swag:
         return Swag(self.initial_scale, self.warmup_epochs, self.rank)
 

@@ -25,6 +25,7 @@ from bdl.methods.base import Noise, Shapes, StartedMethod
 from bdl.methods.counters import StepCounters
 from bdl.methods.optim import DescentState
 from bdl.methods.point_estimate import Adam
+from bdl.models.networks import Unit
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import LastLayer
 
@@ -65,6 +66,10 @@ class LastLayerLaplace(StartedMethod):
         return self.descent_epochs
 
     def check(self, problem: Problem) -> None:
+        if isinstance(problem.model, Unit):
+            raise InputError(
+                "outputs of the model 'unit' are not linear in its layer: use mlp or linear"
+            )
         size = _size(problem)
         if size > _MAX_PARAMETERS:
             raise InputError(

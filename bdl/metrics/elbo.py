@@ -231,9 +231,9 @@ def probability_of_one(centre: Tensor, spread: Tensor) -> Tensor:
     rare = (variance / 2 - size).clamp(max=-0.1)
     tail = torch.where(centre > 0, (-rare.exp()).log1p(), rare)
     weight = torch.sigmoid(10 * (size - 0.98 * variance - 4))
-    # where only the tail counts, rounding may leave a mixture below 0: 0 times its logarithm is
-    # NaN
-    return torch.where(weight == 1, tail, (1 - weight) * mixture.log() + weight * tail).exp()
+    # where the tail counts, rounding may leave a mixture below 0, which has no logarithm
+    mixed = (1 - weight) * mixture.log() + weight * tail
+    return torch.where((weight == 1) | (mixture <= 0), tail, mixed).exp()
 
 
 def _check_logistic(name: str, evaluation: Evaluation) -> None:

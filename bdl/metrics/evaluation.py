@@ -126,6 +126,8 @@ class Evaluation:
 
     @cached_property
     def _at_mean(self) -> "Evaluation":
+        if is_predictive(self.posterior):
+            raise InputError("the fit has no parameters, and so no mean: leave this score out")
         # predictions at hand are those of samples
         return replace(
             self, posterior=Point(as_type(self.posterior, torch.float32).mean()), predicted=None

@@ -325,8 +325,9 @@ def _measure_distance(evaluation: Evaluation, measure: FunctionMeasure) -> dict[
     if evaluation.reference.chains_agree:
         squared = jackknife(lambda rest: measure(ours, rest.flatten(0, 1)), groups)
         if evaluation.has_sampling_error:
-            size = len(ours) // BLOCKS
-            blocks = ours[: BLOCKS * size].reshape(BLOCKS, size, -1)
+            count = min(BLOCKS, len(ours))
+            size = len(ours) // count
+            blocks = ours[: count * size].reshape(count, size, -1)
             # the samples of both sides are independent, so that variances add
             squared = squared + jackknife(
                 lambda rest: measure(rest.flatten(0, 1), pooled_truth), blocks

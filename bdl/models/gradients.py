@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.base import LayeredModel, Layers
-from bdl.models.networks import with_ones
+from bdl.models.networks import LinearModel, with_ones
 from bdl.models.problem import Batch, Hyper, Problem
 
 
@@ -229,16 +229,11 @@ def example_hessians(
 
 
 def is_single_output_layer(problem: Problem) -> bool:
-    """Return whether the model is one layer with one output.
+    """Return whether the model is one linear layer with one output.
 
     All gradients of an example are then multiples of its input.
     """
-    model, d_out = problem.model, problem.d_out
-    return (
-        isinstance(model, LayeredModel)
-        and d_out == 1
-        and len(model.widths(problem.d_in, d_out)) == 2
-    )
+    return isinstance(problem.model, LinearModel) and problem.d_out == 1
 
 
 def _layer_outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -199,6 +199,7 @@ class HorseshoePrior:
     units: Literal["leaving", "entering"] = "leaving"
 
     hyper = ("global_scale",)
+    hyper_above: ClassVar[Mapping[str, float]] = dict.fromkeys(hyper, 0.0)
 
     def latent_dim(self, layout: Layout) -> int:
         return layout.dim + 2 * (layout.n_layers + self._n_units(layout))

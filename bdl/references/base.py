@@ -189,6 +189,8 @@ def _load_verified(
         certificate = parse(content["certificate"])
         # a pickle in a downloaded file would run its code
         theta = np.load(draws_path, allow_pickle=False)
+        if content["key"] != info_path.stem:
+            raise ValueError("it is of another recipe")
         if (
             content.pop("sha256") != _digest(content)
             or _draws_digest(theta) != content["draws_sha256"]

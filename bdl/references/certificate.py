@@ -6,6 +6,7 @@ Gelman, Simpson, Carpenter & Buerkner (2021), Bayesian Analysis 16(2); E-FMI is 
 (2016), arXiv:1604.00695, section 3. arviz computes them.
 """
 
+import math
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -150,8 +151,10 @@ class DrawQuality:
         return "; ".join(rule.describe_failure(self.worst_of(rule)) for rule in broken)
 
     def worst_of(self, rule: Rule) -> float:
-        """Return the value nearest to breaking a rule, or farthest beyond it."""
+        """Return the value nearest to breaking a rule, or farthest beyond it; NaN breaks any."""
         values: tuple[float, ...] = getattr(self, rule.statistic)
+        if any(math.isnan(value) for value in values):
+            return math.nan
         # "==" bounds counts by 0, so that the largest is the worst
         return max(values) if rule.relation in ("<", "==") else min(values)
 

@@ -258,7 +258,8 @@ def list_steering_scores() -> list[str]:
 
 
 def _can_steer(info: "MetricInfo") -> bool:
-    return info.kind in ("predictive", "posterior") and info.direction == "lower"
+    is_scored = info.kind in ("predictive", "posterior") and info.direction == "lower"
+    return is_scored and info.judges_predictions
 
 
 def _check_steering(metric: MetricName) -> MetricName:
