@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from bdl.data import DATASETS, Dataset, describe_dataset, file_states
+from bdl.data import DATASETS, Dataset, describe_dataset, file_states, prepare_dataset
 from bdl.errors import InputError
 from bdl.records.run_folder import RunFolder
 from bdl.registry import Label
@@ -907,3 +907,40 @@ def test_a_benchmark_on_a_file_of_ones_own(tmp_path: Path, invoke) -> None:
     code, out, err = invoke("run", str(spec), "--results", results, "--dry-run")
     assert out.startswith(told)
     assert (code, "everything is done" in out) == (0, True), out + err
+
+
+def test_rows_of_one_time_test_whatever_their_target(csv) -> None:
+    """The cut falls within the last year: of its 40 rows, half of either class, 20 test."""
+    rng = np.random.default_rng(3)
+    lines = [f"{2015 + row // 40},{rng.normal():.4f},{row % 2}" for row in range(200)]
+    text = "year,a,price\n" + "\n".join(lines)
+    dataset = csv(text, time="year", task="classification")
+    test = dataset.split(0).test
+    assert len(test) == 20
+    assert 4 <= dataset.y[test].sum() <= 16
+    turned = csv("year,a,price\n" + "\n".join(lines[::-1]), time="year", task="classification")
+    np.testing.assert_array_equal(turned.x[turned.split(0).test], dataset.x[test])
+
+
+def test_times_that_differ_by_a_hundred_nanoseconds_differ(csv) -> None:
+    stamps = [f"2026-01-01T00:00:00.000000{n}00" for n in (3, 1, 2)]
+    text = "when,a,price\n" + "\n".join(f"{stamp},{n},{n}" for n, stamp in enumerate(stamps))
+    assert csv(text, time="when").split(0).test.tolist() == [0]
+
+
+def test_classes_are_told_apart_by_all_their_digits(csv) -> None:
+    text = "a,price\n1,1000001\n2,1000002\n3,1000001\n"
+    for positive, y in ((1000001, [1, 0, 1]), (1000002, [0, 1, 0])):
+        dataset = csv(text, task="classification", positive=positive)
+        assert dataset.y.tolist() == y
+
+
+def test_a_share_that_nothing_uses_is_refused(csv) -> None:
+    with pytest.raises(InputError, match="test_share is of group and time"):
+        csv(HOUSES, test_share=0.5)
+
+
+def test_groups_are_not_cut_by_other_schemes(csv) -> None:
+    dataset = csv(HOUSES, group="chain")
+    with pytest.raises(InputError, match="tail does not keep the groups"):
+        prepare_dataset(dataset, "tail", "none")

@@ -344,3 +344,10 @@ def test_a_stream_has_no_rows():
         InputError, match="a stream has no rows to predict: leave out metrics of predictions"
     ):
         NegElbo()(fit(exact()))
+
+
+def test_a_mixture_that_rounding_makes_negative_leaves_the_tail():
+    found = probability_of_one(tensor(-52.3, 52.3), tensor(6.75, 6.75))
+    assert torch.isfinite(found).all()
+    assert 0 < found[0] < 1e-12
+    assert found[1] == pytest.approx(1 - float(found[0]))

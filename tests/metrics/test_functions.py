@@ -226,3 +226,10 @@ def test_classes():
 def test_a_truth_without_some_covariances_is_refused():
     with pytest.raises(InputError, match="knows no covariance"):
         FunctionW2()(fitted(EXACT, Truth(EXACT.mean(), EXACT.covariance()[:2, :2], {})))
+
+
+@pytest.mark.parametrize("samples", [2, 4, 7])
+def test_few_samples_have_a_distance_with_its_error(samples):
+    found = FunctionW2()(fitted(EXACT, samples=samples))
+    assert set(found) == {"", "mcse", "floor"}
+    assert all(math.isfinite(value) for value in found.values())

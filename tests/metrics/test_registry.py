@@ -5,6 +5,7 @@ import pytest
 from bdl.errors import InputError
 from bdl.metrics import METRICS, MetricInfo, get_metric_info
 from bdl.registry import Label
+from bdl.spec.labels import list_steering_scores
 
 from .fits import fit
 
@@ -66,3 +67,9 @@ def test_methods_are_ranked_by_what_judges_predictions_of_new_rows():
     assert ranking == ["nmll", "crps", "rmse", "accuracy"]
     others = ("coverage", "runtime", "rel_mean_dist", "neg_elbo", "training_error_pct")
     assert not any(get_metric_info(name).ranks_methods for name in others)
+
+
+def test_a_search_is_steered_by_rows_that_a_fit_has_not_seen():
+    steering = list_steering_scores()
+    assert {"nmll", "crps", "rmse", "error"} <= {*steering}
+    assert not {"training_nmll", "training_nll", "training_error_pct", "entropy"} & {*steering}

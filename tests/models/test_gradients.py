@@ -15,7 +15,7 @@ from bdl.models.gradients import (
     is_single_output_layer,
 )
 from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
-from bdl.models.networks import LinearModel, Mlp
+from bdl.models.networks import LinearModel, Mlp, Unit
 from bdl.models.problem import Batch, Problem
 
 MODELS = {
@@ -153,3 +153,14 @@ def test_other_models_fall_back_on_the_matrix(draw):
         [error * growth, error * theta[:, :1] * batch.x.T * growth], dim=-1
     ).flatten(0, 1)
     torch.testing.assert_close(gradients.matrix, expected, **CLOSE)
+
+
+def test_a_unit_with_an_activation_is_no_linear_layer(draw):
+    """Its gradients are those of autograd, not those of the outputs before the activation."""
+    problem = Problem(Unit("tanh"), GaussianLikelihood(), D_IN, 1)
+    batch = Batch(draw(ROWS, D_IN), draw(ROWS), torch.tensor(40.0), draw().exp())
+    theta, hyper = draw(1, problem.dim), {name: draw().exp() for name in problem.hyper}
+    assert not is_single_output_layer(problem)
+    found = example_gradients(problem, theta, batch, hyper)
+    expected = gradient_matrix(problem, theta[0], batch, hyper).sum(0)
+    torch.testing.assert_close(found.total().flatten(), expected, **CLOSE)

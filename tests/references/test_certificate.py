@@ -255,3 +255,10 @@ def test_failed_samplers_are_refused(good, spoil, message):
     spoil(good)
     with pytest.raises(InputError, match=message):
         certify(good)
+
+
+@pytest.mark.parametrize("values", [(1.001, np.nan), (np.nan, 1.001)])
+def test_a_statistic_that_is_not_a_number_is_the_worst(good, values):
+    certificate = replace(certify(good), r_hat=values)
+    assert np.isnan(certificate.worst_of(RULES[0]))
+    assert "R-hat nan" in certificate.describe_failures()

@@ -347,3 +347,33 @@ def test_several_problems_are_counted(load, content):
     content |= {"seed": -1, "splits": 0, "datasets": []}
     with pytest.raises(InputError, match=r": seed: .* \(got -1\) \(and 2 more\)$"):
         load(content)
+
+
+REFUSED_NAMES = {
+    "store": ("profiles.store", {}, "results have a folder of that name"),
+    "seed-1": ("profiles.seed-1", {}, "results have a folder of that name"),
+    "column": ("metrics", [{"name": "rmse", "label": "seconds"}], "is a column of every row"),
+    "path": (
+        "datasets",
+        [{"name": "csv", "path": "d.csv", "target": "y", "label": "a/b"}],
+        "has /",
+    ),
+    "long": ("datasets", [{"name": "csv", "path": f"{'d' * 200}.csv", "target": "y"}], "longer"),
+}
+
+
+@pytest.mark.parametrize(("path", "value", "message"), REFUSED_NAMES.values(), ids=REFUSED_NAMES)
+def test_names_that_would_be_lost_among_others_are_refused(
+    load, content, put, path, value, message
+):
+    put(path, value)
+    with pytest.raises(InputError, match=message):
+        load(content)
+
+
+def test_settings_by_a_name_that_has_another_label_here_are_refused(load, content, put):
+    put("datasets", ["diabetes", {"name": "yacht", "label": "boats"}])
+    put("notes", [])
+    put("by_dataset", {"yacht": {"training": {"epochs": 3}}})
+    with pytest.raises(InputError, match="'yacht' is called 'boats' here: use that"):
+        load(content)
