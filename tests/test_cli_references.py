@@ -327,3 +327,14 @@ def test_bad_input_stops_a_run_before_it_trains(
     assert message in err
     assert err.count("\n") == 1
     assert not list(tmp_path.rglob("rows.parquet"))
+
+
+def test_draws_of_another_recipe_are_no_reference(sampled, invoke, tmp_path):
+    """Each file is sound by itself; its name is that of the recipe."""
+    assert invoke("references", "build", sampled)[0] == 0
+    folder = next((tmp_path / "data").rglob("*.npy")).parent
+    first, second = sorted(folder.glob("*.npy"))
+    for ending in (".npy", ".json"):
+        content = second.with_suffix(ending).read_bytes()
+        first.with_suffix(ending).write_bytes(content)
+    assert invoke("references", "list", sampled)[1].count("corrupt") == 1

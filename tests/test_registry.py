@@ -1,6 +1,7 @@
 """Components made from their settings, and labels that stand for them."""
 
 import pickle
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -100,3 +101,23 @@ def test_results_may_ask_for_what_the_package_defines_alone(target, is_trusted):
     """It is not imported to find out."""
     with nullcontext() if is_trusted else pytest.raises(InputError, match="from outside"):
         require_trusted(target, "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("def load(:\n", "SyntaxError: "),
+        ("raise ValueError('x')\n", "ValueError: x"),
+        ("import nothing_of_the_kind\n", "is the package installed"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_refused_in_a_line(
+    tmp_path, monkeypatch, content, reason
+):
+    (tmp_path / "badmod.py").write_text(content, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "badmod", raising=False)
+    with pytest.raises(InputError, match="cannot import 'badmod'") as caught:
+        Registry("thing", {}).get("badmod:load")
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)

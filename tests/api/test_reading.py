@@ -281,3 +281,46 @@ def test_a_bar_is_drawn_on_a_terminal_or_in_a_notebook_and_not_in_a_pipe(
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == "" if not drawn else drawn in told.err
+
+
+MINE = """
+name: mine
+title: A file of one's own
+datasets: [{name: csv, path: PATH, target: "y:usd"}]
+splits: 2
+entries:
+  exact:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    hyper: {prior_precision: 1, noise_precision: 1}
+metrics: [rmse]
+"""
+
+
+def write_houses(folder, scale):
+    x, noise = np.random.default_rng(0).normal(size=(2, 40))
+    table = pd.DataFrame({"cost[/kg]": x, "y:usd": scale * noise})
+    table.to_csv(folder / "houses.csv", index=False)
+    return folder / "houses.csv"
+
+
+def test_a_file_that_changes_between_two_runs_of_a_program_is_read_again(tmp_path):
+    """Its columns have brackets and colons, which are no mark-up and name no code."""
+    (tmp_path / "mine.yaml").write_text(MINE.replace("PATH", str(write_houses(tmp_path, 1.0))))
+    mine = bdl.benchmark(tmp_path / "mine.yaml")
+    first = mine.run(results=tmp_path / "first", progress=True)
+    write_houses(tmp_path, 1000.0)
+    second = mine.run(results=tmp_path / "second")
+    assert (second.rows.rmse > 100 * first.rows.rmse).all()
+    assert len(mine.results(results=tmp_path / "second").rows) == 2
+
+
+def test_a_report_that_a_stopped_run_did_not_write_is_written_by_the_next(folder):
+    run = bdl.benchmark(folder / "small.yaml", set=QUICK).run(
+        methods="exact", results=folder / "r"
+    )
+    report = run.folder / "report.html"
+    report.unlink()
+    bdl.benchmark(folder / "small.yaml", set=QUICK).run(methods="exact", results=folder / "r")
+    assert "Two fits of diabetes" in report.read_text("utf-8")

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from bdl.data import Dataset
+from bdl.methods.counters import StepCounters
 from bdl.methods.deep_ensemble import MultiSwag
 from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
 from bdl.methods.swag import Swag
@@ -350,3 +351,15 @@ def test_the_engine_gives_each_trial_the_moments_of_its_own_iterates(swag):
         assert np.linalg.norm(posterior.covariance().numpy() - covariance) < 1e-3 * np.linalg.norm(
             covariance
         )
+
+
+@pytest.mark.parametrize("warmup", [0, 3, 4, 5, 12])
+def test_members_collect_in_the_first_epoch_that_is_not_idle(warmup):
+    """Rounds of all members end at multiples of their number."""
+    method = MultiSwag(members=5, rank=3, warmup_epochs=warmup)
+    collecting = [
+        epochs
+        for epochs in range(1, 40)
+        if method.due(StepCounters(updates=epochs, epochs=epochs, ended=True))
+    ]
+    assert collecting[0] == method.idle_epochs + 1

@@ -20,7 +20,7 @@ from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian
-from bdl.posteriors.predictive import Outputs
+from bdl.posteriors.predictive import MeanVariance, Outputs
 
 from .fits import answered, examples, fit, normal, regression, tensor
 
@@ -197,3 +197,14 @@ def test_other_distributions_are_refused(name):
         InputError, match=f"^{name}: the likelihood predicts Bernoulli, not Normal: leave the"
     ):
         score(name, evaluation)
+
+
+@pytest.mark.parametrize("name", ["rmse", "mse_at_mean"])
+def test_the_mean_of_a_fit_that_predicts_by_itself_is_refused(name):
+    settings = {"at": "mean"} if name == "rmse" else {}
+    with pytest.raises(InputError, match="no parameters, and so no mean: leave this score out"):
+        score(
+            name,
+            answered(MeanVariance(tensor([1.0, 2.0]), tensor([1.0, 1.0])), tensor(1.0, 2.0)),
+            **settings,
+        )
