@@ -106,8 +106,9 @@ class NetworkNuts(Guest):
 
     log alpha ~ N(log 3, 1) and log beta ~ N(log 10, 4), for standardised targets; given these,
     prior and likelihood are those of all entries. Chains start as those of `network-mcmc`, and are
-    judged by its rules at the training rows alone: what is far beyond them, where chains mix more
-    slowly, is not predicted.
+    judged by its rules at the training rows alone, by what the networks put out there and by beta:
+    what is far beyond them, where chains mix more slowly, is not predicted. Alpha, which no
+    prediction shows, is not judged.
 
     Parameters
     ----------
