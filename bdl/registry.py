@@ -359,10 +359,7 @@ def outside_file(component: object) -> tuple[str, str] | None:
 
 
 def locate_outside_error(error: BaseException) -> str | None:
-    """Return the file and the line where an error comes from in a component that is a file.
-
-    It is the innermost such line of the traceback; None if there is none.
-    """
+    """Return the innermost file and line of a component that an error comes from; None without."""
     files = {
         module.__file__
         for module in list(sys.modules.values())
