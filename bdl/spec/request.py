@@ -107,9 +107,25 @@ class Request:
             words += ["--method", entry]
         if self.splits:
             words += ["--splits", self._splits_text]
-        for path, value in self.changes.items():
+        for path, value in self._overrides.items():
             words += ["--set", f"{path}={to_inline_yaml(value)}"]
         return shlex.join(words)
+
+    @property
+    def _overrides(self) -> dict[str, Any]:
+        """The changes as overrides make them: a list in which an item changes is given whole."""
+        overrides: dict[str, Any] = {}
+        for path, value in self.changes.items():
+            keys = path.split(".")
+            index = next((i for i, key in enumerate(keys) if key.isdigit()), None)
+            if index is None:
+                overrides[path] = value
+                continue
+            whole: Any = self.benchmark.model_dump(mode="json")
+            for key in keys[:index]:
+                whole = whole[key]
+            overrides[".".join(keys[:index])] = whole
+        return overrides
 
     def format_command(self, command: str, results: Path, *options: str) -> str:
         """Write a command for the request, such as ``run``, in a folder of results."""
@@ -354,7 +370,8 @@ def results_option(results: Path) -> str:
 
 def to_inline_yaml(value: Any) -> str:
     """Write a JSON value as YAML on one line; text has quotes only where YAML needs them."""
-    is_text = isinstance(value, str) and re.fullmatch(r"[A-Za-z_(][\w./:() -]*", value)
+    # a colon before a blank or the end would make a mapping of it
+    is_text = isinstance(value, str) and re.fullmatch(r"[A-Za-z_(](?:[\w./() -]|:(?=\S))*", value)
     return (
         value if is_text and value not in ("null", "true", "false") else to_canonical_json(value)
     )

@@ -76,6 +76,9 @@ def test_the_order_and_the_spelling_of_options_do_not_matter():
             "0,3,5-7",
         ),
         (["record={unit: epochs, every: 1}", "baseline=null"], None),
+        # an item of a list, and a text that is no mapping
+        (["metrics=[nmll, {name: coverage, level: 0.8}]", "title='one: two'"], None),
+        (["datasets=[{name: yacht, label: boats}]", "title='three:'"], None),
     ],
 )
 def test_the_options_that_are_told_ask_for_the_same(overrides, splits):
