@@ -5,7 +5,7 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -158,7 +158,7 @@ def read_csv(source: "Csv") -> Frame:
             # pandas only warns of lines that are longer than the header
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = read(decimal=source.decimal, thousands=source.thousands, **gaps)
-            table = table.rename(columns=str)
+            table = _mark_padded_gaps(table.rename(columns=str), source.gaps or ())
             doubtful_columns = [
                 i for i, name in enumerate(table.columns) if _needs_raw_text(source, table[name])
             ]
@@ -185,6 +185,15 @@ def read_csv(source: "Csv") -> Frame:
         ) from None
     except (ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"cannot read {path}: {first_message_line(error)}") from None
+    return table
+
+
+def _mark_padded_gaps(table: Frame, gaps: Collection[str]) -> Frame:
+    """Replace gaps with blanks around them, which pandas takes for text."""
+    for name in table.columns if gaps else ():
+        if pd.api.types.infer_dtype(table[name], skipna=True) == "string":
+            is_gap = table[name].str.strip().isin(gaps)
+            table[name] = table[name].mask(is_gap)
     return table
 
 

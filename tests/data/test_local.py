@@ -944,3 +944,10 @@ def test_groups_are_not_cut_by_other_schemes(csv) -> None:
     dataset = csv(HOUSES, group="chain")
     with pytest.raises(InputError, match="tail does not keep the groups"):
         prepare_dataset(dataset, "tail", "none")
+
+
+def test_gaps_with_blanks_around_them_are_gaps(csv) -> None:
+    text = "c,price\nred,1\n? ,2\n?,3\nblue,4\nred,5\n"
+    dataset = csv(text, gaps=["?"], missing="drop")
+    assert dataset.y.tolist() == [1, 4, 5]
+    assert dataset.columns == ("c=blue", "c=red")
