@@ -162,6 +162,13 @@ def read_csv(source: "Csv") -> Frame:
             doubtful_columns = [
                 i for i, name in enumerate(table.columns) if _needs_raw_text(source, table[name])
             ]
+            code_columns = [
+                i for i, name in enumerate(table.columns) if _is_number_code(source, table[name])
+            ]
+            if code_columns:
+                raw = read(usecols=code_columns, dtype=str, na_filter=False)
+                for name, texts in raw.rename(columns=str).items():
+                    table[name] = _tell_codes_apart(table[str(name)], texts.str.strip())
             if doubtful_columns:
                 # a second time, for these columns alone: text of a whole file takes several times
                 # the memory
@@ -273,6 +280,20 @@ def _read_header(path: Path, file: Iterable[str], separator: str) -> list[str]:
         if not name:  # the name that pandas would choose
             names[i] = f"Unnamed: {i}" + ".1" * (f"Unnamed: {i}" in names)
     return names
+
+
+def _is_number_code(source: "Csv", column: Column) -> bool:
+    """Return whether a column has codes, of categories, groups or parts, that are numbers."""
+    has_codes = column.name in (*source.categories, source.group, source.split_column)
+    return has_codes and pd.api.types.is_numeric_dtype(column)
+
+
+def _tell_codes_apart(column: Column, texts: Column) -> Column:
+    """Return codes as their texts if these tell more of them apart, such as 007 and 7."""
+    has_code = column.notna()
+    if texts[has_code].nunique() == column.nunique():
+        return column
+    return texts.where(has_code)
 
 
 def _needs_raw_text(source: "Csv", column: Column) -> bool:

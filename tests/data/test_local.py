@@ -951,3 +951,15 @@ def test_gaps_with_blanks_around_them_are_gaps(csv) -> None:
     dataset = csv(text, gaps=["?"], missing="drop")
     assert dataset.y.tolist() == [1, 4, 5]
     assert dataset.columns == ("c=blue", "c=red")
+
+
+def test_codes_are_told_apart_as_text(csv) -> None:
+    """Numbers order their categories, unless texts of equal numbers differ."""
+    text = "code,price\n007,1\n7,2\n07,3\n8,4\n008,5\n"
+    assert csv(text, categories=["code"]).columns == (
+        "code=007", "code=008", "code=07", "code=7", "code=8",
+    )  # fmt: skip
+    plain = "code,price\n10,1\n9,2\n10,3\n"
+    assert csv(plain, categories=["code"]).columns == ("code=9", "code=10")
+    grouped = "g,a,price\n1.1,1,1\n1.10,2,2\n1.2,3,3\n1.1,4,4\n"
+    assert len(np.unique(csv(grouped, group="g").groups)) == 3
