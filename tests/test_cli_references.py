@@ -104,7 +104,7 @@ def test_each_reference_of_a_split_has_its_certificate(sampled, invoke, tmp_path
     folder = tmp_path / "results/sampled"
     names = [path.name for path in sorted((folder / "references").iterdir())]
     assert names == [
-        "synthetic-1.2.json", "synthetic-1.json", "synthetic.2.json", "synthetic.json"
+        "synthetic-1.json", "synthetic-1~2.json", "synthetic.json", "synthetic~2.json"
     ]  # fmt: skip
     infos = [json.loads((folder / "references" / name).read_text("utf-8")) for name in names]
     assert len({info["key"] for info in infos}) == 4

@@ -29,7 +29,9 @@ def write_report(published: PublishedRun, request: Request, results: Path) -> Pa
         with write_atomically(path) as new_path:
             new_path.write_text(page, encoding="utf-8")
     elif not path.exists():  # a run was stopped before it wrote one
-        write_page(request, results)
+        # the results are complete without it; `bdl-bench report` says what is wrong
+        with suppress(InputError):
+            write_page(request, results)
     return path
 
 

@@ -88,11 +88,6 @@ class Table(ABC):
         ]
         if len(splitters) > 1:
             raise InputError(f"{' and '.join(splitters)} are ways to split: keep one")
-        if self.test_share != _TEST_SHARE and self.group is None and self.time is None:
-            raise InputError(
-                "test_share is of group and time, and others test a tenth: leave it out, or say "
-                "one of these"
-            )
         if self.task == "regression" and (self.classes or self.positive is not None):
             raise InputError("classes and positive are of a classification: say no task, or that")
 
@@ -114,6 +109,12 @@ class Table(ABC):
         # here, since it imports pandas, which a list of names can do without
         from bdl.data.tables import to_dataset
 
+        # here, so that results of before can be read
+        if self.test_share != _TEST_SHARE and self.group is None and self.time is None:
+            raise InputError(
+                f"{self.display_name}: test_share is of group and time, and others test a tenth: "
+                "leave it out, or say one of these"
+            )
         frame, target = self.read()
         return to_dataset(self, frame, target)
 

@@ -168,7 +168,9 @@ def read_csv(source: "Csv") -> Frame:
             if code_columns:
                 raw = read(usecols=code_columns, dtype=str, na_filter=False)
                 for name, texts in raw.rename(columns=str).items():
-                    table[name] = _tell_codes_apart(table[str(name)], texts.str.strip())
+                    texts = texts.str.strip()
+                    texts = texts.mask(texts.isin(source.gaps or ()))
+                    table[name] = _tell_codes_apart(table[str(name)], texts)
             if doubtful_columns:
                 # a second time, for these columns alone: text of a whole file takes several times
                 # the memory
@@ -285,15 +287,19 @@ def _read_header(path: Path, file: Iterable[str], separator: str) -> list[str]:
 def _is_number_code(source: "Csv", column: Column) -> bool:
     """Return whether a column has codes, of categories, groups or parts, that are numbers."""
     has_codes = column.name in (*source.categories, source.group, source.split_column)
-    return has_codes and pd.api.types.is_numeric_dtype(column)
+    is_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    return has_codes and is_number
 
 
 def _tell_codes_apart(column: Column, texts: Column) -> Column:
-    """Return codes as their texts if these tell more of them apart, such as 007 and 7."""
-    has_code = column.notna()
-    if texts[has_code].nunique() == column.nunique():
-        return column
-    return texts.where(has_code)
+    """Return codes as their texts if numbers lose something of them.
+
+    That are zeros at the beginning, and digits beyond double precision. Other texts of one number,
+    such as 1 and 1.0, are one code.
+    """
+    texts = texts.where(column.notna())
+    is_more_than_number = texts.str.contains(r"^[+-]?0\d|\d{16}", na=False)
+    return texts if is_more_than_number.any() else column.where(texts.notna())
 
 
 def _needs_raw_text(source: "Csv", column: Column) -> bool:

@@ -113,11 +113,11 @@ def _check_part_names(name: str, column: Column) -> None:
 
 
 def _read_times(name: str, column: Column) -> Array | Rows:
-    """Return numbers, or dates in whole nanoseconds, which double precision cannot tell apart."""
+    """Return numbers, or dates in whole units, which double precision may not tell apart."""
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column, dtype=np.float64)
     try:
-        dates = pd.to_datetime(column, utc=True, format="ISO8601").dt.as_unit("ns")
+        dates = pd.to_datetime(column, utc=True, format="ISO8601")
         return np.asarray(dates.astype("int64"), dtype=np.int64)
     except (ValueError, TypeError) as error:
         raise InputError(

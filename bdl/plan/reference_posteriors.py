@@ -199,7 +199,7 @@ def copy_certificates(references: Iterable[SampledReference], folder: Path) -> l
         target.mkdir(parents=True, exist_ok=True)
         name = reference.dataset + ("" if reference.split == 0 else f"-{reference.split}")
         names[name] += 1
-        number = "" if names[name] == 1 else f".{names[name]}"
+        number = "" if names[name] == 1 else f"~{names[name]}"
         path = target / f"{name}{number}.json"
         path.write_bytes(locate_files(reference.recipe)[1].read_bytes())
         paths.append(path)

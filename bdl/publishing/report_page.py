@@ -14,6 +14,7 @@ import pandas as pd
 import yaml
 
 from bdl.errors import InputError
+from bdl.files import write_atomically
 from bdl.metrics import get_metric_info
 from bdl.publishing.run_figures import load_figure_data
 from bdl.publishing.run_tables import judge_run_claims
@@ -48,6 +49,9 @@ HIDDEN_FIELDS = (
     "published",
     "files",
     "overlap",
+    # of versions before 0.2
+    "posteriors",
+    "checksums",
 )
 """Fields of the provenance that the report leaves out."""
 
@@ -79,9 +83,11 @@ def write_page(request: Request, results: Path, target: Path | None = None) -> P
         page = build_page(loaded, figure_data, [Path(temporary), folder])
     try:
         if target is None:
-            # the folder of a part of the whole may not be there
-            folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
+            # it makes the folder, which that of a part of the whole may need
+            with write_atomically(path) as new_path:
+                new_path.write_text(page, encoding="utf-8")
+        else:
+            path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror}; choose another --output"

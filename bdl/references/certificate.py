@@ -153,8 +153,9 @@ class DrawQuality:
     def worst_of(self, rule: Rule) -> float:
         """Return the value nearest to breaking a rule, or farthest beyond it; NaN breaks any."""
         values: tuple[float, ...] = getattr(self, rule.statistic)
-        if any(math.isnan(value) for value in values):
-            return math.nan
+        for value in values:
+            if math.isnan(value):
+                return value
         # "==" bounds counts by 0, so that the largest is the worst
         return max(values) if rule.relation in ("<", "==") else min(values)
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from bdl.errors import InputError, parse_json
 from bdl.references.certificate import CERTIFIED, Certificate, DrawQuality, FunctionCertificate
 from bdl.reports.layout import Section
@@ -16,7 +18,7 @@ def read_certificates(folder: Path) -> list[tuple[str, int, DrawQuality]]:
     """
     certificates = []
     for path in (folder / "references").glob("*.json"):
-        match = re.fullmatch(r"(.+?)(?:-(\d+))?(?:\.\d+)?", path.stem)
+        match = re.fullmatch(r"(.+?)(?:-(\d+))?(?:~\d+)?", path.stem)
         assert match is not None, "every file name matches"
         dataset, split = match.groups()
         try:
@@ -44,7 +46,7 @@ def reference_sections(
                 f"{split}",
                 f"{certificate.origin.sampler}, {certificate.chains} x {certificate.draws}",
                 f"{worst['r_hat']:.4f}",
-                f"{min(worst['bulk_ess'], worst['tail_ess']):.0f}",
+                f"{np.minimum(worst['bulk_ess'], worst['tail_ess']):.0f}",
                 certificate.describe_failures() or CERTIFIED,
                 f"{certificate.origin.seconds:.0f}",
             )

@@ -7,6 +7,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ValidationInfo,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -91,7 +92,8 @@ class NamedComponent(Label):
         # in the order of the component's fields: the order in a file does not decide the label
         settings_texts = [_format_setting(content[key]) for key in settings if key in content]
         text = label or "_".join([cls.stem(name), *settings_texts])
-        cls.check_label(text, name)
+        if not checked:  # results of before keep their labels
+            cls.check_label(text, name)
         return cls(text, name, settings)
 
     @classmethod
@@ -262,8 +264,8 @@ def _can_steer(info: "MetricInfo") -> bool:
     return is_scored and info.judges_predictions
 
 
-def _check_steering(metric: MetricName) -> MetricName:
-    if not _can_steer(metric.info):
+def _check_steering(metric: MetricName, info: ValidationInfo) -> MetricName:
+    if not is_checked(info) and not _can_steer(metric.info):
         raise ValueError(
             f"'{metric}' cannot steer a search: choose one of {', '.join(list_steering_scores())}"
         )

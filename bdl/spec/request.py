@@ -193,13 +193,19 @@ _TABLES = {"csv", "parquet", "openml"}
 """Data sets whose settings are texts of the user's own tables."""
 
 
+def _is_table(dataset: Any) -> bool:
+    return isinstance(dataset, dict) and dataset.get("name") in _TABLES
+
+
 def _require_trusted_code(settings: Any, source: str) -> None:
     """Refuse a recorded spec that names code which its reader has not named."""
-    if isinstance(settings, dict) and settings.get("name") in _TABLES:
-        return  # names of columns and values, which may have colons
     if isinstance(settings, dict):
         for name, value in settings.items():
-            if name not in _TEXTS:
+            if name == "datasets" and isinstance(value, list):
+                # settings of tables are names of columns and values, which may have colons
+                others = [item for item in value if not _is_table(item)]
+                _require_trusted_code(others, source)
+            elif name not in _TEXTS:
                 _require_trusted_code(value, source)
     elif isinstance(settings, list):
         for value in settings:

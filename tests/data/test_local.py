@@ -954,12 +954,25 @@ def test_gaps_with_blanks_around_them_are_gaps(csv) -> None:
 
 
 def test_codes_are_told_apart_as_text(csv) -> None:
-    """Numbers order their categories, unless texts of equal numbers differ."""
+    """Numbers order their categories, unless they would lose zeros or digits."""
     text = "code,price\n007,1\n7,2\n07,3\n8,4\n008,5\n"
     assert csv(text, categories=["code"]).columns == (
         "code=007", "code=008", "code=07", "code=7", "code=8",
     )  # fmt: skip
     plain = "code,price\n10,1\n9,2\n10,3\n"
     assert csv(plain, categories=["code"]).columns == ("code=9", "code=10")
-    grouped = "g,a,price\n1.1,1,1\n1.10,2,2\n1.2,3,3\n1.1,4,4\n"
-    assert len(np.unique(csv(grouped, group="g").groups)) == 3
+    padded = "code,price\n01,1\n-9 ,2\n1,3\n"
+    dropped = csv(padded, categories=["code"], gaps=["-9"], missing="drop")
+    assert dropped.columns == ("code=01", "code=1")
+
+
+def test_numbers_that_are_equal_are_one_group(csv) -> None:
+    """Rows of a group are never on both sides, however its number is written."""
+    text = "g,a,price\n1.0,1,1\n1,2,2\n2,3,3\n2.0,4,4\nTAIL"
+    dataset = csv(text.replace("TAIL", "3,5,5\n"), group="g")
+    assert dataset.groups.tolist() == [0, 0, 1, 1, 2]
+
+
+def test_times_may_be_far_away(csv) -> None:
+    text = "when,a,price\n9999-12-31,1,1\n1500-01-01,2,2\n2026-01-01,3,3\n"
+    assert csv(text, time="when").split(0).test.tolist() == [0]

@@ -262,3 +262,11 @@ def test_a_statistic_that_is_not_a_number_is_the_worst(good, values):
     certificate = replace(certify(good), r_hat=values)
     assert np.isnan(certificate.worst_of(RULES[0]))
     assert "R-hat nan" in certificate.describe_failures()
+
+
+def test_a_worst_value_that_is_not_a_number_is_named_with_its_place(good):
+    """Of a certificate that was read, whose NaN is an object of its own."""
+    content = json.loads(json.dumps(asdict(certify(good))))
+    content["r_hat"][1] = float("nan")
+    certificate = Certificate.read(json.loads(json.dumps(content)))
+    assert "worst nan at coordinate 1: BROKEN" in certificate.worst()[0]

@@ -128,3 +128,21 @@ def test_splits_refused(text, message):
 )
 def test_listed(splits, text):
     assert format_ranges(splits) == text
+
+
+@pytest.mark.parametrize("name", ["uci-gap", "csv"])
+def test_a_recorded_spec_names_no_code_whatever_it_is_called(name):
+    """Columns of tables may look like code; the name of the benchmark is none of theirs."""
+    content = load_request("uci-gap").dump()
+    content["spec"]["name"] = name
+    content["spec"]["entries"]["bbb"]["method"] = {"name": "evil:Boom"}
+    with pytest.raises(InputError, match="asks for code from outside"):
+        Request.parse(json.dumps(content), "here")
+
+
+def test_columns_with_colons_name_no_code():
+    content = load_request("uci-gap").dump()
+    content["spec"]["datasets"][0] = {
+        "name": "csv", "path": "d.csv", "target": "y:usd", "label": "boston",
+    }  # fmt: skip
+    assert Request.parse(json.dumps(content), "here").benchmark.datasets[0].name == "csv"
