@@ -114,17 +114,12 @@ class Request:
     @property
     def _overrides(self) -> dict[str, Any]:
         """The changes as overrides make them: a list in which an item changes is given whole."""
+        spec = self.benchmark.model_dump(mode="json") if self.changes else {}
         overrides: dict[str, Any] = {}
         for path, value in self.changes.items():
-            keys = path.split(".")
-            index = next((i for i, key in enumerate(keys) if key.isdigit()), None)
-            if index is None:
-                overrides[path] = value
-                continue
-            whole: Any = self.benchmark.model_dump(mode="json")
-            for key in keys[:index]:
-                whole = whole[key]
-            overrides[".".join(keys[:index])] = whole
+            changed_list = _find_list(spec, path.split("."))
+            list_path, content = changed_list or (path, value)
+            overrides[list_path] = content
         return overrides
 
     def format_command(self, command: str, results: Path, *options: str) -> str:
@@ -346,6 +341,20 @@ def _iterate_differences(
             yield from _iterate_differences(component_before, component_after, f"{path}.{i}")
     elif before != after:
         yield path, (before, after)
+
+
+def _find_list(spec: Any, keys: Sequence[str]) -> tuple[str, list[Any]] | None:
+    """Return the path and the content of the list that a path goes through; None without one.
+
+    A label may have dots in it, so that not every key need be there.
+    """
+    for number, key in enumerate(keys):
+        if isinstance(spec, list):
+            return ".".join(keys[:number]), spec
+        if not isinstance(spec, Mapping) or key not in spec:
+            return None
+        spec = spec[key]
+    return None
 
 
 def _same_components(before: Any, after: Any) -> bool:

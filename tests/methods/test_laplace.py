@@ -10,9 +10,10 @@ from torch import nn
 
 from bdl.errors import InputError
 from bdl.methods.laplace import Laplace
+from bdl.methods.last_layer_laplace import LastLayerLaplace
 from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
 from bdl.models.modules import NetworkModule
-from bdl.models.networks import LinearModel, Mlp
+from bdl.models.networks import LinearModel, Mlp, Unit
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
 
@@ -232,3 +233,9 @@ def test_covariance_and_linearised_predictive_are_those_of_laplace_torch(curvatu
     centred = f - f.mean(0)
     spread = torch.einsum("snc,snd->ncd", centred, centred) / len(f)
     torch.testing.assert_close(spread, variance.detach().double(), rtol=1e-4, atol=1e-5)
+
+
+def test_outputs_that_are_not_linear_in_the_last_layer_are_refused():
+    problem = Problem(Unit("tanh"), GaussianLikelihood(), 2)
+    with pytest.raises(InputError, match="outputs of the model 'unit' are not linear"):
+        LastLayerLaplace().check(problem)

@@ -146,3 +146,14 @@ def test_columns_with_colons_name_no_code():
         "name": "csv", "path": "d.csv", "target": "y:usd", "label": "boston",
     }  # fmt: skip
     assert Request.parse(json.dumps(content), "here").benchmark.datasets[0].name == "csv"
+
+
+def test_labels_with_dots_and_digits_are_no_items_of_lists():
+    """Settings of `boats.2` are below a mapping, whose keys the path does not tell apart."""
+    overrides = [
+        "datasets=[{name: yacht, label: boats.2}]",
+        'by_dataset={"boats.2": {training: {epochs: 3}}}',
+    ]
+    request = load_request("uci-regression", "check", overrides)
+    assert any(path.startswith("by_dataset.boats.2") for path in request.changes)
+    assert "boats.2" in request.command_arguments
