@@ -27,7 +27,7 @@ from bdl.methods.optim import DescentState
 from bdl.methods.point_estimate import Adam
 from bdl.models.networks import Unit
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.posteriors import LastLayer
+from bdl.posteriors import LastLayer, cholesky_or_nan
 
 _MAX_PARAMETERS = 10_000
 """Parameters of a last layer whose matrix is formed."""
@@ -129,8 +129,7 @@ class LastLayerLaplace(StartedMethod):
         """
         scale = state.rows / state.n_rows.clamp(min=1)
         precision = scale * state.curvature + state.prior.diag_embed()
-        root: Tensor = torch.linalg.cholesky_ex(precision).L
-        return LastLayer(state.point.params["theta"], root)
+        return LastLayer(state.point.params["theta"], cholesky_or_nan(precision))
 
 
 def _size(problem: Problem) -> int:

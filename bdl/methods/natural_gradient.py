@@ -29,7 +29,7 @@ from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes, StartedMethod
 from bdl.models.gradients import example_gradients, example_hessians, is_single_output_layer
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.posteriors import DiagonalGaussian, FullPrecision
+from bdl.posteriors import DiagonalGaussian, FullPrecision, cholesky_or_nan
 
 Factor = Annotated[float, Gt(0)]
 
@@ -126,5 +126,5 @@ class NaturalGradient(NaturalGradientMethod):
         return DiagonalGaussian(state.mu, state.P.reciprocal())
 
     def _state(self, mu: Tensor, P: Tensor) -> State:
-        root: Tensor = torch.linalg.cholesky_ex(P).L if self.structure == "full" else P[:0]
+        root = cholesky_or_nan(P) if self.structure == "full" else P[:0]
         return State(mu, P, root)

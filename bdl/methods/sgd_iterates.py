@@ -26,7 +26,7 @@ from bdl.methods.base import Noise, StartedMethod
 from bdl.methods.counters import StepCounters
 from bdl.methods.optim import mean_gradient
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.posteriors import FullGaussian, Traced
+from bdl.posteriors import FullGaussian, Traced, cholesky_or_nan
 
 VARIANCE_FLOOR = 1e-12
 """Least variance of a parameter, squared parameter units: a standard deviation of 1e-6."""
@@ -220,10 +220,7 @@ class SgdIterates(ConstantSgd):
         covariance = state.scatter / (state.collected - 1).clamp(min=1)
         variance = covariance.diagonal()
         slack = 4 * torch.finfo(variance.dtype).eps * (len(variance) + state.collected.sqrt())
-        factor, info = torch.linalg.cholesky_ex(
-            covariance + (slack * variance + VARIANCE_FLOOR).diag_embed()
-        )
-        factor = torch.where(info == 0, factor, torch.nan)
+        factor = cholesky_or_nan(covariance + (slack * variance + VARIANCE_FLOOR).diag_embed())
         if not self.kept:
             return FullGaussian(mean, factor)
         filled = torch.arange(self.kept, device=mean.device).unsqueeze(-1) < state.collected

@@ -124,8 +124,9 @@ def noise_floor(distance: Callable[[Moments, Moments], Tensor], chains: Tensor) 
     Small distances are linear in the errors of the moments. The errors of two halves of the sample
     are independent, each sqrt(2) times that of the whole, so the halves are twice as far apart as
     the truth and the whole sample: the floor is half the root mean square over the ways to halve
-    the chains, (C, S, D) with an even C. `distance` maps two pairs of moments to a scalar, the
-    second being the reference.
+    the chains, (C, S, D) with an even C. For a divergence, which is quadratic in the errors, it is
+    about twice too large. `distance` maps two pairs of moments to a scalar, the second being the
+    reference.
     """
     count = len(chains)
     squares = []

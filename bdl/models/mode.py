@@ -204,7 +204,7 @@ def kronecker_gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hy
     sum_i a_i a_i^T and its biases have sum_i e_i^T e_i, where a_i are the layer's inputs and the
     rows of e_i, (C, out), the errors of R_i^T f_i (Botev, Ritter and Barber 2017). Weights and
     biases have blocks of their own, as in the software of Daxberger et al. (2021). `InputError` if
-    the model is not made of dense layers.
+    the model is not made of dense layers, or some of them have biases and some have none.
     """
     # a `LayeredModel` has the first method, and a `bdl.models.modules.Module` the second
     backpropagate: Callable[..., Layers] | None = getattr(
@@ -228,6 +228,11 @@ def kronecker_gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hy
         blocks += [torch.kron(outer, inputs.mT @ inputs / len(x)), outer]
     if sum(map(len, blocks)) != len(theta):  # the layers have no biases
         blocks = blocks[::2]
+    if sum(map(len, blocks)) != len(theta):
+        raise InputError(
+            "curvature kronecker takes biases in all layers or in none, and this model has them in "
+            "some: use curvature: ggn"
+        )
     return torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
 
 

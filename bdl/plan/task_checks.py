@@ -125,12 +125,20 @@ def _check_target(task: Task) -> None:
                 f"dataset '{task.dataset}' have no order: say it (classes: [low, medium, high]), "
                 "or use another metric"
             )
-    predictive = [metric for metric in task.benchmark.metrics if metric.info.kind == "predictive"]
-    if predictive and any(len(data.split(split).test) == 0 for split in task.splits):
-        raise InputError(
-            f"metrics: '{predictive[0]}' scores predictions, and dataset '{task.dataset}' has no "
-            "test rows; use metrics of the posterior"
-        )
+        if metric.settings.get("standardised") and data.standardise != "both":
+            raise InputError(
+                f"{field}: '{metric}' is in standard deviations of the target, which stays as it "
+                "is: use preparation.standardise: both, or leave out standardised"
+            )
+    if all(len(data.split(split).test) for split in task.splits):
+        return
+    for metric in task.benchmark.metrics:
+        if metric.info.kind == "predictive" or metric.info.by_samples:
+            subject = "distances of functions" if metric.info.by_samples else "predictions"
+            raise InputError(
+                f"metrics: '{metric}' scores {subject}, and dataset '{task.dataset}' has no test "
+                "rows; use metrics of the posterior"
+            )
 
 
 def _check_hyper(task: Task) -> None:

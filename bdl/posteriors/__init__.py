@@ -2,7 +2,14 @@
 
 from bdl.posteriors.base import GaussianPosterior, Posterior, kl_divergence
 from bdl.posteriors.empirical import Dropout, Empirical, Point, Weighted
-from bdl.posteriors.full import FullGaussian, FullPrecision, LastLayer, Linearised, Traced
+from bdl.posteriors.full import (
+    FullGaussian,
+    FullPrecision,
+    LastLayer,
+    Linearised,
+    Traced,
+    cholesky_or_nan,
+)
 from bdl.posteriors.independent import DiagonalGaussian, Scaled, StudentT
 from bdl.posteriors.kronecker import KroneckerGaussian
 from bdl.posteriors.low_rank import FactorAnalysis, LowRankPrecision, Mixture
@@ -31,6 +38,7 @@ __all__ = [
     "StudentT",
     "Traced",
     "Weighted",
+    "cholesky_or_nan",
     "from_tensors",
     "kl_divergence",
     "to_tensors",

@@ -17,6 +17,16 @@ from bdl.posteriors.base import (
 )
 
 
+def cholesky_or_nan(matrix: Tensor) -> Tensor:
+    """Return the lower Cholesky factors of matrices (..., D, D), all NaN where there is none.
+
+    A matrix that rounding has made indefinite has a factor of finite nonsense otherwise. It is no
+    error, so that under vmap one trial that failed does not end the others.
+    """
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    return torch.where(failed[..., None, None] == 0, factor, torch.nan)
+
+
 class _Factored(GaussianPosterior):
     """Verbs of N(loc, L L^T) with a field `scale_tril`, L."""
 

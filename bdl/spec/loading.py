@@ -1,6 +1,6 @@
 """Load benchmarks by name or path, and apply a profile and overrides; the schema for editors."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,19 @@ def parse_override(text: str) -> dict[str, Any]:
         keys = ["sweep", ".".join(keys[1:])]
     changes: dict[str, Any] = nest(keys, parse_yaml(value, f"--set {abbreviate(text)}"))
     return changes
+
+
+def _parse_overrides(overrides: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Turn overrides into changes; single axes add up to one sweep, in place of the benchmark's."""
+    axes: dict[str, Any] = {}
+    for text in overrides:
+        change = parse_override(text)
+        if text.strip().startswith("sweep."):
+            axes |= change["sweep"]
+            change = {"sweep": {**axes}}
+        elif isinstance(change.get("sweep"), Mapping):
+            axes = {**change["sweep"]}
+        yield change
 
 
 def list_uncertified_overrides(benchmark: Benchmark) -> list[str]:
@@ -95,7 +108,7 @@ def load_benchmark(
     if not overrides:
         return benchmark
     source = " ".join(f"--set {abbreviate(text)}" for text in overrides)
-    changes = map(parse_override, overrides)
+    changes = _parse_overrides(overrides)
     new_entries = _list_whole_entries(overrides)
     labels = benchmarks["paper"].labels
     return _apply_changes(benchmark, changes, profile, source, labels, new_entries)

@@ -83,6 +83,23 @@ def test_the_last_layer_has_the_gauss_newton_matrix_at_the_point(labels, model):
     assert posterior.covariance()[:-15].abs().sum() == 0
 
 
+def test_a_last_layer_whose_matrix_rounding_made_indefinite_has_no_posterior(labels):
+    """One of two trials has a curvature in which float32 loses the prior."""
+    problem, method = Problem(Mlp((4,)), Categorical(), 2, 3), LastLayerLaplace(descent_epochs=1)
+    theta = normals({"theta": (problem.dim,)}, torch.Generator().manual_seed(2), torch.float32)
+    state = method.step(method.init(problem, theta), labels, HYPER, {}, problem)
+    generator = torch.Generator().manual_seed(3)
+    direction = 1e5 * torch.randn(15, generator=generator)
+    curvatures = torch.stack([torch.zeros(15, 15), direction.outer(direction)])
+
+    def posterior(curvature):
+        return method.posterior(state._replace(curvature=curvature, n_rows=state.rows))
+
+    roots = torch.vmap(posterior)(curvatures).precision_root
+    torch.testing.assert_close(roots[0], 0.7**0.5 * torch.eye(15))
+    assert roots[1].isnan().all()
+
+
 def test_adam_averages_minibatches_and_clips_the_gradient_of_all_data(labels):
     problem = Problem(LinearModel(), Categorical(), 2, 3)
     method = Adam(gradients_per_update=2, max_grad_norm=0.5)

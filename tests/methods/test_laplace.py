@@ -169,6 +169,9 @@ def test_the_climb_from_a_trained_network_stays_there_and_has_the_gauss_newton_m
 
 
 PRELU = NetworkModule(network=nn.Sequential(nn.Linear(DIM, 2), nn.PReLU(), nn.Linear(2, 1)))
+SOME_BIASES = NetworkModule(
+    network=nn.Sequential(nn.Linear(DIM, 2, bias=False), nn.Tanh(), nn.Linear(2, 1))
+)
 DENSE = NetworkModule(network=nn.Linear(DIM, 1))
 
 
@@ -182,6 +185,13 @@ DENSE = NetworkModule(network=nn.Linear(DIM, 1))
             X,
             0.3,
             "not all parameters are those of dense layers, each used once",
+        ),
+        (
+            {"curvature": "kronecker"},
+            SOME_BIASES,
+            X,
+            0.3,
+            "takes biases in all layers or in none, and this model has them in some",
         ),
         (
             {"climb": False},

@@ -88,6 +88,27 @@ TOO_MANY = (
             "metrics: 'nll' scores predictions, and dataset 'synthetic_logistic' has no test rows; use metrics of the "
             "posterior",
         ),
+        (
+            {
+                "datasets": ["synthetic_logistic", "diabetes"],
+                "entries.classes.datasets": ["synthetic_logistic"],
+                "metrics": ["rel_mean_dist", "function_w2"],
+            },
+            "metrics: 'function_w2' scores distances of functions, and dataset 'synthetic_logistic' has no test rows; "
+            "use metrics of the posterior",
+        ),
+        (
+            {
+                "entries.classes.datasets": [],
+                "entries.classes.likelihood": {"name": "gaussian"},
+                "entries.classes.hyper": NUMBERS,
+                "datasets": ["diabetes"],
+                "metrics": [{"name": "rmse", "standardised": True, "label": "rmse_standardised"}],
+                "preparation.standardise": "inputs",
+            },
+            "metrics: 'rmse_standardised' is in standard deviations of the target, which stays as it is: use "
+            "preparation.standardise: both, or leave out standardised",
+        ),
         ({"preparation.rows": {"diabetes": 399}}, TOO_MANY),
         ({"preparation.rows": {"diabetes": 399}, **CONJUGATE}, TOO_MANY),
     ],

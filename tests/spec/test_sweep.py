@@ -151,18 +151,26 @@ def test_a_part_of_a_benchmark_and_a_copy_have_its_points(swept):
 
 
 @pytest.mark.parametrize(
-    ("override", "axes"),
+    ("overrides", "axes"),
     [
-        ("sweep.training.epochs=[1, 2]", ("training.epochs",)),
+        (["sweep.training.epochs=[1, 2]"], ("training.epochs",)),
         (
-            "sweep={training.epochs: [1], method.latent_dim: [1]}",
+            ["sweep={training.epochs: [1], method.latent_dim: [1]}"],
             ("training.epochs", "method.latent_dim"),
         ),
-        ("sweep={}", ()),
+        (["sweep={}"], ()),
+        (
+            ["sweep.training.epochs=[1, 2]", "sweep.method.latent_dim=[1]"],
+            ("training.epochs", "method.latent_dim"),
+        ),
+        (
+            ["sweep={training.epochs: [1]}", "sweep.method.latent_dim=[1]"],
+            ("training.epochs", "method.latent_dim"),
+        ),
     ],
 )
-def test_a_sweep_is_set_by_its_path_and_replaced_as_a_whole(swept, override, axes):
-    assert swept({"model.hidden": [[3], [4]]}, overrides=[override]).axes == axes
+def test_a_sweep_is_set_by_its_path_and_replaced_as_a_whole(swept, overrides, axes):
+    assert swept({"model.hidden": [[3], [4]]}, overrides=overrides).axes == axes
     with pytest.raises(
         InputError, match=re.escape("--set sweep.epochs=[1]: sweep: unknown field 'epochs'")
     ):
