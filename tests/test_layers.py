@@ -2,6 +2,7 @@
 
 import ast
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+import bdl
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "pyproject.toml"
@@ -78,6 +81,14 @@ def test_architecture_page_has_the_order_that_is_checked():
     packages, _ = tomllib.loads(CONFIG.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     layers = [package for layer in packages["layers"] for package in layer.split(" | ")]
     assert printed == layers[:0:-1]  # from low to high, without __main__
+
+
+def test_the_package_says_where_things_happen():
+    """Each name in its docstring is there: if it moved, write the new one into bdl/__init__.py."""
+    names = re.findall(r"`(bdl[\w.]*)`", bdl.__doc__)
+    assert len(names) > 10
+    for name in names:
+        assert pkgutil.resolve_name(name)
 
 
 def test_no_file_has_more_than_450_lines():
