@@ -270,7 +270,9 @@ def _read_header(path: Path, file: Iterable[str], separator: str) -> list[str]:
     lines = csv.reader(file, delimiter=separator, skipinitialspace=True)
     names = [name.strip() for name in next(lines, [])]
     if not any(names):
-        raise InputError(f"{path} is empty: give a header and one line a row")
+        content = next(lines, None)
+        problem = "is empty" if content is None else "begins with a line that is blank"
+        raise InputError(f"{path} {problem}: give a header and one line a row")
     repeated = [name for name in names if name and names.count(name) > 1]
     if repeated:
         raise InputError(f"{path}: the header has '{repeated[0]}' twice: rename one")

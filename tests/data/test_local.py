@@ -69,6 +69,7 @@ def column_of(*texts: str) -> str:
     ("text", "settings", "message"),
     [
         ("", {}, "houses.csv is empty: give a header"),
+        ("\na,b\n1,2\n", {}, "houses.csv begins with a line that is blank: give a header"),
         ("a,price\n", {}, "houses has no rows: give one line a row"),
         ("price\n1\n2\n", {}, "houses has no column of inputs beside 'price': give at least one"),
         ("a,a,price\n1,2,3\n", {}, "houses.csv: the header has 'a' twice: rename one"),

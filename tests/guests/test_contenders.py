@@ -283,6 +283,12 @@ def test_a_program_of_jax_is_compiled_once_for_all_fits_of_the_same_shapes(guest
         (Mclmc(steps=1000, draws=300), NETWORK, "steps 1000 is no multiple of draws 300"),
         (LaplaceTorch(), Problem(LinearModel(), Bernoulli(), 3), "use the likelihood categorical"),
         (
+            LaplaceTorch(),
+            Problem(Mlp((8,)), GaussianLikelihood(), 3, prior=GaussianPrior(bias_precision=0.1)),
+            "laplace-torch has one prior precision: .* without bias_precision",
+        ),
+        (AutoLowRank(rank=42), NETWORK, "rank 42 exceeds the 41 parameters of the model"),
+        (
             LaplaceTorch("full", prediction="samples"),
             Problem(Mlp((600,)), GaussianLikelihood(), 3),
             "of 2000 parameters at most",

@@ -142,5 +142,9 @@ def test_referral_is_of_two_classes_alone():
     assert [*drawings] == ["refusal-risk", "refusal-reliability", "refusal-referral"]
     (panel,) = drawings["refusal-referral"]().axes
     np.testing.assert_allclose(panel.lines[0].get_xydata()[[0, -1]], [[0.8, 1.0], [1.0, 1.0]])
+    # a fit of rows without a positive one has no sensitivity, and no part in the mean
+    negatives = fit([0.9, 0.2, 0.4], [0, 0, 0])
+    (mixed,) = refusal_drawings(BENCHMARK, [two, negatives])["refusal-referral"]().axes
+    np.testing.assert_array_equal(mixed.lines[0].get_xydata(), panel.lines[0].get_xydata())
     three = two._replace(probabilities=np.full((3, 3), 1 / 3))
     assert [*refusal_drawings(BENCHMARK, [three])] == ["refusal-risk", "refusal-reliability"]

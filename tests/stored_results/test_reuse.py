@@ -246,12 +246,14 @@ def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, orig
             0,
         )
         assert again["machine"]["processor"] != "Abacus"
+        assert again["machine"]["device"] == "none"
         store.record_request(json.dumps(made.dump()))
         store.publish(PLACE, [cell.key for cell in cells(file)])
         provenance.write_provenance(again, PLACE)
     with RunFolder(original / PLACE / "store") as own:
         here = provenance.describe_provenance(made, cells(file), own, 0.0)
     assert (here["taken_from"], here["work_minutes"]) == ([], found["work_minutes"])
+    assert here["machine"]["device"] == "cpu"
 
 
 def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(file, original):
