@@ -38,8 +38,6 @@ from bdl.spec import Request
 from bdl.spec.request import format_ranges, results_option
 from bdl.stored_results.folders import (
     back_up_and_clear,
-    has_published_rows,
-    has_store,
     list_sibling_folders,
     locate_folder,
     open_for_writing,
@@ -49,9 +47,9 @@ from bdl.stored_results.loading import check_overwrite
 from bdl.stored_results.reuse import (
     RecordedFits,
     copy_fits,
+    find_published_fits,
     iterate_stored_fits,
     list_reusable_splits,
-    open_all_published_fits,
 )
 
 
@@ -173,10 +171,10 @@ def _summarise_reasons(reasons: list[str]) -> str:
 
 def print_forecast(request: Request, options: RunOptions, console: Console) -> None:
     """Print how long a run would take; nothing is started or written."""
-    _check_published_rows(request, options)
     if missing_files := forecast.describe_missing_files(request):
+        _check_published_rows(request, options)
         published_fits = (
-            _open_published_fits(request, options) if options.imports_published else []
+            find_published_fits(request, options.results) if options.imports_published else []
         )
         _print_lines(forecast.describe_fits_without_data(request, published_fits), console)
         _print_lines(missing_files, console)
@@ -258,10 +256,11 @@ def _list_unfinished_tasks(request: Request, tasks: list[Task], options: RunOpti
         return tasks
     unfinished_tasks: list[Task] = []
     with open_readonly(options.results, request) as run_folder:
+        copied_splits = _list_reusable_splits(request, tasks, run_folder, options)
         for task in tasks:
             rows = run_folder.load_rows("final", task.key)
             splits = {row.split for row in rows if row.status == "ok" or not options.retry}
-            if not splits.issuperset(task.splits):
+            if not (splits | copied_splits[task.key]).issuperset(task.splits):
                 unfinished_tasks.append(task)
     return unfinished_tasks
 
@@ -331,13 +330,9 @@ def _list_importable_fits(
         importing_tasks = [task for task in tasks if task.settings.method.build().missing]
     if not importing_tasks:
         return [], []
-    return importing_tasks, _open_published_fits(request, options)
-
-
-def _open_published_fits(request: Request, options: RunOptions) -> list[RecordedFits]:
-    """Open the fits published of the benchmark and profile, and of its variants."""
-    folder = locate_folder(options.results, request)
-    return open_all_published_fits(folder, list_sibling_folders(folder))
+    # failed fits that are to be made again are not imported
+    published_fits = find_published_fits(request, options.results, with_failed=not options.retry)
+    return importing_tasks, published_fits
 
 
 def _check_published_rows(request: Request, options: RunOptions) -> None:
@@ -347,14 +342,17 @@ def _check_published_rows(request: Request, options: RunOptions) -> None:
     """
     if not options.imports_published:
         return
-    folder = locate_folder(options.results, request)
-    folders = [folder, *list_sibling_folders(folder)]
-    if not any(has_published_rows(path) or has_store(path) for path in folders):
-        base = locate_folder(options.results, request.full_request)
-        raise InputError(
-            f"--published: no published rows in {base}; run it in a clone of the repository, or "
-            "name the folder that holds them by --results; without --published, all is trained here"
-        )
+    if any(fits.has_rows for fits in find_published_fits(request, options.results)):
+        return
+    with open_readonly(options.results, request) as run_folder:
+        for cell in run_folder.list_cells():
+            if any(row.imported for row in run_folder.load_rows("final", cell)):
+                return
+    base = locate_folder(options.results, request.full_request)
+    raise InputError(
+        f"--published: no published rows in {base}; run it in a clone of the repository, or "
+        "name the folder that holds them by --results; without --published, all is trained here"
+    )
 
 
 def _run_missing_fits(

@@ -36,7 +36,7 @@ from bdl.records.run_folder import RunFolder
 from bdl.records.unusable_fits import UnusableFits
 from bdl.search.choice import choose_best_setting
 from bdl.search.crossval import FoldScore
-from bdl.search.proposals import Setting
+from bdl.search.proposals import Setting, count_settings_per_round
 
 _GRACE = 60.0
 """Seconds after the alarm in which a group may end by itself, before its process is ended."""
@@ -166,10 +166,10 @@ def _time_limit(group: Group) -> tuple[float, str] | None:
     if minutes is not None:
         limits.append((60 * minutes, f"{minutes:g} minutes (limits.minutes)"))
     if isinstance(method, ExternalMethod) and method.limit is not None:
-        per_split = (
-            search.trials * search.folds if search and isinstance(group, SearchGroup) else 1
-        )
-        seconds = per_split * len(group.members) * method.limit
+        fits_per_split = 1
+        if search and isinstance(group, SearchGroup):
+            fits_per_split = count_settings_per_round(search) * search.folds
+        seconds = fits_per_split * len(group.members) * method.limit
         limits.append((seconds, f"{seconds:g} seconds (method.seconds)"))
     return min(limits, default=None)
 

@@ -184,11 +184,14 @@ def rescore(task: Task, run_folder: RunFolder) -> None:
                 continue
             evaluation = make_evaluation(task, row.split, posterior, buffers, row.hyper)
             scores = compute_scores(evaluation, metrics)
+            # empty what other code computed besides: an error bar, say, of a score that is refused
+            outdated = [name for name in row.metrics if task.find_metric(name) in metrics]
+            values = dict.fromkeys(outdated) | scores.stored
             rescored.append(
                 replace(
                     row,
-                    metrics=scores.stored,
-                    score_hashes=task.score_hashes(scores.stored),
+                    metrics=values,
+                    score_hashes=task.score_hashes(values),
                     refusals=dict(scores.refused),
                 )
             )

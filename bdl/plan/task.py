@@ -185,16 +185,23 @@ class Task:
 
     def score_hashes(self, names: Iterable[str]) -> dict[str, str]:
         """Return the hash of each metric, and of the further values that it returns."""
-        hashes = {str(metric): self.score_hash(metric) for metric in self.fit_metrics}
+        hashes = {metric: self.score_hash(metric) for metric in self.fit_metrics}
         hash_by_name: dict[str, str] = {}
         for name in names:
-            # the longest that fits: one metric's name may be the beginning of another's
-            metrics = [
-                metric for metric in hashes if name == metric or name.startswith(f"{metric}_")
-            ]
-            if metrics:
-                hash_by_name[name] = hashes[max(metrics, key=len)]
+            metric = self.find_metric(name)
+            if metric is not None:
+                hash_by_name[name] = hashes[metric]
         return hash_by_name
+
+    def find_metric(self, score_name: str) -> MetricName | None:
+        """Find the metric that returns a score, such as ``sym_kl`` for ``sym_kl_mcse``."""
+        metrics = [
+            metric
+            for metric in self.fit_metrics
+            if score_name == str(metric) or score_name.startswith(f"{metric}_")
+        ]
+        # the longest that fits: one metric's name may be the beginning of another's
+        return max(metrics, key=lambda metric: len(str(metric)), default=None)
 
     def score_hash(self, metric: MetricName) -> str:
         """Hash everything that identifies a score except the fit: SHA-256 (hex)."""

@@ -16,11 +16,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bdl.errors import InputError, parse_json
+from bdl.files import DEFAULT_RESULTS
 from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.row import CellKey
 from bdl.records.run_folder import RunFolder
 from bdl.records.segments import PROVENANCE, ROWS
 from bdl.records.unusable_fits import with_rerun_hint
+from bdl.registry import packaged_results
 from bdl.spec import Request
 from bdl.stored_results import legacy
 
@@ -40,6 +42,14 @@ def locate_folder(results: Path, request: Request) -> Path:
         if not request.is_narrowed:
             return base
     return base / _VARIANTS / request.folder_name if request.folder_name else base
+
+
+def list_roots(results: Path) -> list[Path]:
+    """List the folders of results that published rows are read from.
+
+    The default one stands for the rows that come with the package as well.
+    """
+    return [results, packaged_results()] if results == DEFAULT_RESULTS else [results]
 
 
 def list_sibling_folders(folder: Path) -> list[Path]:

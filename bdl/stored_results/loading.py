@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from bdl.errors import InputError
-from bdl.files import DEFAULT_RESULTS
 from bdl.plan.planning import list_tasks
 from bdl.plan.task import Task
 from bdl.records.row import CellKey
 from bdl.records.tables import list_cell_keys
-from bdl.registry import packaged_results
 from bdl.spec import (
     Benchmark,
     Request,
@@ -35,6 +33,7 @@ from bdl.stored_results.folders import (
     has_published_rows,
     has_store,
     list_replicate_folders,
+    list_roots,
     list_sibling_folders,
     locate_folder,
 )
@@ -170,9 +169,8 @@ def open_results(request: Request, results: Path, *, prefer_store: bool = False)
     rows that come with the package are opened.
     """
     part_folder = locate_folder(results, request)
-    roots = [results, packaged_results()] if results == DEFAULT_RESULTS else [results]
     paths: list[Path] = []
-    for root in roots:
+    for root in list_roots(results):
         paths.append(locate_folder(root, request))
         if request.is_narrowed and not request.splits:
             paths.append(locate_folder(root, request.full_request))

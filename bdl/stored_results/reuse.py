@@ -15,9 +15,13 @@ from bdl.plan.fittings import build_evaluation_schedule
 from bdl.plan.task import Task
 from bdl.records.row import STAGES, CellKey, FitResult, Row
 from bdl.records.run_folder import ORIGIN_FIELDS, RunFolder
+from bdl.spec import Request
 from bdl.stored_results.folders import (
     has_published_rows,
     has_store,
+    list_roots,
+    list_sibling_folders,
+    locate_folder,
     open_published,
     open_store,
     read_provenance,
@@ -33,11 +37,19 @@ class RecordedFits:
     the benchmark records, or not at all.
 
     Those of a published folder, which has a provenance, get the origin that it names, and one that
-    failed is a result like any other. Of other folders only fits with posteriors are used.
+    failed is a result like any other unless `with_failed` is false. Of other folders only fits
+    with posteriors are used.
     """
 
-    def __init__(self, records: RunFolder, provenance: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        records: RunFolder,
+        provenance: Mapping[str, Any] | None = None,
+        *,
+        with_failed: bool = True,
+    ) -> None:
         self._records, self._is_published = records, provenance is not None
+        self._with_failed = with_failed
         self._origin = {
             name: value for name, value in (provenance or {}).items() if name in ORIGIN_FIELDS
         }
@@ -86,7 +98,7 @@ class RecordedFits:
             return False
         # a failed fit has no scores that could be of another version
         if row.status == "failed":
-            return True
+            return self._with_failed
         is_current = all(
             row.score_hashes.get(name) == hash for name, hash in current_hashes.items()
         )
@@ -112,24 +124,33 @@ class RecordedFits:
         return results
 
 
-def open_published_fits(folder: Path) -> RecordedFits:
+def open_published_fits(folder: Path, *, with_failed: bool = True) -> RecordedFits:
     """Open the fits published in a folder; `InputError` if they cannot be read."""
     if not has_published_rows(folder):
         return RecordedFits(RunFolder(None), {})
-    fits = RecordedFits(open_published(folder), read_provenance(folder))
+    fits = RecordedFits(open_published(folder), read_provenance(folder), with_failed=with_failed)
     fits.check()
     return fits
 
 
-def open_all_published_fits(folder: Path, siblings: Iterable[Path]) -> list[RecordedFits]:
-    """Open the fits published in a folder, and in others as far as they can be read.
+def find_published_fits(
+    request: Request, results: Path, *, with_failed: bool = True
+) -> list[RecordedFits]:
+    """Find the published fits that a run of a request may import, those of its own folder first.
 
-    `InputError` if those of the folder itself cannot be read.
+    The others are of its protocol and variants, and those that come with the package where
+    `results` is the default folder; they count as far as they can be read. `InputError` if those
+    of the own folder cannot be read.
     """
-    sources = [open_published_fits(folder)]
-    for path in siblings:
+    folders: list[Path] = []
+    for root in list_roots(results):
+        folder = locate_folder(root, request)
+        folders += [folder, *list_sibling_folders(folder)]
+    own_folder, *other_folders = folders
+    sources = [open_published_fits(own_folder, with_failed=with_failed)]
+    for folder in other_folders:
         with suppress(InputError):
-            sources.append(open_published_fits(path))
+            sources.append(open_published_fits(folder, with_failed=with_failed))
     return sources
 
 

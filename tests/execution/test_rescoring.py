@@ -127,14 +127,18 @@ def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none
     known = {"rmse": cell.score_hash(cell.benchmark.metrics[0])}
     failed, bare = row(2, status="failed", reason="diverged", metrics={}), row(3)
     store.append(
-        [FitResult(row(0, score_hashes=known), (), content), FitResult(row(1), (), content)]
+        [
+            FitResult(row(0, score_hashes=known), (), content),
+            FitResult(row(1, metrics={"rmse": 3.0, "rmse_mcse": 0.1}), (), content),
+        ]
     )
     store.append([FitResult(failed), FitResult(bare)])
     rescore(cell, store)
     found = store.load_rows("final", CELL)
     assert [own.metrics for own in found[:2]] == [
         {"rmse": 3.0, "nmll": None},
-        {"rmse": None, "nmll": None},
+        # with what the metric returned besides, the error of its value of before
+        {"rmse": None, "rmse_mcse": None, "nmll": None},
     ]
     assert found[2:] == [failed, bare]
 

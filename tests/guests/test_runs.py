@@ -204,6 +204,18 @@ def test_what_goes_wrong_in_a_guest_is_a_failed_row(rows, guest, kind, reason):
     assert all(row.reason.startswith(reason) for row in found), found[0].reason
 
 
+@pytest.mark.parametrize(("sampler", "fits"), [("random", 60), ("bayesian", 2)])
+def test_the_time_of_a_search_is_that_of_the_fits_of_a_round(cells, guest, store, sampler, fits):
+    search = (
+        f"search: {{sampler: {sampler}, trials: 30, folds: 2, metric: nmll, "
+        "space: {size: {low: 0.1, high: 0.9}}}"
+    )
+    (cell,) = cells(wrong(guest, "raises", 5, more=search), splits=(0,))
+    groups_of_split = groups.SearchGroup(cell, {0: []})
+    # private: what it limits takes as long to show
+    assert scheduler._time_limit(groups_of_split)[0] == fits * 5
+
+
 @pytest.mark.slow  # processes, and a limit that has to pass
 def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(
     cells, guest, store, monkeypatch
