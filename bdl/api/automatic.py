@@ -20,7 +20,7 @@ from bdl.methods.vifa import Vifa
 from bdl.metrics import Score
 from bdl.metrics.likelihoods import Nmll
 from bdl.models.likelihoods import GaussianLikelihood
-from bdl.models.linear import best_precisions
+from bdl.models.linear import best_precisions, remove_mean
 from bdl.models.modules import NetworkModule
 from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
@@ -205,6 +205,9 @@ def _maximise_linear_evidence(
     linear = problem.model if isinstance(problem.model, LinearModel) else LinearModel()
     fixed_scaled = problem.likelihood.to_model_units(dict(fixed_hyper), training.y_unit)
     design, y = linear.design(training.x).numpy(), training.y.numpy()
+    if getattr(problem.prior, "bias_precision", None) is not None and linear.bias and len(y) > 1:
+        # a bias with a precision of its own says nothing of that of the weights
+        design, y = remove_mean(design[:, :-1]), remove_mean(y)
     with one_thread():
         precisions = best_precisions(
             design, y, fixed_scaled.get("prior_precision"), fixed_scaled.get("noise_precision")
@@ -232,10 +235,12 @@ def _maximise_laplace_evidence(
             - log_joint(mode.unsqueeze(0), problem, batch, hyper).squeeze(0)
         )
 
+    # a precision of weights grows with the square of the inputs that they multiply
+    unit = float(training.x.square().mean()) or 1.0
     with one_thread():
         optimum = minimize_scalar(
             negative_evidence,
-            bounds=(log(1e-3), log(1e3)),
+            bounds=(log(1e-3 * unit), log(1e3 * unit)),
             method="bounded",
             options={"xatol": 0.05},
         )

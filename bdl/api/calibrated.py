@@ -14,7 +14,7 @@ from torch.distributions import Categorical
 
 from bdl.api.estimators import Classifier, Regressor
 from bdl.api.fitted import Fitted
-from bdl.data.conversion import as_targets
+from bdl.data.conversion import as_targets, check_row_labels
 from bdl.errors import InputError
 from bdl.reports.certainty import calibration_figure, coverage, reliability
 from bdl.reports.figures import Figures, draw_figure
@@ -77,6 +77,8 @@ def calibration(
         If there are no rows, targets and inputs differ in number, or targets are not one finite
         number or label a row; and as `predict_distribution` says.
     """
+    # before a pipeline makes an array of X, which has no labels
+    check_row_labels(X, y)
     if isinstance(fit, Pipeline):
         if X is not None and len(fit) > 1:
             X = fit[:-1].transform(X)
@@ -99,7 +101,7 @@ def calibration(
         distribution, targets = fit.predict_distribution(X), as_targets(y, "y")
         if not isinstance(distribution, Categorical):
             levels = np.arange(1, bins) / bins
-            cdf_values = distribution.cdf(torch.as_tensor(targets)).numpy()
+            cdf_values = distribution.cdf(torch.tensor(targets)).numpy()
             table = pd.DataFrame({"level": levels, "coverage": coverage(cdf_values, levels)})
             return Calibration(table, len(cdf_values))
         probabilities = np.asarray(distribution.probs)

@@ -3,7 +3,7 @@
 import json
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
@@ -31,7 +31,7 @@ from bdl.metrics.targets import (
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.plan.task import Task
-from bdl.posteriors import Empirical, Posterior
+from bdl.posteriors import Posterior
 from bdl.posteriors.base import GaussianPosterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
@@ -112,9 +112,10 @@ class Fitted:
 
         For instance: ``bdl.metrics.METRICS.build("rmse", {})(fitted.evaluation)``.
         """
-        return make_evaluation(
+        evaluation = make_evaluation(
             self.cell, self.split, self.posterior, self.buffers, self.predictive_hyper
         )
+        return replace(evaluation, fitted_hyper=self.hyper)
 
     @validate_arguments
     def sample(self, n: Annotated[int, Ge(1), Le(10**7)] = 1, seed: Seed = 0) -> Array:
@@ -148,9 +149,7 @@ class Fitted:
         arviz = import_optional("arviz", "to_inferencedata")
         theta = draw_parameters(self, draws, seed)
         training = self.evaluation.trained
-        outputs = self.evaluation.outputs(
-            training, self.draws._replace(samples=len(theta)), Empirical(theta)
-        )
+        outputs = self.evaluation.outputs(training, self.draws, vectors=theta)
         likelihood = build_target_distribution(
             self.problem, outputs, as_tensors(self.predictive_hyper)
         ).log_prob(training.y)

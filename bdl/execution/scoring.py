@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from math import isfinite, nan
+from math import isfinite, nan, prod
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -149,7 +149,8 @@ def standardise_examples(task: Task, split: int, x: Inputs, y: NDArray[np.float6
     """
     scaling = fit_scaling(task.data, [task.rows(split).train])
     inputs = np.asarray(
-        (x.reshape(len(x), -1) - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64
+        (x.reshape(len(x), prod(x.shape[1:])) - scaling.x_mean[0]) / scaling.x_scale[0],
+        dtype=np.float64,
     )
     return Examples(
         torch.from_numpy(inputs),

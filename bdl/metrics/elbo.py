@@ -88,6 +88,7 @@ class NegElbo:
     samples: Annotated[int, Ge(2)] = 100
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        evaluation = evaluation.as_fitted
         divergence, n = _prior_divergence("neg_elbo", evaluation), len(evaluation.trained.y)
         if is_glm(evaluation.model):
             likelihood = expect_over_outputs(

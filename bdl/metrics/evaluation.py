@@ -76,6 +76,8 @@ class Evaluation:
         The predictions of the test rows, where they are made already.
     generating
         Parameters that the targets were drawn with, float64, (D,); None if they are not known.
+    fitted_hyper
+        Hyper-parameters of the fit, where predictions have others; None where they are `hyper`.
     """
 
     posterior: Posterior
@@ -89,6 +91,7 @@ class Evaluation:
     truth: Callable[[], Truth | None] = lambda: None
     predicted: Predictions | None = None
     generating: Tensor | None = None
+    fitted_hyper: Mapping[str, float] | None = None
 
     @cached_property
     def tested(self) -> Examples:
@@ -104,8 +107,12 @@ class Evaluation:
     def predictions(self) -> Predictions:
         """Predictions of the test rows, on the CPU.
 
-        `InputError` if observations come from a stream.
+        `InputError` if there are none, or observations come from a stream.
         """
+        if self.predicted is None and not len(self.tested.y):
+            raise InputError(
+                "no rows test this fit: score others by dataclasses.replace(evaluation, test=...)"
+            )
         predictions = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
         # float64: sums over thousands of rows would lose the digits that tables show
         return as_type(predictions, torch.float64, _CPU)
@@ -133,6 +140,13 @@ class Evaluation:
             self, posterior=Point(as_type(self.posterior, torch.float32).mean()), predicted=None
         )
 
+    @property
+    def as_fitted(self) -> "Evaluation":
+        """The evaluation under the hyper-parameters of the fit, for scores of its density."""
+        if self.fitted_hyper is None:
+            return self
+        return replace(self, hyper=self.fitted_hyper, fitted_hyper=None, predicted=None)
+
     @cached_property
     def precise(self) -> Posterior:
         """The posterior, float64, on the CPU."""
@@ -154,20 +168,27 @@ class Evaluation:
             )
         return truth
 
+    @property
+    def function_rows(self) -> Examples:
+        """Rows at which functions are compared: those that test, or train where none tests."""
+        return self.tested if len(self.tested.y) else self.trained
+
     @cached_property
     def functions(self) -> Functions:
         """Outputs under the posterior and under the reference, by samples.
 
-        At training rows where none test.
-
-        `InputError` if there is no reference, it does not know all parameters, or observations
-        come from a stream.
+        `InputError` if there is no reference, it does not know all parameters or is a density
+        that is not Gaussian, or observations come from a stream.
         """
-        truth, rows = self.reference, self.tested if len(self.tested.y) else self.trained
+        truth, rows = self.reference, self.function_rows
         if truth.chains is not None:
             chains = truth.chains.flatten(0, 1)
             exact: Posterior = Empirical(chains)
             groups, draws = len(truth.chains), Draws(len(chains), self.key)
+        elif truth.log_density is not None:
+            raise InputError(
+                "the reference is no Gaussian, and not drawn from: use distances of parameters"
+            )
         elif len(truth.covariance) == len(truth.mean):
             # a step of their own: with the draws of the posterior both samples would move
             # together, and look nearer to each other than they are
@@ -232,10 +253,14 @@ class Evaluation:
         )
 
     def outputs(
-        self, examples: Examples, draws: Draws, posterior: Posterior | None = None
+        self,
+        examples: Examples,
+        draws: Draws,
+        posterior: Posterior | None = None,
+        vectors: Tensor | None = None,
     ) -> Tensor:
         """Evaluate the model at S samples of the posterior of the fit, or of another one, for n
-        rows.
+        rows; or at `vectors` that were drawn from it before, (S, D).
 
         Outputs are in original units, float64, on the CPU, (S, n, d_out). `InputError` as from
         `predictions`, or if the posterior has several modes that share running statistics, or
@@ -251,7 +276,7 @@ class Evaluation:
                 )
             return restore_outputs(self.model, prediction, examples)
         batches = evaluate_outputs(
-            self.model, source, examples, self.buffers, draws, self._training_inputs
+            self.model, source, examples, self.buffers, draws, self._training_inputs, vectors
         )
         samples = []
         for pieces in batches:

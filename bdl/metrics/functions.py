@@ -308,7 +308,8 @@ def _sd_ratios(f: Tensor, truth: Tensor) -> Tensor:
 
 def _compare_probabilities(evaluation: Evaluation, measure: FunctionMeasure) -> FunctionMeasure:
     """Measure predictive probabilities, (n, C), instead of samples of the outputs."""
-    problem, y, hyper = evaluation.model, evaluation.tested.y, as_tensors(evaluation.hyper)
+    problem, y = evaluation.model, evaluation.function_rows.y
+    hyper = as_tensors(evaluation.hyper)
 
     def probabilities(f: Tensor) -> Tensor:
         return summarise(problem, f.reshape(len(f), len(y), problem.d_out), y, hyper).probabilities
@@ -322,7 +323,9 @@ def _measure_distance(evaluation: Evaluation, measure: FunctionMeasure) -> dict[
     pooled_truth = groups.flatten(0, 1)
     floor = exact_score(measure, groups, len(ours))
     scores = {"": float(measure(ours, pooled_truth)), "floor": float(floor)}
-    if evaluation.reference.chains_agree:
+    # the error of a single sample of the posterior is not known
+    has_known_error = len(ours) > 1 or not evaluation.has_sampling_error
+    if evaluation.reference.chains_agree and has_known_error:
         squared = jackknife(lambda rest: measure(ours, rest.flatten(0, 1)), groups)
         if evaluation.has_sampling_error:
             count = min(BLOCKS, len(ours))

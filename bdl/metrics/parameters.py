@@ -7,7 +7,7 @@ standard error of the distance, and ``floor`` what `bdl.metrics.distances.noise_
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import torch
@@ -18,8 +18,8 @@ from bdl.errors import InputError
 from bdl.metrics import MetricInfo, distances
 from bdl.metrics.elbo import require_gaussian
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws, draw_samples
-from bdl.posteriors.empirical import Point
+from bdl.metrics.predictions import Draws, draw_vectors
+from bdl.posteriors.empirical import Empirical, Point
 
 Moments = distances.Moments
 MomentMeasure = Callable[[Moments, Moments], Tensor]
@@ -211,7 +211,7 @@ class TruthRank:
     index
         Number of the parameter, or of the test row.
     draws
-        Independent draws from the posterior.
+        Independent draws from the posterior; of a set of vectors so many, evenly spaced.
     """
 
     info = MetricInfo("Rank of the truth", "draws below it", "none", "posterior")
@@ -234,9 +234,13 @@ class TruthRank:
                 f"truth_rank: there is no {self.of} {self.index}: choose an index below "
                 f"{available}"
             )
+        if atoms is not None:
+            # none of them twice: repeated draws have too many ranks at both ends
+            spaced = torch.linspace(0, len(atoms) - 1, self.draws).round().long()
+            evaluation = replace(evaluation, posterior=Empirical(atoms[spaced]))
         if self.of == "parameter":
             # in float64: a rank is a count of comparisons, which rounding to float32 makes ties of
-            theta = torch.cat(list(draw_samples(evaluation.precise, draws)))
+            theta = torch.cat(list(draw_vectors(evaluation.precise, draws)))
             return float((theta[:, self.index] < truth[self.index]).sum())
         row = evaluation.tested.take(torch.arange(len(evaluation.tested.y)) == self.index)
         values = evaluation.outputs(row, draws)[:, 0, 0]

@@ -125,12 +125,14 @@ def evaluate_outputs(
     buffers: Buffers,
     draws: Draws,
     training: Callable[[], Tensor] | None = None,
+    vectors: Tensor | None = None,
 ) -> Iterator[Iterator[tuple[slice, Tensor]]]:
     """Evaluate the model at samples of the posterior, in pieces; arguments as in `predict`.
 
     Yields, for some S of the samples, an iterator of successive rows and the outputs there in
-    original units, float64, (S, rows, d_out). `InputError` if the posterior has several modes, and
-    the model running statistics of one of them.
+    original units, float64, (S, rows, d_out). `vectors`, (S, D), stand for samples of the posterior
+    where they are drawn already. `InputError` if the posterior has several modes, and the model
+    running statistics of one of them.
     """
     if buffers and is_multimodal(posterior):
         raise InputError(SHARED_STATISTICS)
@@ -173,7 +175,12 @@ def evaluate_outputs(
             else:
                 yield rows, evaluate_rows(theta, rows, batch_statistics, 0)
 
-    return (split_rows(theta) for theta in draw_vectors(posterior, draws))
+    samples = (
+        draw_vectors(posterior, draws)
+        if vectors is None
+        else iter(_split_vectors(vectors.to(device, torch.float32)))
+    )
+    return (split_rows(theta) for theta in samples)
 
 
 def draw_samples(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
@@ -211,7 +218,12 @@ def draw_vectors(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
     atoms: Tensor | None = getattr(posterior, "atoms", None)
     if atoms is None or len(atoms) > draws.samples:
         return draw_samples(posterior, draws)
-    return iter(torch.split(atoms, max(1, _PARAMETERS_AT_ONCE // posterior.dim)))
+    return iter(_split_vectors(atoms))
+
+
+def _split_vectors(vectors: Tensor) -> tuple[Tensor, ...]:
+    """Cut vectors, (S, D), into pieces, (s, D) each, as `draw_samples` draws them."""
+    return torch.split(vectors, max(1, _PARAMETERS_AT_ONCE // vectors.shape[-1]))
 
 
 def _sum_over_samples(target: Distribution, y: Tensor, problem: Problem) -> Predictions:

@@ -164,10 +164,11 @@ def _evaluate_log_joint(metric: str, theta: Tensor, evaluation: Evaluation) -> T
     model's outputs.
     """
     model, rows = evaluation.model, evaluation.trained
+    hyper = as_tensors(evaluation.as_fitted.hyper)
     if not isinstance(model.prior, PrecisionPrior):
         raise InputError(
             f"{metric}: prior {type(model.prior).__name__} has no precision: leave the metric out"
         )
     unit, _ = rows.scale
     data = full_batch(rows.x.double(), (rows.y - rows.y_origin) / unit)._replace(y_unit=unit)
-    return log_joint(theta, model, data, as_tensors(evaluation.hyper))
+    return log_joint(theta, model, data, hyper)

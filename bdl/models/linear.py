@@ -238,6 +238,18 @@ def log_evidence(spectrum: Spectrum, prior_precision: float, noise_precision: fl
     return 0.5 * (volume - noise_precision * misfit)
 
 
+def remove_mean(values: Array) -> Array:
+    """Return n - 1 orthonormal contrasts of n values, or of each column of a matrix.
+
+    They are the last ones after the reflection that maps the vector of ones onto the first axis. A
+    constant that is added to the values does not change them.
+    """
+    normal = np.full(len(values), len(values) ** -0.5)
+    normal[0] -= 1
+    reflected = values - 2 * np.multiply.outer(normal, normal @ values) / (normal @ normal)
+    return np.asarray(reflected[1:])
+
+
 def best_precisions(
     design: Array,
     y: Array,

@@ -30,7 +30,7 @@ def group_by_cell(
     rows: "pd.DataFrame", axes: Sequence[str]
 ) -> "dict[tuple[Hashable, ...], pd.DataFrame]":
     """Group rows by data set, entry and the values of the axes, which together are the keys."""
-    return dict(list(rows.groupby(["dataset", "entry", *axes], sort=False)))
+    return dict(list(rows.groupby(["dataset", "entry", *axes], sort=False, dropna=False)))
 
 
 def group_by_split(

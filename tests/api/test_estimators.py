@@ -82,6 +82,39 @@ def test_the_defaults_are_those_of_evidence():
     )  # of ten weights, and here a bias of 0
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 100.0])
+def test_the_evidence_of_labels_does_not_depend_on_the_unit_of_inputs(scale):
+    """Where inputs stay as they are: weights are as many times smaller as inputs are larger.
+
+    The precision of the weights is that of the bias as well, which matters for large inputs.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 3))
+    y = rng.random(200) < 1 / (1 + np.exp(-x @ [2.0, -1.0, 0.5]))
+    fitted = bdl.fit("laplace", "linear", "bernoulli", scale * x, y, standardise="none")
+    assert 0.1 < fitted.hyper["prior_precision"] / scale**2 < 2
+    assert np.mean(fitted.predict(scale * x) == y) > 0.75
+
+
+@pytest.mark.parametrize("standardise", ["both", "inputs", "none"])
+def test_a_bias_with_a_precision_of_its_own_does_not_choose_that_of_the_weights(standardise):
+    """Targets about 100: weights of 1 are as they are wherever the targets are."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 5))
+    y = 100 + x @ [1.0, -1.0, 0.5, 1.0, -0.5] + rng.standard_normal(40)
+    fitted = bdl.fit(
+        "conjugate",
+        "linear",
+        "gaussian",
+        x,
+        y,
+        prior={"name": "gaussian", "bias_precision": 1e-6},
+        standardise=standardise,
+    )
+    unit = y.var() if standardise == "both" else 1.0
+    assert 0.5 < fitted.hyper["prior_precision"] / unit < 3
+
+
 WAVE_X = np.random.default_rng(5).uniform(-2, 2, (150, 1))
 WAVE = 1000 * (np.sin(2 * WAVE_X[:, 0]) + 0.1 * np.random.default_rng(6).standard_normal(150))
 

@@ -3,14 +3,17 @@
 import json
 import math
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import bdl
 from bdl.errors import InputError
+from bdl.metrics import METRICS
 from bdl.models.problem import Batch
 from bdl.references.base import JudgedDraws
 from bdl.references.certificate import Certificate
@@ -84,6 +87,46 @@ def test_arviz_gets_draws_and_the_likelihood_of_each_row(run, exact):
     np.testing.assert_array_equal(
         ensemble.to_inferencedata().posterior["theta"].values[0], ensemble.posterior.draws
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "model"),
+    [
+        (
+            {"name": "laplace", "curvature": "ggn", "linearised": True},
+            {"name": "mlp", "hidden": [5], "activation": "tanh"},
+        ),
+        ("vifa", nn.Sequential(nn.Linear(1, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 1))),
+    ],
+    ids=["linearised", "batch-norm"],
+)
+def test_the_likelihood_of_draws_is_that_of_predictions(method, model):
+    """By the linearised model, and with the running statistics of the fit: the same numbers on average."""
+    pytest.importorskip("arviz")
+    x = np.linspace(-2, 2, 30)[:, None]
+    hyper = {"prior_precision": 1.0, "noise_precision": 10.0, "learning_rate": 0.01}
+    if method != "vifa":
+        del hyper["learning_rate"]
+    fitted = bdl.fit(method, model, "gaussian", x, np.sin(2 * x[:, 0]), hyper=hyper)
+    evaluation = fitted.evaluation
+    predicted = evaluation.predict(evaluation.trained, fitted.draws._replace(samples=4000))
+    per_draw = fitted.to_inferencedata(draws=4000).log_likelihood["y"].values[0].sum(1)
+    expected = predicted.sample_log_likelihood.numpy()
+    error = np.hypot(per_draw.std(), expected.std()) / 4000**0.5
+    assert abs(per_draw.mean() - expected.mean()) < 4 * error
+
+
+def test_scores_of_the_density_have_the_precision_of_the_fit():
+    """Predictions of a network have a noise precision of their own."""
+    x = np.linspace(-2, 2, 40)[:, None]
+    y = np.sin(2 * x[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(40)
+    model = {"name": "mlp", "hidden": [5], "activation": "tanh"}
+    fitted = bdl.fit({"name": "laplace", "curvature": "ggn"}, model, "gaussian", x, y)
+    assert fitted.noise_precision != fitted.hyper["noise_precision"]
+    own = replace(fitted.evaluation, hyper=fitted.hyper, fitted_hyper=None)
+    for name in ("log_evidence", "neg_log_joint", "neg_elbo"):
+        score = METRICS.build(name, {})
+        assert score(fitted.evaluation) == score(own)
 
 
 def test_a_posterior_is_files_of_posteriordb(run, exact, tmp_path):

@@ -311,6 +311,15 @@ def test_numbers_of_numpy_are_numbers():
     assert (other.fit(x, y).predict(x) != expected.predict(x)).any()
 
 
+def test_a_calibration_refuses_targets_of_other_rows():
+    """As `fit` does: the same labels in another order."""
+    frame = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20.0) % 3})
+    y = pd.Series(np.arange(20.0))
+    fitted = bdl.Regressor(hyper={"prior_precision": 1, "noise_precision": 1}).fit(frame, y)
+    with pytest.raises(InputError, match="same row labels in another order"):
+        bdl.calibration(fitted, frame, y[::-1])
+
+
 def test_calibration_is_of_a_fit():
     with pytest.raises(InputError, match=r"calibration: fit: give a fitted bdl\.Regressor"):
         bdl.calibration(5, [[1.0]], [1.0])

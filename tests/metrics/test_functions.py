@@ -1,6 +1,7 @@
 """Distances of functions: closed forms of Gaussians, and what finite samples leave of them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -233,3 +234,32 @@ def test_few_samples_have_a_distance_with_its_error(samples):
     found = FunctionW2()(fitted(EXACT, samples=samples))
     assert set(found) == {"", "mcse", "floor"}
     assert all(math.isfinite(value) for value in found.values())
+
+
+@pytest.mark.parametrize("score", [FunctionW2(), FunctionSdError(), FunctionSlicedW2()])
+def test_a_single_sample_has_a_distance_without_an_error(score):
+    found = score(fitted(EXACT, samples=1))
+    assert set(found) == {"", "floor"}
+    assert all(math.isfinite(value) for value in found.values())
+
+
+def test_a_truth_that_is_a_density_and_no_gaussian_is_refused():
+    truth = TRUTH._replace(log_density=lambda theta: theta.sum(-1))
+    with pytest.raises(InputError, match="no Gaussian, and not drawn from"):
+        FunctionW2()(fitted(EXACT, truth))
+
+
+def test_functions_are_compared_at_training_rows_where_none_test():
+    """Of numbers and of classes."""
+    none = TEST.take(slice(0))
+    evaluation = replace(fitted(EXACT, test=none), training=lambda: TEST)
+    assert FunctionW2()(evaluation) == FunctionW2()(fitted(EXACT))
+    problem = Problem(LinearModel(), Bernoulli(), 2)
+    labels = TEST._replace(y=(TEST.y > 0).double())
+    tested = fitted(EXACT, problem=problem, test=labels)
+    trained = replace(
+        fitted(EXACT, problem=problem, test=labels.take(slice(0))), training=lambda: labels
+    )
+    assert FunctionTv()(trained) == FunctionTv()(tested)
+    with pytest.raises(InputError, match="no rows test this fit: score others by"):
+        _ = trained.predictions

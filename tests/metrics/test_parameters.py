@@ -161,6 +161,18 @@ def test_a_truth_beyond_all_draws_has_the_first_or_last_rank():
     )
 
 
+def test_each_vector_of_a_set_is_counted_once():
+    """All of them, or every second of nine."""
+    steps = torch.arange(9.0).double()
+    vectors = torch.stack([steps, steps, -steps], 1)
+    rows = partial(examples, tensor([1, 0], [0, 1]), tensor(0, 0))
+    # functions are the sums of the first and the last parameter, and of the other two
+    own = fit(Empirical(vectors), PROBLEM, test=rows, generating=tensor(3.5, 0, -1))
+    assert TruthRank(draws=9)(own) == 4
+    assert TruthRank(draws=5)(own) == 2
+    assert TruthRank("function", 0, 9)(own) == 9
+
+
 NORMAL = DiagonalGaussian(torch.zeros(3), torch.ones(3))
 VECTORS = Empirical(torch.zeros(5, 3))
 
