@@ -10,17 +10,17 @@ The way of a request from the command to the table, in the order in which things
 - A benchmark, its profile, overrides and a part make a request: `bdl.spec.request.Request`.
 - It is planned as tasks, one method on one data set each: `bdl.plan.planning.plan_tasks`.
 - `run` carries them out: `bdl.api.running.run_benchmark`.
-- With ``run --published``, published rows of the same identity are copied instead of being fitted
-  again: `bdl.stored_results.reuse.copy_fits`, from folders that
-  `bdl.stored_results.reuse.open_all_published_fits` opens.
-- What is missing is fitted, searches first: `bdl.execution.scheduler.run_chains`.
-- A minibatch update is `bdl.methods.base.MinibatchMethod.step` of one trial;
-  `bdl.training.updates.UpdateFunctions` maps it over the trials of a batch, and
-  `bdl.training.engine.BatchedRun` makes the updates.
+- With ``run --published``, fits are copied instead of being made, by
+  `bdl.stored_results.reuse.copy_fits`: those that `bdl.stored_results.reuse.find_published_fits`
+  finds and that have the identities of today.
+- What is missing is fitted, searches first: `bdl.execution.scheduler.run_tasks`.
+- A minibatch update is the method's ``step``. That of methods that descend, such as `bbb`, is
+  `bdl.methods.optim.Descent.step`, by their ``gradients``. `bdl.training.updates.UpdateFunctions`
+  maps it over the trials of a batch, and `bdl.training.engine.BatchedRun` makes the updates.
 - A search chooses by `bdl.search.choice.choose_best_setting`.
 - A fit is scored by `bdl.execution.scoring.compute_scores`.
-- Its row is written by `bdl.records.run_folder.RunFolder.append`, in the format of
-  `bdl.records.row_files.to_table`.
+- Its row is written by `bdl.records.run_folder.RunFolder.append`, in a file of
+  `bdl.records.row_files.write_rows`.
 - Tables and figures read the rows by `bdl.stored_results.loading.load_results`, and
   `bdl.reports.comparison.compare_with_papers` makes entries of tables of them.
 - Whether a number agrees with the printed one is decided by `bdl.reports.verdicts.judge`.

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from typer import Exit
 
 from bdl.api.fitted import Fitted
 from bdl.errors import unknown_name_error
@@ -237,13 +236,9 @@ class Benchmark:
             retry=retry_failed,
             bar=progress is None,
         )
-        try:
-            # names of columns may have brackets, which are no mark-up
-            console = Console(quiet=not progress, markup=False, emoji=False)
-            running.run_benchmark(request, options, None, console)
-        except Exit as end:
-            if end.exit_code != 1:  # some final fits failed
-                raise KeyboardInterrupt from None
+        # names of columns may have brackets, which are no mark-up
+        console = Console(quiet=not progress, markup=False, emoji=False)
+        running.run_benchmark(request, options, None, console)
         return self.results(datasets, methods, splits, results=results)
 
     @validate_arguments

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from typer import Exit
 
 from bdl.api import forecast
 from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
@@ -75,10 +74,10 @@ class RunOptions(NamedTuple):
 
 def run_benchmark(
     request: Request, options: RunOptions, uri: str | None, console: Console
-) -> None:
+) -> bool:
     """Make the missing fits of a request and publish them, to MLflow as well if there is a URI.
 
-    Raise `typer.Exit`, whose code is 1, if a fit failed or lacks scores.
+    Return whether every fit succeeded and has all its scores.
     """
     start, results = time.perf_counter(), options.results
     tasks = _plan_tasks(request, options, console)
@@ -119,11 +118,11 @@ def run_benchmark(
             console, f"worked until {fitted_at - start:.1f} s, and published in {seconds:.1f} s"
         )
         finals = [row for task in tasks for row in run_folder.load_rows("final", task.key)]
-    if shortfall := _explain_shortfall(request, finals, results):
-        _print_lines(shortfall, console)
-        if isinstance(console, LoggedConsole) and console.quiet:
-            _print_lines(shortfall, Console(stderr=True))
-        raise Exit(1)
+    shortfall = _explain_shortfall(request, finals, results)
+    _print_lines(shortfall, console)
+    if isinstance(console, LoggedConsole) and console.quiet:
+        _print_lines(shortfall, Console(stderr=True))
+    return not shortfall
 
 
 def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> list[str]:
@@ -410,8 +409,7 @@ def _run_missing_fits(
         with listener, open_worker_pool(tasks, estimate.jobs, options.executor) as workers:
             run_tasks(tasks, run_folder, workers, listener)
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; the same command goes on from here")
-        raise Exit(130) from None
+        raise KeyboardInterrupt("interrupted; the same command goes on from here") from None
 
 
 def _print_lines(lines: Iterable[str], console: Console) -> None:

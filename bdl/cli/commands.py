@@ -173,7 +173,13 @@ def run(
     if uri := resolve_tracking_uri(tracking, request_options.results):
         check_mlflow_names(request.benchmark.metrics)
         check_uri(uri, request_options.results)
-    running.run_benchmark(request, run_options, uri, run_console)
+    try:
+        is_complete = running.run_benchmark(request, run_options, uri, run_console)
+    except KeyboardInterrupt as interruption:  # which typer would end without a word
+        typer.echo(str(interruption) or "interrupted", err=True)
+        raise typer.Exit(terminal.INTERRUPTED) from None
+    if not is_complete:
+        raise typer.Exit(1)
 
 
 @app.command()

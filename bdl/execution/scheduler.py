@@ -69,7 +69,7 @@ def run_tasks(
         batches.sort(key=lambda batch: -sum(_sequential_work(task, run_folder) for task in batch))
     chains = [
         JobChain(
-            _iterate_stages(batch, run_folder, listener),
+            _iterate_rounds(batch, run_folder, listener),
             partial(_store_results, batch, run_folder, listener),
         )
         for batch in batches
@@ -83,25 +83,25 @@ def run_tasks(
 
 @dataclass(eq=False)
 class JobChain:
-    """Stages that follow one another.
+    """Rounds of groups that follow one another.
 
-    The groups of a stage are ready when the results of all before it are stored.
+    The groups of a round are ready when the results of all before it are stored.
     """
 
-    stages: Iterator[list[Group]]
-    """Groups of each stage; the next is asked for when the results of the last are stored."""
+    rounds: Iterator[list[Group]]
+    """Groups of each round; the next is asked for when the results of the last are stored."""
     store_results: Callable[[list[FitResult]], None]
     """Called with the results of a group."""
     ready: deque[Group] = field(default_factory=deque)
     running: int = 0
 
     def has_ready_group(self) -> bool:
-        """Return whether a group is ready, of the next stage when the last is finished."""
+        """Return whether a group is ready, of the next round when the last is finished."""
         while not self.ready and not self.running:
-            stage = next(self.stages, None)
-            if stage is None:
+            groups = next(self.rounds, None)
+            if groups is None:
                 return False
-            self.ready.extend(stage)
+            self.ready.extend(groups)
         return bool(self.ready)
 
 
@@ -331,7 +331,7 @@ def _search_rows(task: Task, run_folder: RunFolder) -> dict[int, list[Row]]:
     return {split: [*rows] for split, rows in by_split}
 
 
-def _iterate_stages(
+def _iterate_rounds(
     batch: Sequence[Task], run_folder: RunFolder, listener: Listener
 ) -> Iterator[list[Group]]:
     """Yield the groups of each round of the search, and then those of the final fits.

@@ -80,17 +80,17 @@ class BayesByBackprop(SampledDescent):
             )
 
     def init(self, problem: Problem, noise: Noise) -> BbbState:
-        theta, prior = noise["theta"], problem.prior
+        normals, prior = noise["theta"], problem.prior
         # logarithms of scales start at 0, the scales at 1
         mu = torch.cat(
-            [self.start(problem, theta), theta.new_zeros(problem.latent_dim - problem.dim)]
+            [self.start(problem, normals), normals.new_zeros(problem.latent_dim - problem.dim)]
         )
         # numbers like the rest of the state, whose type is changed as one; `posterior` makes them
         # indices
         source = (
-            prior.source(problem.layout).to(theta)
+            prior.source(problem.layout).to(normals)
             if isinstance(prior, HorseshoePrior)
-            else theta.new_zeros(0, 1)
+            else normals.new_zeros(0, 1)
         )
         params = {"mu": mu, "rho": torch.full_like(mu, self.initial_rho)}
         return BbbState(params, self._optimizer.init(params), source)
@@ -126,7 +126,11 @@ class BayesByBackprop(SampledDescent):
     def _negative_elbo(
         self, params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem
     ) -> Tensor:
-        """Estimate J from one minibatch; arguments as in `mean_field_elbo_gradients`."""
+        """Estimate J from one minibatch.
+
+        `params` are those of the P latent variables, and `z` are standard normals, (S, P), or (S,
+        2 P) for Student's t.
+        """
         q, prior = self._latent(params), problem.prior
         phi = q.sample(z)
         fit = torch.func.vmap(

@@ -55,7 +55,8 @@ def trace_immediately() -> Iterator[None]:
 
 
 class TracedFunction:
-    """A function that is traced at the twentieth call of a kind, or compiled at the first.
+    """A function that is traced when `TRACE_AFTER_CALLS` calls of a kind have been made or are
+    announced, or is compiled at the first call.
 
     Calls are of a kind if their arguments, trees of tensors, have the same structure, shapes,
     strides, types and devices. A function that cannot be traced, because numbers decide which

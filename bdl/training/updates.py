@@ -115,9 +115,9 @@ class UpdateFunctions:
             view: View,
             hyper: Hyper,
         ) -> Any:
-            # Here the method makes its update, by `step` and what is due after it. It is called for
-            # the first updates only, in which its operations are recorded (`bdl.training.traced`);
-            # later updates replay them.
+            # Here the method makes its update, by `step` and what is due after it. It is called once
+            # to record its operations (`bdl.training.traced`), and before that in short fits; later
+            # updates replay them.
             batches = self._batches(augmentation, x, y, view)
             normals = unflatten_normals(noise, shapes)
             for function in functions:

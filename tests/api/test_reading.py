@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import torch
 from run_folders import rewrite
-from typer import Exit
 
 import bdl
 from bdl.api.benchmarks import build_request
@@ -166,10 +165,10 @@ def test_progress_is_shown_if_wanted_and_interruptions_are_kept(
     assert "small: RMSE" in capsys.readouterr().out
 
     def interrupted(*arguments):
-        raise Exit(130)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr("bdl.api.running.run_benchmark", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr("bdl.api.running.run_tasks", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="the same command goes on from here"):
         small.run(**same)
 
 
