@@ -15,8 +15,9 @@ The way of a request from the command to the table, in the order in which things
   finds and that have the identities of today.
 - What is missing is fitted, searches first: `bdl.execution.scheduler.run_tasks`.
 - A minibatch update is the method's ``step``. That of methods that descend, such as `bbb`, is
-  `bdl.methods.optim.Descent.step`, by their ``gradients``. `bdl.training.updates.UpdateFunctions`
-  maps it over the trials of a batch, and `bdl.training.engine.BatchedRun` makes the updates.
+  `bdl.methods.optim.Descent.step`, by their ``gradients``. ``update_trial`` in
+  `bdl.training.updates.UpdateFunctions` calls it, mapped over the trials of a batch, and
+  `bdl.training.engine.BatchedRun` does so again and again.
 - A search chooses by `bdl.search.choice.choose_best_setting`.
 - A fit is scored by `bdl.execution.scoring.compute_scores`.
 - Its row is written by `bdl.records.run_folder.RunFolder.append`, in a file of

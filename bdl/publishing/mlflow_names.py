@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from math import isfinite, sqrt
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from bdl.errors import InputError
 from bdl.plan.task import Task
 from bdl.records.row import CurvePoint, Row
+from bdl.reports.comparison import summarise_values
 from bdl.reports.layout import format_number, metric_heading
 from bdl.spec.fields import sha256
 from bdl.spec.labels import DatasetName
@@ -83,14 +84,13 @@ def list_measurements(
     ]
     numbers: list[Measurement] = []
     for name in map(to_mlflow_name, metrics):
-        values = [finite_scores[name] for finite_scores in scores if name in finite_scores]
-        if values:
-            numbers += [
-                (name, float(np.mean(values)), 0),
-                (f"{name}_median", float(np.median(values)), 0),
-            ]
-        if len(values) > 1:
-            numbers.append((f"{name}_se", float(np.std(values, ddof=1)) / sqrt(len(values)), 0))
+        values = np.array(
+            [finite_scores[name] for finite_scores in scores if name in finite_scores]
+        )
+        mean, error = summarise_values("mean", values)
+        median, _ = summarise_values("median", values)
+        summaries = {name: mean, f"{name}_median": median, f"{name}_se": error}
+        numbers += [(key, value, 0) for key, value in summaries.items() if value is not None]
     # a failed row has no finite score
     n_failed = sum(len(finite_scores) < len(metrics) for finite_scores in scores)
     numbers += [("trials", float(len(rows)), 0), ("trials_failed", float(n_failed), 0)]

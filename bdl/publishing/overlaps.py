@@ -1,11 +1,13 @@
 """Overlaps of splits, by which the errors of means over splits are corrected."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from bdl.plan.planning import list_tasks
 from bdl.spec import Benchmark
+from bdl.stored_results.loading import LoadedResults
 from bdl.stored_results.results_folder import ResultsFolder
 
 
@@ -26,6 +28,16 @@ def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
                 ratio = len(first.test) / len(first.train)
                 shares[str(task.dataset)] = max(shares.get(str(task.dataset), 0.0), ratio)
     return {name: ratio for name, ratio in shares.items() if ratio}
+
+
+def find_overlaps(loaded: LoadedResults, benchmark: Benchmark) -> Mapping[str, float]:
+    """Find the overlaps of results, of which the benchmark is a part.
+
+    They are those that the run has computed, or else those of `load_overlaps`.
+    """
+    if loaded.overlaps is not None:
+        return loaded.overlaps
+    return load_overlaps(loaded.folder, benchmark)
 
 
 def load_overlaps(folder: Path, benchmark: Benchmark) -> dict[str, float]:

@@ -125,7 +125,9 @@ def _list_compiled_stages(task: Task, run_folder: RunFolder) -> list[Stage]:
 
 
 def _sum_minutes(rows: Iterable[Row]) -> float:
-    return round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3)
+    """Sum the minutes of fits with their searches; of one that failed its own alone are known."""
+    minutes = [row.metrics.get("runtime") or row.seconds / 60 for row in rows]
+    return round(sum(minutes), 3)
 
 
 def _compute_score_hash(task: Task, run_folder: RunFolder) -> str | None:

@@ -36,9 +36,10 @@ def publish(
 ) -> PublishedRun:
     """Write rows, posteriors, provenance, tables and figures.
 
-    All but the rows are written only if one of them has changed. Figures that are no longer drawn
-    are removed, unless the store has fits that were imported from published rows: without their
-    posteriors some figures cannot be drawn, and all that there are stay.
+    All but the rows and the certificates of references are written only if one has changed.
+    Figures that are no longer drawn are removed, unless the store has fits that were imported from
+    published rows: without their posteriors some figures cannot be drawn, and all that there are
+    stay.
     """
     # with PyTorch, which tables do without
     from bdl.plan.reference_posteriors import copy_certificates, list_sampled_references
@@ -57,7 +58,7 @@ def publish(
         benchmark,
         tabulate_final_rows(tasks, run_folder),
         run_folder.tabulate_curve_points(cells),
-    )
+    )._replace(overlaps=provenance["overlap"])
     table_entries = compare_with_print(loaded)
     copy_certificates(list_sampled_references(tasks), destination)  # the table shows it
     texts = {

@@ -150,8 +150,12 @@ def _gather_page_values(
         "claims": claim_sections(benchmark, verdicts),
         "ensembles": ensemble_sections(benchmark, loaded.rows),
         "elsewhere": elsewhere_sections(benchmark, table_entries),
-        "standings": standing_sections(benchmark.name, figure_data.standings),
-        "standing_pairs": [pair_section(standing) for standing in figure_data.standings],
+        "standings": [
+            standing_sections(benchmark.name, [standing]) for standing in figure_data.standings
+        ],
+        "standing_pairs": [
+            pair_section(standing) for standing in figure_data.standings if standing.pairs
+        ],
         "paired": [tally_section(*compared), *paired_sections(*compared)] if pairs else [],
         "pictures": embedded,
         "headline": headline,
@@ -259,7 +263,7 @@ def _group_pictures(folders: Sequence[Path], benchmark: str) -> dict[str, list[P
         for path in (folder / "figures").glob(f"{benchmark}-*.png"):
             paths[path.name] = path
     for _, path in sorted(paths.items()):
-        groups.setdefault(heading_of(path.stem.removeprefix(benchmark)), []).append(path)
+        groups.setdefault(heading_of(path.stem.removeprefix(f"{benchmark}-")), []).append(path)
     return {kind.heading: groups[kind.heading] for kind in FIGURE_KINDS if kind.heading in groups}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bdl.errors import InputError
-from bdl.publishing.overlaps import load_overlaps
+from bdl.publishing.overlaps import find_overlaps
 from bdl.publishing.run_tables import compare_with_print, compute_table_standings, narrow_benchmark
 from bdl.records.unusable_fits import with_rerun_hint
 from bdl.reports.comparison import TableEntry
@@ -69,7 +69,7 @@ def gather_figure_data(
     """
     present = narrow_benchmark(loaded.benchmark, loaded.rows)
     pairs = paired_differences(
-        present, loaded.rows, load_overlaps(loaded.folder, present) if present.baseline else {}
+        present, loaded.rows, find_overlaps(loaded, present) if present.baseline else {}
     )
     row_summaries = (
         average_curves(present, loaded.points),

@@ -6,7 +6,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from bdl.errors import InputError, unknown_name_error
-from bdl.publishing.overlaps import load_overlaps
+from bdl.publishing.overlaps import find_overlaps
 from bdl.reports.claims import ClaimVerdict, claim_sections, judge_claims
 from bdl.reports.comparison import TableEntry, compare_with_papers, refusal_notes
 from bdl.reports.elsewhere import elsewhere_sections
@@ -133,7 +133,7 @@ def judge_run_claims(loaded: LoadedResults) -> list[ClaimVerdict]:
     if not (present.claims and loaded.protocol):
         return []
     try:
-        overlaps = load_overlaps(loaded.folder, present)
+        overlaps = find_overlaps(loaded, present)
         return judge_claims(present, loaded.rows, loaded.points, overlaps)
     except InputError:  # rows of an earlier version, without data
         return []
@@ -157,7 +157,7 @@ def compute_run_standings(loaded: LoadedResults) -> list[Standing]:
     """
     present = narrow_benchmark(loaded.benchmark, loaded.rows)
     try:
-        overlaps = load_overlaps(loaded.folder, present)
+        overlaps = find_overlaps(loaded, present)
     except InputError:
         return []
     reasons = dict.fromkeys(_list_overridden_entries(loaded), "settings of its own")
@@ -180,7 +180,7 @@ def place_added_entries(loaded: LoadedResults) -> list[EntryPlace]:
         return []
     present = narrow_benchmark(loaded.benchmark, loaded.rows)
     try:
-        overlaps = load_overlaps(loaded.folder, present)
+        overlaps = find_overlaps(loaded, present)
     except InputError:
         return []
     added = [name for name in loaded.added_entries if name in present.entries]

@@ -79,9 +79,10 @@ class TableEntry:
         the difference, and the degrees of freedom of that; None where it has none or no noise, and
         for durations.
     p
-        Of the two-sided test that the verdict comes from; None without a test.
+        Of the two-sided test of the difference; None without a test.
     low, high
-        Ends of the 95 % interval of ours - paper, rounding included; None as `z`.
+        Ends of the 95 % interval of ours - paper, rounding included; None where no spread is
+        known.
     margin
         How far both may be from zero for a match; None without a printed number, and for
         durations.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from re import sub
+from re import fullmatch, sub
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -170,10 +170,9 @@ class FigureKind(NamedTuple):
     files: str
     """Pattern of those names, as the table of figures in docs/spec.md has it."""
 
-    @property
-    def name_part(self) -> str:
-        """Part of the names of such figures, which those of no other heading have."""
-        return next((f"-{word}" for word in self.files.split("-") if not word.startswith("<")), "")
+    def draws(self, name: str) -> bool:
+        """Return whether the name of a figure fits the pattern, perhaps with an axis behind it."""
+        return fullmatch(sub("<.*?>", ".+", self.files) + "(-.+)?", name) is not None
 
 
 FIGURE_KINDS = (
@@ -243,7 +242,9 @@ def drawings_of(figure_data: FigureData) -> Drawings:
 
 def heading_of(name: str) -> str:
     """Return the heading over a figure, by the name of its file without that of the benchmark."""
-    for kind in FIGURE_KINDS:
-        if kind.name_part and kind.name_part in name:
-            return kind.heading
-    return next(kind.heading for kind in FIGURE_KINDS if not kind.name_part)
+    # Names that begin with a word first, since "-cost" behind it may be that of an entry, and at
+    # last those of scores, which may be any.
+    kinds = sorted(
+        FIGURE_KINDS, key=lambda kind: (kind.files == "<metric>", kind.files.startswith("<"))
+    )
+    return next(kind.heading for kind in kinds if kind.draws(name))

@@ -115,11 +115,17 @@ def training_metric(label: str, labels: Iterable[str]) -> str | None:
 
 
 def repeats_text(benchmark: "Benchmark") -> str:
-    """Write the number of splits, or of repeats on one split, that means are taken over."""
-    plural = "s" if benchmark.splits > 1 else ""
+    """Write the number of splits, or of repeats on one split, that means are taken over.
+
+    A range where data sets have different numbers.
+    """
+    counts = {len(benchmark.splits_of(dataset)) for dataset in benchmark.datasets}
+    least, most = min(counts), max(counts)
+    number = f"{most}" if least == most else f"{least} to {most}"
+    plural = "s" if most > 1 else ""
     if benchmark.preparation.repeats:
-        return f"{benchmark.splits} repeat{plural} on one split"
-    return f"{benchmark.splits} split{plural}"
+        return f"{number} repeat{plural} on one split"
+    return f"{number} split{plural}"
 
 
 def margin_text(cells: Sequence[TableEntry]) -> str:

@@ -163,8 +163,15 @@ class Overview:
 
 
 def count_verdicts(cells: Iterable[TableEntry]) -> Counter[str]:
-    """Count the verdicts on printed numbers that have a sign, without their causes."""
-    return Counter(cell.verdict.partition(",")[0] for cell in cells if find_sign(cell.verdict))
+    """Count the verdicts on printed numbers that have a sign, without their causes.
+
+    A printed number that is compared twice counts once.
+    """
+    return Counter(
+        cell.verdict.partition(",")[0]
+        for cell in cells
+        if cell.counted and find_sign(cell.verdict)
+    )
 
 
 def find_sign(verdict: str) -> str:

@@ -285,7 +285,7 @@ class ScoreChange(NamedTuple):
 
     @property
     def record(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """The difference and its verdict as JSON values."""
         names = {"failed": "failed_in_second_alone", "baseline_failed": "failed_in_first_alone"}
         values: dict[str, Any] = {}
         for name, value in self.difference._asdict().items():

@@ -193,7 +193,7 @@ def paired_figure(
         _draw_marks(panel, marks, drawing.outlier_factor(metric), zero=True)
         small: dict[str, Any] = {"va": "center", "color": drawing.QUIET, "fontsize": 7}
         for row, difference in enumerate(groups[name]):
-            if difference.n < benchmark.splits:
+            if difference.n < len(benchmark.splits_of(name)):
                 across = panel.get_yaxis_transform()
                 panel.text(1.01, row, f"n = {difference.n}", transform=across, **small)
     subtitle = f"mean difference from {benchmark.baseline} over {repeats_text(benchmark)}"

@@ -95,9 +95,9 @@ def _set_rank_ticks(axis: "Axis", count: int) -> None:
 
 def _draw_rank(panel: "Axes", row: int, rank: Any, style: Any) -> None:
     look = {**drawing.BARS, **style, "linestyle": "none", "capsize": 0}
-    panel.errorbar(
-        [rank.value], [row], xerr=[[rank.value - rank.low], [rank.high - rank.value]], **look
-    )
+    # an interval of a bootstrap need not hold the value, and a bar has no negative length
+    left, right = max(rank.value - rank.low, 0.0), max(rank.high - rank.value, 0.0)
+    panel.errorbar([rank.value], [row], xerr=[[left], [right]], **look)
 
 
 def _draw_wins(panel: "Axes", standing: Standing, empty_rows: int) -> None:

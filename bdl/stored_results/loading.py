@@ -1,6 +1,6 @@
 """Results of an earlier run: how they differ from the protocol, and the overwrite guard."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -67,6 +67,10 @@ class LoadedResults(NamedTuple):
     """Final rows of the same fits under other seeds, of which each row has its own."""
     caption: str
     """The remark in short, without the values of changed fields."""
+    overlaps: Mapping[str, float] | None = None
+    """Overlaps of splits, by data set, that a run has just computed; None where they are recorded
+    with the rows.
+    """
 
     @classmethod
     def of(

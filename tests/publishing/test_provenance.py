@@ -12,7 +12,7 @@ from bdl.plan.task import joint_hash
 from bdl.publishing import provenance
 from bdl.publishing.overlaps import compute_overlaps
 from bdl.records.row import FitResult, Row
-from bdl.spec import load_benchmark
+from bdl.spec import load_benchmark, load_request
 
 MKL = "PyTorch built with:\n  - GCC 13.3\n  - Intel(R) oneAPI Math Kernel Library Version 2024.2 for Intel(R) 64\n"
 OPEN = (
@@ -151,6 +151,21 @@ def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(
             [FitResult(Row(*cell.key, "final", split, 0, 0, "ok", None, {}, values, 1.0, {}, own))]
         )
     assert provenance._compute_score_hash(cell, store) == (expected and joint_hash(expected))
+
+
+def test_minutes_of_work_are_those_of_failed_fits_as_well(store):
+    (cell,) = list_tasks(load_benchmark("uci-regression", "check").select(entries=["vifa-lr"]))
+    place = (*cell.key, "final")
+    store.append(
+        [
+            FitResult(Row(*place, 0, 0, 0, "ok", None, {}, {"runtime": 2.0}, 60.0, {})),
+            FitResult(Row(*place, 1, 0, 0, "failed", "diverged", {}, {}, 180.0, {})),
+        ]
+    )
+    found = provenance.describe_provenance(
+        load_request("uci-regression", "check"), [cell], store, 0.0
+    )
+    assert found["work_minutes"] == 2 + 3
 
 
 @pytest.mark.parametrize(

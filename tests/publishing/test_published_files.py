@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from tiny import EXACT, benchmark_text
 
 from bdl.plan.planning import list_tasks
 from bdl.publishing import pictures, run_figures
@@ -64,6 +65,27 @@ def test_figures_of_a_sweep_have_the_posteriors_of_its_store(tmp_path, monkeypat
     monkeypatch.setattr(pictures, "gather_pictures", lambda cells, store: len(cells))
     found = load_results(asked, tmp_path)
     assert run_figures.gather_stored_pictures(found, asked) == len(cells)
+
+
+@pytest.mark.usefixtures("blank_figures")
+@pytest.mark.parametrize("text", ['{"overlap": {"diabetes": 100.0}}', "{"])
+def test_intervals_of_a_run_rest_on_its_own_splits(tmp_path, invoke, monkeypatch, text):
+    """Rather than on those of the rows that were published before, which may be damaged."""
+    monkeypatch.chdir(tmp_path)
+    other = EXACT | {"hyper": {"prior_precision": 100, "noise_precision": 0.0003}}
+    content = benchmark_text({"exact": EXACT, "other": other}, splits=3, baseline="exact")
+    Path("small.yaml").write_text(content)
+    drawn = []
+    monkeypatch.setattr(
+        "bdl.publishing.published_files.draw_figures",
+        lambda figure_data, *_, pdf: drawn.append(figure_data.differences) or [],
+    )
+    run = ("run", "./small.yaml", "--tracking", "none")
+    assert invoke(*run)[0] == 0
+    Path("results/small/run.json").write_text(text)
+    assert invoke(*run)[0] == 0
+    assert drawn[0] == drawn[1]
+    assert json.loads(Path("results/small/run.json").read_text())["overlap"]["diabetes"] < 1
 
 
 LONGER = ["entries.slang.training.epochs=3"]

@@ -2,10 +2,15 @@
 
 import re
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from run_folders import write_frame
+from tiny import EXACT, benchmark_text
 
+from bdl.publishing.provenance import write_provenance
 from bdl.publishing.report_page import select_errata, select_headline, write_page
 from bdl.spec import load_request
 from bdl.stored_results.loading import NO_VERDICTS
@@ -117,6 +122,27 @@ def test_a_page_of_a_part_of_the_published_rows(invoke, published, tmp_path):
     assert not [cell for cell in Outline(text).cells if "<i>blew</i>" in cell or cell == "two"]
     assert f"bdl-bench run {path} --method one" in text
     assert facts(text)[:3] == [("Data sets", "diabetes"), ("Methods", "one"), ("Splits", "4")]
+
+
+def test_a_standing_over_few_splits_has_no_pairs_and_a_page(tmp_path):
+    """Two splits of three data sets rank methods, and show no pair of them to differ."""
+    datasets, entries = ["diabetes", "energy", "yacht"], ["one", "two", "three"]
+    path = tmp_path / "small.yaml"
+    path.write_text(
+        benchmark_text(
+            dict.fromkeys(entries, EXACT), datasets=datasets, baseline="one", metrics=["nmll"]
+        )
+    )
+    cells = [*product(datasets, entries, ["final"], range(2))]
+    frame = pd.DataFrame(cells, columns=["dataset", "entry", "stage", "split"])
+    frame = frame.assign(trial=0, fold=0, status="ok", reason=None, seconds=1.0)
+    frame["nmll"] = frame.entry.map(entries.index) + 0.1 * frame.split
+    folder, labels = tmp_path / "results" / "small", [f"{name}/one" for name in datasets]
+    write_frame(folder, frame)
+    write_provenance({"overlap": {}, "fit_hashes": dict.fromkeys(labels)}, folder)
+    text = write_page(load_request(str(path)), tmp_path / "results").read_text("utf-8")
+    assert "Overall standing" in text
+    assert "Every pair of methods" not in text
 
 
 def test_the_figure_of_the_first_drawn_metric_opens():

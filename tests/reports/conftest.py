@@ -69,7 +69,12 @@ def make_benchmark(sweep={}, **changes):
         for entry in content["entries"]
         if (dataset, entry) in content["pairs"]
     ]
-    return SimpleNamespace(**content, points=points, cells=cells)
+    splits_by_dataset = content["preparation"].splits
+
+    def splits_of(dataset):
+        return range(splits_by_dataset.get(dataset, content["splits"]))
+
+    return SimpleNamespace(**content, points=points, cells=cells, splits_of=splits_of)
 
 
 def make_paired(**changes):

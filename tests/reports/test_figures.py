@@ -89,12 +89,16 @@ def test_the_documents_list_every_kind():
 
 def test_the_page_knows_figures_by_their_names():
     names = {
-        "-nmll": "Scores",
-        "-nmll-curve-epochs": "Curves",
-        "-posterior-energy-vifa": "Posteriors and the truth",
-        "-bands-cubic": "Credible bands",
-        "-refusal-risk": "Predictions that may be refused",
-        "-nmll-standing": "Overall standing",
+        "nmll": "Scores",
+        "weights_below": "Scores",
+        "weights-cubic": "Weights",
+        "nmll-curve-epochs": "Curves",
+        "posterior-energy-vifa": "Posteriors and the truth",
+        "posterior-energy-low-cost": "Posteriors and the truth",
+        "nmll-cost": "What scores cost",
+        "bands-cubic": "Credible bands",
+        "refusal-risk": "Predictions that may be refused",
+        "nmll-standing": "Overall standing",
     }
     assert {name: heading_of(name) for name in names} == names
 

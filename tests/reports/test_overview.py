@@ -16,7 +16,7 @@ from rich.console import Console
 
 from bdl.reports.comparison import compare_with_papers
 from bdl.reports.layout import estimate_text, printed_text
-from bdl.reports.overview import SIGNS, Overview, find_sign
+from bdl.reports.overview import SIGNS, Overview, count_verdicts, find_sign
 
 from .conftest import make_benchmark, make_note, make_trials, three
 
@@ -70,6 +70,12 @@ def test_each_verdict_has_a_sign_that_every_terminal_has():
     assert all(len(sign) == 1 and sign.isascii() for sign in SIGNS.values())
     assert find_sign("differs, cause known") == "!"
     assert find_sign("no paper value") == find_sign("withheld") == find_sign("13x faster") == ""
+
+
+def test_a_printed_number_that_is_compared_twice_counts_once(cells):
+    (first, *_) = [cell for cell in cells if find_sign(cell.verdict)]
+    word = first.verdict.partition(",")[0]
+    assert count_verdicts([first, replace(first, counted=False)]) == {word: 1}
 
 
 def test_a_row_has_data_set_method_ours_printed_and_sign(cells):
