@@ -22,7 +22,7 @@ EQUIVALENT = "equivalent"
 OPEN = "open"
 """The interval holds numbers inside of the margin and beyond it; zero, if there is no margin."""
 UNDECIDED = "undecided"
-"""Failures speak for the verdict."""
+"""The number would be better, but its side failed on splits that the other finished."""
 
 
 class Interval(NamedTuple):

@@ -19,7 +19,13 @@ from bdl.reports.layout import (
     with_note_marks,
 )
 from bdl.reports.statistics import point_text
-from bdl.reports.verdicts import DIFFERS_BY_CAUSE
+from bdl.reports.verdicts import (
+    CONSISTENT,
+    DIFFERS_BY_CAUSE,
+    EQUIVALENT,
+    IN_ERROR,
+    SAME_DIGITS,
+)
 
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -34,14 +40,14 @@ ESCAPES = {
     **{mark: rf"\textsuperscript{{{digit}}}" for digit, mark in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     **{char: f"\\{char}" for char in "&%$#_{}"},
 }
-SIGNS = {
-    "same digits": r"$\equiv$",
-    "equivalent": "=",
-    "consistent": r"$\approx$",
+SUPERSCRIPT_SIGNS = {
+    SAME_DIGITS: r"$\equiv$",
+    EQUIVALENT: "=",
+    CONSISTENT: r"$\approx$",
     **dict.fromkeys(DIFFERS_BY_CAUSE.values(), r"$\neq$"),
-    "print in error": "!",
+    IN_ERROR: "!",
 }
-"""Superscript of a printed number for each verdict."""
+"""Superscript of a printed number for each verdict that speaks of it."""
 COLUMNS_ACROSS = 4
 """Columns side by side; more of them follow in a further table."""
 
@@ -158,7 +164,11 @@ def _explanation(cells: Sequence[TableEntry]) -> str:
     text += "."
     if any(cell.paper is not None for cell in cells):
         verdicts = {cell.verdict for cell in cells}
-        signs = [f"{sign} {verdict}" for verdict, sign in SIGNS.items() if verdict in verdicts]
+        signs = [
+            f"{sign} {verdict}"
+            for verdict, sign in SUPERSCRIPT_SIGNS.items()
+            if verdict in verdicts
+        ]
         text += " Below, as printed" + (f" ({', '.join(signs)})." if signs else ".")
     return text
 
@@ -183,8 +193,8 @@ def _rows(
         text = escape(with_note_marks(estimate_text(cell) or cell.verdict, cell_notes, numbers))
         our_row.append(rf"\textbf{{{text}}}" if cell in best else text)
         printed = escape(printed_text(cell))
-        if cell.paper is not None and cell.verdict in SIGNS:
-            printed += rf"\textsuperscript{{{SIGNS[cell.verdict]}}}"
+        if cell.paper is not None and cell.verdict in SUPERSCRIPT_SIGNS:
+            printed += rf"\textsuperscript{{{SUPERSCRIPT_SIGNS[cell.verdict]}}}"
         printed_row.append(printed)
     if any(cell and cell.paper is not None for cell in cells):
         return [our_row, printed_row]

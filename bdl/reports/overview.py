@@ -10,6 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from bdl.metrics import get_metric_info
+from bdl.reports import intervals, verdicts
 from bdl.reports.comparison import TableEntry
 from bdl.reports.entry_places import EntryPlace, place_lines
 from bdl.reports.layout import (
@@ -26,16 +27,15 @@ from bdl.reports.layout import (
 from bdl.reports.render import find_style
 from bdl.reports.standing_tables import Standing, standing_lines
 from bdl.reports.statistics import AXIS_NAMES, format_setting, group_by
-from bdl.reports.verdicts import NO_PAPER, WITHHELD
 
 SIGNS = {
-    "same digits": "=",
-    "equivalent": "+",
-    "consistent": "~",
-    "unsettled": "?",
-    "differs": "!",
-    "print in error": "e",
-    "given": "g",
+    verdicts.SAME_DIGITS: "=",
+    verdicts.EQUIVALENT: "+",
+    verdicts.CONSISTENT: "~",
+    verdicts.UNSETTLED: "?",
+    intervals.DIFFERS: "!",
+    verdicts.IN_ERROR: "e",
+    verdicts.GIVEN: "g",
 }
 """Sign of each verdict on a printed number; ASCII, which every terminal has."""
 
@@ -207,7 +207,7 @@ def _describe_durations(cells: Sequence[TableEntry]) -> str:
     """Write in one line how our durations compare with the printed ones."""
     printed = [cell for cell in _list_printed(cells) if cell.ours]
     heading = metric_heading(cells[0].metric).partition(",")[0]
-    if any(cell.verdict == WITHHELD for cell in printed) or not printed:
+    if any(cell.verdict == verdicts.WITHHELD for cell in printed) or not printed:
         return f"{heading}: see --metric {cells[0].metric}"
     ratios = sorted(printed, key=lambda cell: (cell.paper or 0.0) / (cell.ours or 1.0))
     words = " to ".join(dict.fromkeys((ratios[0].verdict, ratios[-1].verdict)))
@@ -254,7 +254,7 @@ def _group_heading(group: tuple[str, ...], heads: Sequence[str]) -> str:
 def _last_text(row: OverviewRow) -> str:
     """Return the sign of a verdict, or a verdict without one, such as that of a duration."""
     sign = find_sign(row.verdict)
-    if sign or row.verdict in (NO_PAPER, WITHHELD, row.ours):
+    if sign or row.verdict in (verdicts.NO_PAPER, verdicts.WITHHELD, row.ours):
         return sign
     return row.verdict
 

@@ -12,28 +12,29 @@ from rich.table import Table
 from rich.text import Text
 
 from bdl.errors import unknown_name_error
+from bdl.reports import intervals, verdicts
 from bdl.reports.comparison import TableEntry
 from bdl.reports.latex import to_latex
 from bdl.reports.layout import FAILED_AS_WORST, Section, lines_below_tables, metric_sections
 from bdl.reports.statistics import group_by
 
 STYLES = {
-    "same digits": "bold green",
-    "equivalent": "green",
-    "consistent": "green",
-    "unsettled": "dim",
-    "given": "dim",
-    "better": "bold cyan",
-    "worse": "bold red",
-    "failed": "bold red",
+    verdicts.SAME_DIGITS: "bold green",
+    verdicts.EQUIVALENT: "green",
+    verdicts.CONSISTENT: "green",
+    verdicts.UNSETTLED: "dim",
+    verdicts.GIVEN: "dim",
+    intervals.BETTER: "bold cyan",
+    intervals.WORSE: "bold red",
+    verdicts.FAILED: "bold red",
     "confirmed": "green",
     "contradicted": "bold red",
     "faster": "cyan",
     "slower": "yellow",
-    "differs": "bold yellow",
-    "print in error": "cyan",
+    intervals.DIFFERS: "bold yellow",
+    verdicts.IN_ERROR: "cyan",
 }
-
+"""Style of texts on a console by a word of the verdict in them; the first that is there counts."""
 
 _WIDEST = 1000
 """Columns of a console that is wider than any table."""
