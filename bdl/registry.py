@@ -223,8 +223,8 @@ def require_trusted(target: str, source: str) -> None:
     elif _place_of_code(location) in _TRUSTED:
         return
     raise InputError(
-        f"{source} asks for code from outside the package, {target}: if you trust it, give the "
-        "benchmark file that names it instead of the name of the results"
+        f"{source} asks for code from outside the package, {target}: if you trust it, give "
+        "commands such as table the benchmark file that names it; compare and verify take none"
     )
 
 

@@ -136,3 +136,8 @@ def test_a_dry_run_knows_data_sets_by_what_the_file_calls_them(run):
     code, out, err = run("--dry-run", "--set", "datasets=[{name: teacher_unit, label: toy}]")
     assert (code, err) == (0, "")
     assert "fits: 0 of the search and 2 final" in out
+
+
+def test_an_executor_that_is_none_is_refused_before_a_run_is_planned(tiny, invoke):
+    code, _, err = invoke("run", tiny, "--dry-run", "--executor", "foo")
+    assert (code, "--executor foo: give dask:ADDRESS or slurm:FILE" in err) == (2, True)

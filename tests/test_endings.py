@@ -59,7 +59,9 @@ def test_an_interrupted_run_is_code_130_and_says_how_to_go_on(tiny, invoke, monk
     with monkeypatch.context() as patch:
         patch.setattr("bdl.api.running.run_tasks", raising(KeyboardInterrupt()))
         code, _, err = invoke("run", tiny, "--no-compile", "--tracking", "none")
+        fresh = invoke("run", tiny, "--no-compile", "--tracking", "none", "--fresh")
     assert (code, err) == (130, "interrupted; the same command goes on from here\n")
+    assert fresh[2] == "interrupted; the same command without --fresh goes on from here\n"
     assert f"bdl-bench run {tiny}" in refusal(invoke(*EXPORTING.split(), tiny))
     assert f"bdl-bench run {tiny}" in refusal(invoke("table", tiny))
     monkeypatch.setattr("bdl.spec.load_request", raising(KeyboardInterrupt()))

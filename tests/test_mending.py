@@ -212,7 +212,7 @@ def test_fits_that_failed_are_made_again_and_their_search_is_kept(run, monkeypat
     assert last.startswith(
         "2 fits failed (ValueError: boom); to see where: bdl-bench failures tiny.yaml --traceback; "
     )
-    assert last.endswith("mend it, and make them again by: bdl-bench run tiny.yaml --retry-failed")
+    assert last.endswith("--retry-failed, by: bdl-bench run tiny.yaml --retry-failed")
     search = rows("search")
     assert list(search.status) == ["ok"] * 12
 

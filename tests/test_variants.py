@@ -342,6 +342,22 @@ def test_a_part_of_a_replicate_is_none(published, tiny, run, invoke):
     assert cells_of_table(invoke)["fixed"]["replicates"] == 1
 
 
+@pytest.mark.usefixtures("blank_figures")
+def test_some_methods_of_a_replicate_are_replicates(tiny, run, invoke):
+    """Once, though the whole of the replicate has them as well."""
+    tiny.write_text(
+        TINY.replace("  fixed:", "  fixed: &own").replace(
+            "evaluation:", "  other: *own\nevaluation:"
+        ),
+        "utf-8",
+    )
+    assert run("tiny.yaml")[0] == 0
+    for words, counts in ((("--method", "fixed"), (2, 1)), ((), (2, 2))):
+        assert run("tiny.yaml", "--set", "seed=1", *words)[0] == 0
+        cells = cells_of_table(invoke)
+        assert (cells["fixed"]["replicates"], cells["other"]["replicates"]) == counts
+
+
 def test_a_remark_names_the_first_changes_and_counts_the_others():
     """One left out would not be shorter as a count."""
     texts = [f"setting {number}" for number in range(12)]

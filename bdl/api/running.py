@@ -15,7 +15,7 @@ from bdl.api import forecast
 from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
 from bdl.api.run_summary import describe_end, summarise_run, write_report
 from bdl.errors import InputError
-from bdl.execution.cluster import open_worker_pool
+from bdl.execution.cluster import check_executor, open_worker_pool
 from bdl.execution.rehearsal import rehearse, shorten_component_errors
 from bdl.execution.scheduler import (
     changed_tasks,
@@ -154,7 +154,8 @@ def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> li
         retry = request.format_command("run", results, "--retry-failed")
         lines.append(
             f"{fits} failed ({_summarise_reasons(failures)}); to see where: {show}; "
-            f"mend it, and make them again by: {retry}"
+            f"mend it, and make them again, after a change of settings by --changed in place of "
+            f"--retry-failed, by: {retry}"
         )
     return lines
 
@@ -228,6 +229,8 @@ def _plan_tasks(
             "--fresh --published: start anew with the first, "
             "or from what is published with the second"
         )
+    if options.executor:
+        check_executor(options.executor)
     _check_published_rows(request, options)
     paper_values(request.benchmark.papers)
     with shorten_component_errors():
@@ -409,7 +412,9 @@ def _run_missing_fits(
         with listener, open_worker_pool(tasks, estimate.jobs, options.executor) as workers:
             run_tasks(tasks, run_folder, workers, listener)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; the same command goes on from here") from None
+        # the same command would start anew once more
+        command = "the same command without --fresh" if options.fresh else "the same command"
+        raise KeyboardInterrupt(f"interrupted; {command} goes on from here") from None
 
 
 def _print_lines(lines: Iterable[str], console: Console) -> None:

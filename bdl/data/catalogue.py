@@ -190,12 +190,20 @@ def prepare_dataset(
     section 5.2.2); it trains under ``"other-half"``.
 
     Of the training rows the first `rows` in the order of the split are kept; None keeps all.
-    `InputError` if the data set has no gap splits, or is of images and so has no tails; from the
-    `split` of the result, if it has fewer training rows.
+    `InputError` if the data set has no gap splits, or is of images and so has no tails, or the
+    scheme would cut its groups or ignore its times or parts; from the `split` of the result, if it
+    has fewer training rows.
     """
-    if split != "published" and dataset.groups is not None:
+    # rows of both parts of "first" are those that the set's own rule puts there
+    keeps_rule = split in ("published", "first", "other-first")
+    if not keeps_rule and dataset.groups is not None:
         raise InputError(
             f"split: {split} does not keep the groups of '{dataset.name}' together: leave one out"
+        )
+    if not keeps_rule and dataset.split_key:
+        raise InputError(
+            f"split: {split} does not heed what '{dataset.name}' says of the rows that test (time "
+            "or split_column): leave one out"
         )
     # the parameters that generated a split describe its rows only as they are
     keeps_generating = split == "published" and standardise == "none"

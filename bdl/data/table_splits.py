@@ -121,5 +121,6 @@ def _read_times(name: str, column: Column) -> Array | Rows:
         return np.asarray(dates.astype("int64"), dtype=np.int64)
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"{name}: column '{column.name}' has no dates or numbers ({first_message_line(error)})"
+            f"{name}: column '{column.name}' has no dates or numbers "
+            f"({first_message_line(error).partition('. ')[0]}): write 2020-01-31, or numbers"
         ) from None

@@ -44,6 +44,13 @@ _LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application
 _PACKAGES = ("bdl-bench", "torch", "numpy")
 
 
+def check_executor(executor: str) -> None:
+    """Raise `InputError` unless an executor is written as `open_worker_pool` takes it."""
+    scheme, _, address = executor.partition(":")
+    if scheme not in ("dask", "slurm") or not address:
+        raise InputError(f"--executor {executor}: give dask:ADDRESS or slurm:FILE")
+
+
 @contextmanager
 def open_worker_pool(tasks: Sequence[Task], jobs: int, executor: str) -> Iterator[WorkerPool]:
     """Open a worker pool for tasks: processes of this machine, or the workers of a cluster.
@@ -60,10 +67,9 @@ def open_worker_pool(tasks: Sequence[Task], jobs: int, executor: str) -> Iterato
         with open_local_pool(jobs, devices, limited) as workers:
             yield workers
         return
+    check_executor(executor)
     scheme, _, address = executor.partition(":")
     connections = {"dask": _dask_client, "slurm": _slurm_client}
-    if scheme not in connections or not address:
-        raise InputError(f"--executor {executor}: give dask:ADDRESS or slurm:FILE")
     try:
         import distributed  # noqa: F401
     except ImportError:

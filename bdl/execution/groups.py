@@ -156,9 +156,10 @@ class SearchGroup:
             trials = summarise_trials(fold_scores, search.penalty)
             # a seed of its own for each split: otherwise all would try the same random settings
             proposals = propose(search, task.benchmark.seed + split, trials)
+            fixed = {**task.settings.hyper, **reference_hyper(task, split)}
             settings[split] = {}
             for trial, proposal in enumerate(proposals, start=len(trials)):
-                settings[split][trial] = {**task.settings.hyper, **proposal}
+                settings[split][trial] = {**fixed, **proposal}
         return settings
 
 

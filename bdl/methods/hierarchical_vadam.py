@@ -78,6 +78,10 @@ class HierarchicalVadam(StartedMethod):
             raise InputError(
                 "hierarchical-vadam learns the precisions of its prior: leave the prior out"
             )
+        if self.scales == "ard" and self.global_scale != 1:
+            raise InputError(
+                "global_scale is of the horseshoe: leave it out, or use scales: horseshoe"
+            )
 
     def init(self, problem: Problem, noise: Noise) -> ScaledState:
         inner = self._inner.init(problem, noise)

@@ -9,6 +9,7 @@ from torch import Tensor
 from bdl.errors import InputError, summarise_error
 from bdl.methods.base import MinibatchMethod
 from bdl.metrics.predictions import SHARED_STATISTICS
+from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem
 from bdl.plan.fittings import build_training_setup
 from bdl.plan.task import Task
@@ -97,7 +98,11 @@ def _evaluate_starts(starts: Sequence[Start]) -> list[bool]:
     identities = [(*task.identity, "start") for task, _ in starts]
     trials = setup.trials(identities, [rows] * len(starts), [hyper for _, hyper in starts])
     _check_range(starts, trials, pool.dtype)
-    _check_method(first_task, setup, trials, update=bool(outside_file(setup.method)))
+    # an update shows whether a method of the package can use a prior without a precision
+    needs_update = bool(outside_file(setup.method)) or not isinstance(
+        setup.problem.prior, PrecisionPrior
+    )
+    _check_method(first_task, setup, trials, update=needs_update)
     state = make_initial_state(
         cast(MinibatchMethod, setup.method), setup.problem, trials, pool.device, pool.dtype
     )

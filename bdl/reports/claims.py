@@ -242,8 +242,15 @@ def claim_sections(benchmark: "Benchmark", verdicts: Sequence[ClaimVerdict]) -> 
 
 
 def _side_text(benchmark: "Benchmark", side: "Side") -> str:
-    unit = (benchmark.record or STREAM_RECORD).unit if side.after else ""
-    after = f"after {side.after:,} {unit}" if side.after else None
+    after = None
+    if side.after:
+        records = [
+            benchmark.record_of(str(dataset), entry)
+            for dataset, entry in benchmark.pairs
+            if entry == side.entry
+        ]
+        unit = next((record.unit for record in records if record), STREAM_RECORD.unit)
+        after = f"after {side.after:,} {unit}"
     texts = (side.entry, side.dataset, _point_text(side.at), side.metric, after)
     return ", ".join(str(text) for text in texts if text)
 

@@ -184,7 +184,9 @@ class SpecSection(BaseModel):
 def _check_unique(values: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     repeated = [value for value in values if values.count(value) > 1]
     if repeated:
-        raise ValueError(f"'{repeated[0]}' comes twice: remove one")
+        # a component of a benchmark, whose name may come from a file or settings
+        cure = ", or give one a label" if hasattr(repeated[0], "registry") else ""
+        raise ValueError(f"'{repeated[0]}' comes twice: remove one{cure}")
     return values
 
 

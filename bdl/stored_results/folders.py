@@ -59,9 +59,13 @@ def list_sibling_folders(folder: Path) -> list[Path]:
 
 
 def list_replicate_folders(folder: Path) -> list[Path]:
-    """List the folders of the replicates of a protocol, from its folder or that of a part."""
+    """List the folders of the replicates of a protocol, from its folder or that of a part.
+
+    Those of a part of a replicate come after that of the whole.
+    """
     base = folder.parent.parent if folder.parent.name == _VARIANTS else folder
-    return [path for path in sorted(base.glob("seed-*/")) if has_published_rows(path)]
+    paths = [*sorted(base.glob("seed-*/")), *sorted(base.glob(f"seed-*/{_VARIANTS}/*/"))]
+    return [path for path in paths if has_published_rows(path)]
 
 
 @contextmanager

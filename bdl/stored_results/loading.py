@@ -13,7 +13,7 @@ from bdl.errors import InputError
 from bdl.plan.planning import list_tasks
 from bdl.plan.task import Task
 from bdl.records.row import CellKey
-from bdl.records.tables import list_cell_keys
+from bdl.records.tables import list_axes, list_cell_keys
 from bdl.spec import (
     Benchmark,
     Request,
@@ -193,7 +193,8 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
     """Read the final rows of the replicates of some rows, with their seeds as a column.
 
     A replicate of a cell has the spec that `benchmark`, the protocol, has for it, but for the
-    seed. Cells of another spec are left out, and so is a folder that cannot be read.
+    seed. Cells of another spec are left out, as are parts of the splits and folders that cannot be
+    read.
     """
     tables = [rows[:0].assign(seed=pd.Series(dtype=int))]
     for path in list_replicate_folders(folder):
@@ -202,6 +203,8 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
             results_folder = ResultsFolder(path)
             recorded = results_folder.original_request
             if recorded is None or recorded.benchmark.profile != benchmark.profile:
+                continue
+            if recorded.splits:  # means over some of the splits are others
                 continue
             # The file may have taken the seed of a replicate since: its rows count once.
             if recorded.benchmark.seed == benchmark.seed:
@@ -212,7 +215,11 @@ def read_replicates(folder: Path, benchmark: Benchmark, rows: pd.DataFrame) -> p
             finals = results_folder.final_rows
             finals = finals[[key in same_cells for key in list_cell_keys(finals)]]
             tables.append(finals.assign(seed=recorded.benchmark.seed))
-    return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+    if len(tables) == 1:
+        return tables[0]
+    # a fit of a part of a replicate may be one of the whole as well
+    names = ["dataset", "entry", *list_axes(rows), "split", "seed"]
+    return pd.concat(tables, ignore_index=True).drop_duplicates(names, ignore_index=True)
 
 
 def _list_cells_of_same_spec(recorded: Benchmark, current: Benchmark) -> set[CellKey]:

@@ -945,6 +945,15 @@ def test_groups_are_not_cut_by_other_schemes(csv) -> None:
     dataset = csv(HOUSES, group="chain")
     with pytest.raises(InputError, match="tail does not keep the groups"):
         prepare_dataset(dataset, "tail", "none")
+    first = prepare_dataset(dataset, "first", "none")
+    assert first.split(3).test.tolist() == dataset.split(0).test.tolist()
+
+
+@pytest.mark.parametrize("scheme", ["half", "tail"])
+def test_times_are_not_ignored_by_other_schemes(csv, scheme) -> None:
+    dataset = csv(HOUSES, time="packages")
+    with pytest.raises(InputError, match=f"{scheme} does not heed what .* says of the rows"):
+        prepare_dataset(dataset, scheme, "none")
 
 
 def test_gaps_with_blanks_around_them_are_gaps(csv) -> None:

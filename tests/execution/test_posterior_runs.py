@@ -107,6 +107,28 @@ def test_a_reference_gives_its_precisions_to_the_method(store, load):
     assert store.posteriors.read(row.artefact)[0].dim == 11
 
 
+def test_fits_of_a_search_have_the_precisions_of_the_reference(store, load):
+    cell, (row,) = ran(
+        store,
+        load(
+            "diabetes",
+            model="{name: linear}",
+            method="{name: vifa, gradients_per_update: 2}",
+            training="{epochs: 2, batch_size: 50}",
+            search="{sampler: grid, folds: 2, metric: nmll, grid: {learning_rate: [0.001, 0.01]}}",
+            from_reference="[prior_precision, noise_precision]",
+            reference="{name: bayesian-ridge}",
+            metrics="[nmll]",
+            more="",
+        ),
+    )
+    folds = store.load_rows("search", cell.key)
+    assert {fold.status for fold in folds} | {row.status} == {"ok"}
+    found = compute_truth(cell, 0).hyper
+    assert all(fold.hyper == {**found, **fold.hyper} for fold in folds)
+    assert row.hyper == {**found, "learning_rate": row.hyper["learning_rate"]}
+
+
 def test_scores_of_predictions_and_distances_mix(store, load, line):
     """The predictive density of the conjugate posterior is normal: to that the draws come close, at distance zero."""
     own = {

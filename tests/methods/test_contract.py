@@ -154,6 +154,12 @@ UNFIT = [
         "needs one prior precision for all parameters: leave out bias_precision",
     ),
     ("hierarchical-vadam", {}, BIASED, "leave the prior out"),
+    (
+        "hierarchical-vadam",
+        {"scales": "ard", "global_scale": 0.5},
+        LINEAR,
+        "global_scale is of the horseshoe",
+    ),
     ("mc-dropout", {}, ODD, "model Cubic is not made of dense layers: use linear or mlp"),
     (
         "last-layer-laplace",

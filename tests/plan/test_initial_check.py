@@ -60,3 +60,17 @@ def test_fixed_values_are_looked_at_too():
         InputError, match=r"with learning_rate 0\.01, prior_precision 1, noise_precision 1e"
     ):
         check_initial_likelihood(cells("search=null", f"hyper={fixed}"))
+
+
+@pytest.mark.parametrize("prior", ["student-t", "spike-slab"])
+def test_a_prior_that_the_method_cannot_use_is_refused(prior):
+    """By one update, which other methods of the package do not make before training."""
+    hyper = {
+        "student-t": "{learning_rate: 0.01, noise_precision: 1, prior_scale: 1}",
+        "spike-slab": "{learning_rate: 0.01, noise_precision: 1, slab_share: 0.5, slab_scale: 1, spike_scale: 0.1}",
+    }[prior]
+    changes = ("search=null", f"prior={{name: {prior}}}", f"hyper={hyper}")
+    with pytest.raises(
+        InputError, match=r"entries.vifa-nn: on diabetes prior .* has no precision: .*gaussian"
+    ):
+        check_initial_likelihood(cells(*changes))

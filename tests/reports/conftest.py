@@ -74,7 +74,11 @@ def make_benchmark(sweep={}, **changes):
     def splits_of(dataset):
         return range(splits_by_dataset.get(dataset, content["splits"]))
 
-    return SimpleNamespace(**content, points=points, cells=cells, splits_of=splits_of)
+    def record_of(dataset, entry):
+        return content.get("record")
+
+    functions = {"splits_of": splits_of, "record_of": record_of}
+    return SimpleNamespace(**content, points=points, cells=cells, **functions)
 
 
 def make_paired(**changes):
