@@ -57,7 +57,7 @@ class StoredTwice(ValueError):
 class RunFolder:
     """Rows and posteriors of one run of a benchmark, and their request.
 
-    It has no rows if the folder is not there; the first row makes it. With `path` None, the rows
+    It has no rows if the folder is not there; what is written first makes it. With `path` None, the rows
     are in memory alone. Leaving a ``with`` block puts what was written into one file. `InputError`
     by all methods if a file turns out to be damaged or the disk is full. `digests` are the SHA-256
     that files of the folder should have, by name. `posteriors` are those of the folder if left out.
@@ -309,7 +309,7 @@ class RunFolder:
         """Write the rows of cells as those of a published folder; return the path of their file.
 
         Tracebacks stay here, since they name folders of this machine. Beside it the same rows are
-        written as `FLAT_TABLE`, which nothing of this package reads.
+        written as `FLAT_TABLE`, for other programs.
         """
         path, table = folder / ROWS, without_tracebacks(self.select(cells))
         with refuse_failed_writes(path):

@@ -103,8 +103,7 @@ class SegmentFiles:
             content = read_rows(path)
         added = [number for number in numbers if number > content.included]
         if not added:
-            table = content.table.combine_chunks()
-            return content._replace(table=table, included=max([content.included, *numbers]))
+            return content._replace(table=content.table.combine_chunks())
         tables, request = [content.table], content.request
         for number in added:
             segment = read_rows(self._locate(number))

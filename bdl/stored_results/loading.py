@@ -44,8 +44,13 @@ if TYPE_CHECKING:
 
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
-_FOLDER_PATTERNS = ("*/", "variants/*/", "*/variants/*/")
-"""Where a benchmark's folder has further results: profiles and replicates, and the variants of all."""
+_FOLDER_PATTERNS = (
+    *("*/", "variants/*/", "*/variants/*/"),
+    *("*/seed-*/", "*/seed-*/variants/*/"),
+)
+"""Where a benchmark's folder has further results: profiles and replicates, replicates of profiles,
+and the variants of all.
+"""
 
 
 class LoadedResults(NamedTuple):
@@ -54,7 +59,7 @@ class LoadedResults(NamedTuple):
     folder: Path
     """Folder that they are in."""
     recorded_request: Request
-    """Request that they were made with."""
+    """Request that they were made with, with the texts and notes of today."""
     rows: pd.DataFrame
     """Final rows."""
     points: pd.DataFrame
@@ -126,7 +131,7 @@ class LoadedResults(NamedTuple):
 
     @property
     def benchmark(self) -> Benchmark:
-        """The benchmark that they were made with."""
+        """The benchmark that they were made with, with the texts and notes of today."""
         return self.recorded_request.benchmark
 
 
