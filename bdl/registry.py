@@ -224,7 +224,8 @@ def require_trusted(target: str, source: str) -> None:
         return
     raise InputError(
         f"{source} asks for code from outside the package, {target}: if you trust it, give "
-        "commands such as table the benchmark file that names it; compare and verify take none"
+        "commands such as table the benchmark file that names it; verify takes none, nor does "
+        "compare of two runs"
     )
 
 

@@ -4,6 +4,7 @@ The choice rests on the training rows alone, and does not depend on their units.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import ceil, exp, log
 from typing import Any
 
@@ -235,16 +236,21 @@ def _maximise_laplace_evidence(
             - log_joint(mode.unsqueeze(0), problem, batch, hyper).squeeze(0)
         )
 
-    # a precision of weights grows with the square of the inputs that they multiply
-    unit = float(training.x.square().mean()) or 1.0
+    # a precision of weights grows with the square of the inputs that they multiply, and is that of
+    # the bias as well
+    squares = training.x.square().mean(0)
+    units = [1.0, *squares[squares > 0].tolist()]
+    low, high = log(1e-3 * min(units)), log(1e3 * max(units))
+    # in parts of six decades, since the evidence over more of them may have several maxima
+    edges = np.linspace(low, high, 1 + max(1, round((high - low) / log(1e6))))
     with one_thread():
-        optimum = minimize_scalar(
-            negative_evidence,
-            bounds=(log(1e-3 * unit), log(1e3 * unit)),
-            method="bounded",
-            options={"xatol": 0.05},
-        )
-    return exp(optimum.x)
+        optima = [
+            minimize_scalar(
+                negative_evidence, bounds=bounds, method="bounded", options={"xatol": 0.05}
+            )
+            for bounds in pairwise(edges.tolist())
+        ]
+    return exp(min(optima, key=lambda optimum: optimum.fun).x)
 
 
 def _propose_settings(

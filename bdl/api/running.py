@@ -253,13 +253,14 @@ def _plan_tasks(
 
 
 def _list_unfinished_tasks(request: Request, tasks: list[Task], options: RunOptions) -> list[Task]:
-    """List the tasks of which a run makes a final fit; with ``--changed`` that may be all."""
-    if options.fresh or options.changed:
-        return tasks
+    """List the tasks of guests of which a run makes a final fit; with ``--changed`` all of them."""
+    guest_tasks = [task for task in tasks if task.settings.limited]
+    if options.fresh or options.changed or not guest_tasks:
+        return guest_tasks
     unfinished_tasks: list[Task] = []
     with open_readonly(options.results, request) as run_folder:
-        copied_splits = _list_reusable_splits(request, tasks, run_folder, options)
-        for task in tasks:
+        copied_splits = _list_reusable_splits(request, guest_tasks, run_folder, options)
+        for task in guest_tasks:
             rows = run_folder.load_rows("final", task.key)
             splits = {row.split for row in rows if row.status == "ok" or not options.retry}
             if not (splits | copied_splits[task.key]).issuperset(task.splits):

@@ -235,10 +235,12 @@ def forget_failed(tasks: Sequence[Task], run_folder: RunFolder) -> int:
     """Remove the final rows of fits that failed, so that they are made again; return their number.
 
     The rows of their search stay, unless every setting of a split lost a fold, so that none can be
-    chosen: then its search is made again as well.
+    chosen: then its search is made again as well. Fits whose method is not installed stay.
     """
     count = 0
     for task in tasks:
+        if task.settings.method.build().missing:
+            continue
         failed: dict[int, Row] = {}
         for row in run_folder.load_rows("final", task.key):
             if row.status == "failed" and row.split in task.splits:

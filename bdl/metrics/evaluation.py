@@ -109,13 +109,16 @@ class Evaluation:
 
         `InputError` if there are none, or observations come from a stream.
         """
-        if self.predicted is None and not len(self.tested.y):
+        predictions = self.predicted or self._predict_test_rows()
+        # float64: sums over thousands of rows would lose the digits that tables show
+        return as_type(predictions, torch.float64, _CPU)
+
+    def _predict_test_rows(self) -> Predictions:
+        if self.problem is not None and not len(self.tested.y):
             raise InputError(
                 "no rows test this fit: score others by dataclasses.replace(evaluation, test=...)"
             )
-        predictions = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
-        # float64: sums over thousands of rows would lose the digits that tables show
-        return as_type(predictions, torch.float64, _CPU)
+        return self.predict(self.tested, Draws(self.samples, self.key))
 
     @cached_property
     def components(self) -> Distribution:

@@ -40,7 +40,7 @@ def check_initial_likelihood(tasks: Iterable[Task]) -> None:
     ends. `InputError` if it is not finite, float32 does not hold what is trained in it, or the
     posterior has several modes that would share the running statistics of the model; or if a
     function of the method returns something of a wrong type or shape. `step` is called if the
-    method is from outside the package.
+    method is from outside the package, or the prior has no precision, which most methods need.
     """
     tasks_by_start: dict[object, list[Task]] = {}
     for task in tasks:

@@ -32,7 +32,7 @@ from bdl.reports.layout import (
     order_printed_first,
     verdict_text,
 )
-from bdl.reports.overview import SIGNS, count_verdicts
+from bdl.reports.overview import SIGNS, count_verdicts, find_sign
 from bdl.reports.paired import paired_sections, tally_section
 from bdl.reports.render import STYLES
 from bdl.reports.standing_tables import pair_section, standing_sections
@@ -188,6 +188,8 @@ def _describe_verdicts(entries: Sequence[TableEntry]) -> str:
     """Count the verdicts on printed numbers in a sentence."""
     counts = count_verdicts(entries)
     if not counts:
+        if any(find_sign(entry.verdict) for entry in entries):
+            return "These comparisons repeat printed numbers that are counted elsewhere."
         return "No printed number is compared."
     texts = [f"{counts[verdict]} {verdict}" for verdict in SIGNS if counts[verdict]]
     return f"Of {counts.total()} printed numbers: {', '.join(texts)}."

@@ -131,13 +131,18 @@ class Overview:
 
     def _closing_lines(self) -> Iterator[Text]:
         counts = count_verdicts(self.cells)
-        if counts:
+        compared = [cell for cell in self.cells if find_sign(cell.verdict)]
+        if compared:
+            shown = {cell.verdict.partition(",")[0] for cell in compared}
             legend = [
                 f"{sign} {verdict} {counts[verdict]}"
                 for verdict, sign in SIGNS.items()
-                if verdict in counts
+                if verdict in shown
             ]
-            yield Text(f"Verdicts, medians included: {', '.join(legend)} (docs/verdicts.md)")
+            page = "docs/verdicts.md"
+            if counts.total() < len(compared):
+                page += "; a printed number that is compared twice counts once"
+            yield Text(f"Verdicts, medians included: {', '.join(legend)} ({page})")
         hidden: dict[str, None] = {}
         for metric_cells in group_by_metric(self.cells):
             if not self._shows_unprinted(metric_cells):

@@ -37,8 +37,8 @@ class RecordedFits:
     the benchmark records, or not at all.
 
     Those of a published folder, which has a provenance, get the origin that it names, and one that
-    failed is a result like any other unless `with_failed` is false. Of other folders only fits
-    with posteriors are used.
+    failed is a result like any other; unless `with_failed`, only if its method is not installed,
+    so that it cannot be made here. Of other folders only fits with posteriors are used.
     """
 
     def __init__(
@@ -83,10 +83,13 @@ class RecordedFits:
             return set()
         hashes = {str(metric): task.score_hash(metric) for metric in task.fit_metrics}
         has_schedule = build_evaluation_schedule(task) is not None
+        is_uninstalled = bool(task.settings.method.build().missing)
         splits: set[int] = set()
         for row, curve_points, _ in self._records.load_results(task.key):
             # a curve cannot be computed from the posterior; a failed fit need not have one
             has_curve = bool(curve_points) or not has_schedule or row.status == "failed"
+            if row.status == "failed" and not (self._with_failed or is_uninstalled):
+                continue
             if row.stage == "final" and has_curve and self._is_usable(row, hashes):
                 splits.add(row.split)
         return splits
@@ -98,7 +101,7 @@ class RecordedFits:
             return False
         # a failed fit has no scores that could be of another version
         if row.status == "failed":
-            return self._with_failed
+            return True
         is_current = all(
             row.score_hashes.get(name) == hash for name, hash in current_hashes.items()
         )

@@ -96,6 +96,16 @@ def test_the_evidence_of_labels_does_not_depend_on_the_unit_of_inputs(scale):
     assert np.mean(fitted.predict(scale * x) == y) > 0.75
 
 
+def test_the_evidence_of_labels_is_maximised_over_the_scales_of_all_inputs():
+    """One column of years beside four of the others' scale, whose weights are about one."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.standard_normal((400, 4)), rng.normal(2000, 10, 400)])
+    y = rng.random(400) < 1 / (1 + np.exp(-x[:, :4] @ [2.0, -1.5, 1.0, 1.0]))
+    fitted = bdl.fit("laplace", "linear", "bernoulli", x, y, standardise="none")
+    assert 0.05 < fitted.hyper["prior_precision"] < 5
+    assert np.mean(fitted.predict(x) == y) > 0.75
+
+
 @pytest.mark.parametrize("standardise", ["both", "inputs", "none"])
 def test_a_bias_with_a_precision_of_its_own_does_not_choose_that_of_the_weights(standardise):
     """Targets about 100: weights of 1 are as they are wherever the targets are."""

@@ -10,6 +10,7 @@ import torch
 from bdl.execution import scheduler
 from bdl.execution.groups import FinalGroup
 from bdl.execution.scoring import rescore
+from bdl.methods.vifa import Vifa
 from bdl.metrics.regression import Rmse
 from bdl.plan.planning import plan_tasks
 from bdl.plan.task import Task
@@ -156,6 +157,15 @@ def test_the_time_of_a_group_that_is_over_is_no_fault_of_a_score(store, monkeypa
     assert [row.split for row in store.load_rows("final", CELL)] == [1], (
         "the others are not asked for"
     )
+
+
+def test_failed_fits_of_a_method_that_is_not_installed_stay(store, monkeypatch):
+    """They were imported with the reason of the machine that has it, and cannot be made here."""
+    store.append([FitResult(row(status="failed", reason="diverged", metrics={}))])
+    with monkeypatch.context() as patch:
+        patch.setattr(Vifa, "missing", "vifa needs another package")
+        assert scheduler.forget_failed(cells(["rmse"], splits=(0,)), store) == 0
+    assert scheduler.forget_failed(cells(["rmse"], splits=(0,)), store) == 1
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ def test_a_printed_number_that_is_compared_twice_counts_once(cells):
     (first, *_) = [cell for cell in cells if find_sign(cell.verdict)]
     word = first.verdict.partition(",")[0]
     assert count_verdicts([first, replace(first, counted=False)]) == {word: 1}
+    text = " ".join(lines_of(Overview([replace(first, counted=False)])))
+    assert f"{find_sign(first.verdict)} {word} 0 (docs/verdicts.md; a printed number" in text
 
 
 def test_a_row_has_data_set_method_ours_printed_and_sign(cells):

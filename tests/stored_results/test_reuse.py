@@ -171,6 +171,9 @@ def test_what_is_missing_is_made(file, run):
         rows, on=["entry", "stage", "split", "trial", "fold", "training.epochs"]
     )
     assert both.rmse_x.tolist() == both.rmse_y.tolist()
+    failed_fits = find_published_fits(load_request(str(file)), PLACE.parent, with_failed=False)
+    tasks = [task for task in cells(file) if task.entry == "fixed"]
+    assert {split for task in tasks for split in failed_fits[0].list_splits(task)} == {0, 2}
     code, out, _ = run("--published", "--retry-failed")
     assert (code, "fits that failed and are made again: 2" in out) == (0, True)
     assert "imported" not in out, "the failed fits that are published as well"
