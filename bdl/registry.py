@@ -223,9 +223,8 @@ def require_trusted(target: str, source: str) -> None:
     elif _place_of_code(location) in _TRUSTED:
         return
     raise InputError(
-        f"{source} asks for code from outside the package, {target}: if you trust it, give "
-        "commands such as table the benchmark file that names it; verify takes none, nor does "
-        "compare of two runs"
+        f"{source} asks for code from outside the package, {target}: if you trust it, give the "
+        "benchmark file that names it to table or report; verify and compare of two runs take none"
     )
 
 

@@ -19,7 +19,9 @@ from bdl.spec import load_request
     ],
 )
 def test_printed_numbers_that_are_matched_are_counted(judged, line, tmp_path):
-    entries = [SimpleNamespace(verdict=verdict, statistic=of) for verdict, of in judged]
+    entries = [
+        SimpleNamespace(verdict=verdict, statistic=of, counted=True) for verdict, of in judged
+    ]
     request = load_request("uci-regression", "quick")
     first, last = describe_end(request, entries, tmp_path / "report.html", tmp_path)
     assert first == line
