@@ -63,7 +63,8 @@ class Results:
         """One row a finding of a paper, with its verdict.
 
         The columns are `claim`, `source`, data set, point, means of both sides, margin of claims
-        of equality, difference, interval and verdict.
+        of equality, difference, interval and verdict. A claim of which no split has both sides is
+        one row without numbers.
         """
         records = [record for claim in judge_run_claims(self.loaded) for record in claim.records]
         return pd.DataFrame(records, columns=None if records else [*RECORD_FIELDS])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bdl.spec.sections import Claim, Side
 
 CONFIRMED, CONTRADICTED, NOT_SHOWN = "confirmed", "contradicted", "not shown"
+NOT_JUDGED = "not judged"
 _VERDICTS = {BETTER: CONFIRMED, WORSE: CONTRADICTED, UNDECIDED: UNDECIDED}
 """Verdicts on a side that is said to have less, by those of `judge_interval`; else not shown."""
 _VERDICTS_OF_EQUALITY = {EQUIVALENT: CONFIRMED, DIFFERS: CONTRADICTED}
@@ -83,11 +84,15 @@ class ClaimVerdict(NamedTuple):
 
     claim: "Claim"
     findings: tuple[Finding, ...]
-    """By data set, then by point of the axes that the claim leaves open; at least one."""
+    """By data set, then by point of the axes that the claim leaves open; none where no split has
+    both sides.
+    """
 
     @property
     def verdict(self) -> str:
-        """The verdict of all findings, or how many have which."""
+        """The verdict of all findings, or how many have which; ``not judged`` without a finding."""
+        if not self.findings:
+            return NOT_JUDGED
         counts = Counter(finding.verdict for finding in self.findings)
         if len(counts) == 1:
             return next(iter(counts))
@@ -97,7 +102,13 @@ class ClaimVerdict(NamedTuple):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The findings as mappings, for a frame: `RECORD_FIELDS`, and the axes of a sweep."""
+        """The findings as mappings, for a frame: `RECORD_FIELDS`, and the axes of a sweep.
+
+        A claim without a finding is one record, which has no numbers.
+        """
+        if not self.findings:
+            record = dict.fromkeys(RECORD_FIELDS) | {"claim": self.claim.text}
+            return [record | {"source": self.claim.source, "n": 0, "verdict": self.verdict}]
         records = []
         for finding in self.findings:
             difference = finding.difference
@@ -129,7 +140,7 @@ def judge_claims(
 ) -> list[ClaimVerdict]:
     """Judge the claims of a benchmark, in the order of its file.
 
-    Claims of which no split has both sides are left out. `points` are the recorded scores, as
+    `points` are the recorded scores, as
     `bdl.reports.curves.average_curves` takes them; the other arguments are as
     `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
     """
@@ -137,8 +148,7 @@ def judge_claims(
     verdicts: list[ClaimVerdict] = []
     for claim in benchmark.claims:
         findings = tuple(_findings(claim, benchmark, scores, overlap))
-        if findings:
-            verdicts.append(ClaimVerdict(claim, findings))
+        verdicts.append(ClaimVerdict(claim, findings))
     return verdicts
 
 
@@ -215,6 +225,13 @@ def claim_sections(benchmark: "Benchmark", verdicts: Sequence[ClaimVerdict]) -> 
     sections = []
     for verdict in verdicts:
         claim, findings = verdict
+        point = f" at {_point_text(claim.at)}" if claim.at else ""
+        summary = f"{benchmark.name}: {claim.text} ({claim.source}): {verdict.verdict}"
+        title = f"{summary}. {metric_with_unit(claim.metric)}{point}"
+        if not findings:
+            reason = "no split has scores of both sides"
+            sections.append(Section.of(title, ["Verdict", "Reason"], [(NOT_JUDGED, reason)]))
+            continue
         names = [_side_text(benchmark, side) for side in (claim.less, claim.than)]
         heading = "Difference" if claim.times == 1 else f"Difference from {claim.times:g} times"
         columns = ["Dataset", *findings[0].difference.point, *names, heading]
@@ -234,9 +251,6 @@ def claim_sections(benchmark: "Benchmark", verdicts: Sequence[ClaimVerdict]) -> 
             if finding.margin is not None:
                 cells.append(format_number(finding.margin))
             rows.append((*cells, finding.verdict, f"{difference.n}"))
-        point = f" at {_point_text(claim.at)}" if claim.at else ""
-        summary = f"{benchmark.name}: {claim.text} ({claim.source}): {verdict.verdict}"
-        title = f"{summary}. {metric_with_unit(claim.metric)}{point}"
         sections.append(Section.of(title, [*columns, "Verdict", "n"], rows))
     return sections
 

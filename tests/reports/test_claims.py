@@ -87,7 +87,24 @@ def test_a_side_that_failed_gains_nothing():
     (claim,), (two,) = judge(less, than), judge(less[1:3], than)
     assert (claim.verdict, claim.findings[0].difference.n) == ("undecided", 4)
     assert two.verdict == "undecided"
-    assert judge(than) == []
+    (without_rows,) = judge(than)
+    assert (without_rows.verdict, without_rows.findings) == ("not judged", ())
+
+
+def test_a_claim_about_what_no_row_has_is_told():
+    """Neither a value that was not run, nor a count that was not recorded, passes in silence."""
+    rows = on_yacht([0.0] * 3, [1.0] * 3)
+    sweep = {"training.batch_size": ["10"]}
+    point_rows = [row.assign(**{"training.batch_size": "10"}) for row in rows]
+    not_run = judge(*point_rows, sweep=sweep, at={"training.batch_size": 20})
+    record = {"unit": "updates", "every": 10}
+    not_recorded = judge(*rows, than=LR | {"after": 1_000_000}, record=record)
+    for (claim,) in (not_run, not_recorded, judge(*rows, metric="crps")):
+        (section,) = claim_sections(SimpleNamespace(name="b"), [claim])
+        assert "b: Less (a paper): not judged. " in section.title
+        assert section.rows == [("not judged", "no split has scores of both sides")]
+        (finding,) = claim.records
+        assert (finding["claim"], finding["n"], finding["verdict"]) == ("Less", 0, "not judged")
 
 
 def test_verdicts_of_several_data_sets_are_counted():
@@ -196,8 +213,9 @@ def test_a_side_after_so_many_updates_is_read_from_the_recorded_scores():
     (section,) = claim_sections(make_benchmark(record=record), [claim])
     assert columns(section)[1:3] == ["vifa-nn, after 20 updates", "vifa-lr, after 50 updates"]
     failed = [row.assign(status="failed") for row in rows]
-    assert judge(*failed, points=points, **early) == []
-    assert judge(*rows, points=points, less=NN | {"after": 30}) == []
+    (all_failed,) = judge(*failed, points=points, **early)
+    (not_recorded,) = judge(*rows, points=points, less=NN | {"after": 30})
+    assert {all_failed.verdict, not_recorded.verdict} == {"not judged"}
 
 
 def test_sides_on_two_data_sets():
