@@ -58,14 +58,14 @@ def convert_folder(folder: Path) -> None:
     try:
         if has_store(folder):
             run_folder = read_store(folder)
-            if (folder / "checkpoints").is_dir():
-                shutil.copytree(
-                    folder / "checkpoints", folder / _STORE / "checkpoints", dirs_exist_ok=True
-                )
-            # last, since this file says that the rest is there
-            table, request = run_folder.select(), run_folder.request_text
-            write_rows(folder / _STORE / ROWS, table, request)
-            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+            new_store, checkpoints = folder / f"{_STORE}.new", folder / "checkpoints"
+            shutil.rmtree(new_store, ignore_errors=True)  # of a conversion that was stopped
+            if checkpoints.is_dir():
+                shutil.copytree(checkpoints, new_store / "checkpoints")
+            write_rows(new_store / ROWS, run_folder.select(), run_folder.request_text)
+            # at once: while there is a store of today, the old one is not looked for
+            new_store.rename(folder / _STORE)
+            shutil.rmtree(checkpoints, ignore_errors=True)
             (folder / _DATABASE).unlink()
         if has_published_rows(folder):
             _convert_published(folder)

@@ -139,6 +139,28 @@ def test_a_store_is_read_and_a_run_goes_on_from_it(place, invoke):
     assert load_all(RunFolder(place / "store")) == before
 
 
+@pytest.mark.parametrize("stopped_at", ["write_rows", "Path.rename"])
+def test_a_conversion_that_is_stopped_leaves_the_old_store(place, invoke, monkeypatch, stopped_at):
+    before, shown = load_all(RunFolder(place / "store")), invoke("table", "small.yaml")[1]
+    make_store(place)
+    (place / "checkpoints").mkdir()
+    (place / "checkpoints" / "chain").write_text("draws", encoding="utf-8")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(f"bdl.stored_results.legacy.{stopped_at}", stop)
+        with pytest.raises(KeyboardInterrupt):
+            legacy.convert_folder(place)
+    assert invoke("table", "small.yaml")[1] == shown
+    legacy.convert_folder(place)
+    assert load_all(RunFolder(place / "store")) == before
+    assert (place / "store" / "checkpoints" / "chain").read_text(encoding="utf-8") == "draws"
+    remaining = {path.name for path in place.iterdir()}
+    assert not {"store.sqlite", "store.new", "checkpoints"} & remaining
+
+
 @pytest.mark.parametrize("name", ["trials.parquet", "points.parquet"])
 def test_damaged_rows_are_refused(place, name):
     make_published(place)
