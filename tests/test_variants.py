@@ -86,6 +86,19 @@ def test_another_file_of_the_same_name_is_refused(published, tmp_path, run, text
     assert contents(tmp_path) == before
 
 
+@pytest.mark.usefixtures("blank_figures")
+@pytest.mark.parametrize("options", [(), ("--changed",), ("--fresh",)])
+def test_an_entry_of_a_new_name_leaves_the_earlier_rows_in_the_store(tiny, run, invoke, options):
+    assert run(tiny)[0] == 0
+    tiny.write_text(TINY.replace("  fixed:", "  other:"), "utf-8")
+    assert run(tiny, *options)[0] == 0
+    shown = invoke("table", tiny, "--wide")[1]
+    assert ("other" in shown, "fixed" in shown) == (True, False)
+    tiny.write_text(TINY, "utf-8")
+    code, out, _ = run(tiny)
+    assert (code, "Everything is in the store already" in out) == (0, True)
+
+
 PARTS = {
     "both": (
         ["--splits", "1-1", *FASTER],

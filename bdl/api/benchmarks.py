@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from annotated_types import Ge
 from rich.console import Console
 
 from bdl.api.fitted import Fitted
@@ -173,7 +174,7 @@ class Benchmark:
         splits: Splits = None,
         *,
         device: str = "cpu",
-        jobs: int = 1,
+        jobs: Annotated[int, Ge(1)] = 1,
         compile: bool | None = None,
         fresh: bool = False,
         changed: bool = False,

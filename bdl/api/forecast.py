@@ -227,6 +227,8 @@ def _describe_time(estimate: RunEstimate) -> str:
         for basis, count in estimate.basis.most_common()
         if basis != "nothing"
     )
-    unknown_share = f"; that of the other {unknown / total:.0%} is unknown" if unknown else ""
-    rests_on = f"this rests on what was measured of {bases}{unknown_share}"
-    return f"{format_duration(estimate.seconds)} here, with {jobs}; {rests_on}"
+    duration = f"{format_duration(estimate.seconds)} here, with {jobs}"
+    if unknown:
+        known_share = f"{(total - unknown) / total:.0%} of the fits"
+        duration += f", for {known_share}; that of the others is unknown"
+    return f"{duration}; this rests on what was measured of {bases}"

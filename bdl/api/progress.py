@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from tqdm import tqdm
 
+from bdl.api.forecast import format_duration
 from bdl.errors import InputError
 from bdl.plan.task import Task
 from bdl.records.row import STAGES, Row
@@ -164,7 +165,9 @@ class Display:
             (task,) = self._bar.tasks
             line = f"{task.percentage:3.0f}% done"
             if task.time_remaining is not None:
-                line += f", about {task.time_remaining:.0f} s left"
+                seconds = task.time_remaining
+                duration = f"about {seconds:.0f} s" if seconds < 120 else format_duration(seconds)
+                line += f", {duration} left"
             self._console.print(line)
 
     def note_stored(self, task: Task, rows: Sequence[Row]) -> None:

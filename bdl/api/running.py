@@ -46,6 +46,7 @@ from bdl.stored_results.loading import check_overwrite
 from bdl.stored_results.reuse import (
     RecordedFits,
     copy_fits,
+    describe_fits_made_anew,
     find_published_fits,
     iterate_stored_fits,
     list_reusable_splits,
@@ -190,9 +191,16 @@ def print_forecast(request: Request, options: RunOptions, console: Console) -> N
         estimate = forecast.estimate_run(
             request, tasks, run_folder, options.results, options.jobs, copied_splits
         )
+        fits_made_anew: list[str] = []
+        if options.imports_published:
+            _, published_fits = _list_importable_fits(request, tasks, options)
+            fits_made_anew = describe_fits_made_anew(
+                tasks, run_folder, published_fits, copied_splits
+            )
     _print_lines(
         [
             *forecast.describe_columns(tasks),
+            *fits_made_anew,
             *forecast.describe_estimate(estimate, request, options.results),
             *forecast.describe_missing_references(tasks),
         ],
@@ -400,6 +408,8 @@ def _run_missing_fits(
             if without_posterior:
                 line += f", {without_posterior} of them without posteriors"
             console.print(line, highlight=False)
+        if options.imports_published:
+            _print_lines(describe_fits_made_anew(tasks, run_folder, published_fits), console)
         if reused_count or imported_count:
             # fits that were copied may lack scores
             further_notes = prepare_run_folder(tasks, run_folder)

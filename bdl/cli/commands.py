@@ -229,6 +229,7 @@ def failures(
     as_json: AsJson = False,
 ) -> None:
     """List the fits that failed, and why."""
+    from bdl.spec.request import format_ranges
     from bdl.stored_results.loading import open_results
 
     request = request_options.request_of_results
@@ -239,8 +240,8 @@ def failures(
         return
     for failure in failed_fits:
         plural = "s" if failure.fits > 1 else ""
-        fits = f"{failure.fits} fit{plural} of splits {', '.join(map(str, failure.splits))}"
-        terminal.write_text(f"{failure.cell}, {failure.stage}, {fits}: {failure.reason}\n")
+        fits = f"{failure.fits} fit{plural} of splits {format_ranges(failure.splits)}"
+        terminal.print_lines([f"{failure.cell}, {failure.stage}, {fits}: {failure.reason}"])
         if traceback and failure.traceback:
             terminal.write_text(failure.traceback + "\n")
     if not failed_fits:
@@ -294,7 +295,7 @@ def describe(
         from bdl.cli.describe import describe_by_name
 
         text = describe_by_name(name)  # it imports the user's component
-    console.print(text, highlight=False, soft_wrap=True)
+    terminal.print_lines(text.splitlines())
 
 
 @app.command()

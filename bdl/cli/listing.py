@@ -147,8 +147,7 @@ def list_data(as_json: AsJson = False) -> None:
             [dict(zip(("name", "files", "about"), line, strict=True)) for line in lines]
         )
         return
-    for line in _align_columns(lines):
-        terminal.make_console().print(line, highlight=False, soft_wrap=True)
+    _print_columns(lines)
 
 
 @data_app.command("fetch")
@@ -187,16 +186,19 @@ def verify_data(names: Names = None) -> None:
         raise typer.Exit(1)
 
 
-def _align_columns(lines: list[tuple[str, str, str]]) -> list[str]:
+def _print_columns(lines: list[tuple[str, str, str]]) -> None:
     name_width, state_width = (
         max((len(line[column]) for line in lines), default=0) for column in (0, 1)
     )
-    return [f"{name:<{name_width}}  {state:<{state_width}}  {text}" for name, state, text in lines]
+    terminal.print_lines(
+        (f"{name:<{name_width}}  {state:<{state_width}}  {text}" for name, state, text in lines),
+        indent=name_width + state_width + 4,
+    )
 
 
 def _print_named(name: str, text: str, names: list[str]) -> None:
     width = max(map(len, names))
-    terminal.make_console().print(f"{name:<{width}}  {text}", highlight=False, soft_wrap=True)
+    terminal.print_lines([f"{name:<{width}}  {text}"], indent=width + 2)
 
 
 def _describe_files(name: str) -> str:
@@ -264,8 +266,8 @@ def list_references(
             [dict(zip(("benchmark", "place", "state"), line, strict=True)) for line in lines]
         )
         return
-    for line in (*_align_columns(lines), *notes):
-        terminal.make_console().print(line, highlight=False, soft_wrap=True)
+    _print_columns(lines)
+    terminal.print_lines(notes)
 
 
 @references_app.command("show")
@@ -290,8 +292,7 @@ def show_references(name: Name, profile: Profile = "paper", dataset: Datasets = 
         sections.append((reference.label, lines))
     for heading, lines in sections:
         terminal.make_console().print(heading, style="bold", highlight=False)
-        for line in lines:
-            terminal.make_console().print(f"  {line}", highlight=False, soft_wrap=True)
+        terminal.print_lines(f"  {line}" for line in lines)
 
 
 @references_app.command("build")

@@ -7,10 +7,11 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
+from textwrap import fill
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -99,6 +100,28 @@ def console_options() -> dict[str, Any]:
         "markup": False,
         "emoji": False,
     }
+
+
+def print_lines(lines: Iterable[str], indent: int | None = None) -> None:
+    """Print lines; on a terminal, one that is too long goes on below, between its words.
+
+    What goes on below is indented by so many columns, by default by two more than its line. Lines
+    to a file or to another program stay whole.
+    """
+    console = make_console()
+    for line in lines:
+        if console.is_terminal:
+            margin = len(line) - len(line.lstrip()) + 2 if indent is None else indent
+            # a column of a few letters would be harder to read than what the terminal makes of it
+            margin = min(margin, console.width // 2)
+            line = fill(
+                line,
+                console.width,
+                subsequent_indent=" " * margin,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def print_wide(tables: RenderableType) -> None:

@@ -37,7 +37,7 @@ from bdl.stored_results.folders import (
     list_sibling_folders,
     locate_folder,
 )
-from bdl.stored_results.results_folder import ResultsFolder, list_stored_tasks
+from bdl.stored_results.results_folder import ResultsFolder
 
 if TYPE_CHECKING:
     from bdl.execution.estimate import MeasuredFit
@@ -283,11 +283,10 @@ def check_overwrite(request: Request, tasks: Sequence[Task], results: Path) -> N
             strict=True,
         )
     )
-    stored_tasks = (
-        list_stored_tasks(request.benchmark, results_folder.store) if results_folder.store else []
-    )
-    for task in stored_tasks:
-        unstored_fits.difference_update(product([task.key], task.splits))
+    if store := results_folder.store:
+        # those of cells that the file has no longer are kept there as well
+        for cell in store.list_cells():
+            unstored_fits.difference_update(product([cell], store.list_splits(cell)))
     has_spec = results_folder.original_request is not None or name not in dict(list_benchmarks())
     recorded_request = (
         results_folder.recorded_request

@@ -4,7 +4,8 @@ Equal identities mean equal spec, data and versions. A fit is copied with its se
 all.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -77,9 +78,18 @@ class RecordedFits:
             return set()
         return set(self._records.list_splits(task.key))
 
+    def list_successful_splits(self, task: Task) -> set[int]:
+        """Return the splits of a cell with a fit of any identity that did not fail."""
+        rows = self._records.load_rows("final", task.key)
+        return {row.split for row in rows if row.status == "ok"}
+
+    def is_of_today(self, task: Task) -> bool:
+        """Return whether the fits of a cell have today's identity."""
+        return task.is_fit_hash(self._records.find_fit_hash(task.key))
+
     def list_splits(self, task: Task) -> set[int]:
-        """Return the splits of a cell with a fit of today's identity."""
-        if not task.is_fit_hash(self._records.find_fit_hash(task.key)):
+        """Return the splits of a cell with a fit of today's identity and all that it needs."""
+        if not self.is_of_today(task):
             return set()
         hashes = {str(metric): task.score_hash(metric) for metric in task.fit_metrics}
         has_schedule = build_evaluation_schedule(task) is not None
@@ -193,6 +203,33 @@ def list_reusable_splits(
     for _, task, splits in _iterate_missing_splits(tasks, run_folder, sources):
         splits_by_cell[task.key] |= splits
     return splits_by_cell
+
+
+def describe_fits_made_anew(
+    tasks: Sequence[Task],
+    run_folder: RunFolder,
+    sources: Sequence[RecordedFits],
+    copied_splits: Mapping[CellKey, Collection[int]] | None = None,
+) -> list[str]:
+    """Describe the planned fits that sources have, but not as they are needed; empty if none.
+
+    Splits that the store has, or that are about to be copied to it, need no fit.
+    """
+    counts: Counter[str] = Counter()
+    for task in tasks:
+        needed_splits = set(task.splits).difference(run_folder.list_splits(task.key))
+        needed_splits -= set(copied_splits[task.key]) if copied_splits else set()
+        of_today: set[int] = set()
+        others: set[int] = set()
+        for source in sources:
+            splits = of_today if source.is_of_today(task) else others
+            splits |= source.list_successful_splits(task) & needed_splits
+        counts["lack scores, and have no posteriors"] += len(of_today)
+        counts["are of another spec, data or code"] += len(others - of_today)
+    reasons = [f"{count:,} {reason}" for reason, count in counts.items() if count]
+    if not reasons:
+        return []
+    return [f"published final fits that are made anew here: {'; '.join(reasons)}"]
 
 
 def _iterate_missing_splits(

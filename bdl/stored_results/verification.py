@@ -34,7 +34,10 @@ of equal numbers of size one, which float64 rounds by 1e-15.
 
 NO_POSTERIOR = "have no posterior in the folder"
 FAILED = "failed, and have no scores"
-NOT_CURRENT = "were made by an earlier version of the package or of the benchmark file, or lack what it records"
+NOT_CURRENT = (
+    "were made of other data, by an earlier version of the package or of the benchmark file, "
+    "or lack what it records"
+)
 NO_REFERENCE = "are distances to a sampled reference that is not on this machine"
 EARLIER_SCORE = "were computed by an earlier version of the package"
 NOT_PUBLISHED = "are not in the published rows"

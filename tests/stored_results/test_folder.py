@@ -185,7 +185,7 @@ def test_fits_of_a_cell_that_failed_alike_are_told_together(failing, invoke):
     code, out, _ = invoke(*words)
     assert code == 0
     assert (
-        out.splitlines()[0] == "diabetes/vifa-lr, final, 2 fits of splits 1, 2: non-finite metric"
+        out.splitlines()[0] == "diabetes/vifa-lr, final, 2 fits of splits 1-2: non-finite metric"
     )
     assert out.splitlines()[-1] == "--traceback shows where in the code"
     assert "Traceback ...\nValueError: no\n" in invoke(*words, "--traceback")[1]
