@@ -34,6 +34,11 @@ def abbreviate(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
 
 
+def with_plural(number: int, noun: str) -> str:
+    """Write a number before a noun, with an s for several."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def unknown_name_error(kind: str, name: str, names: Iterable[str]) -> InputError:
     """Build the error for a name that is not among those of a kind such as ``"method"``.
 
@@ -41,7 +46,9 @@ def unknown_name_error(kind: str, name: str, names: Iterable[str]) -> InputError
     """
     known_names, name = sorted(names), abbreviate(name)
     near = get_close_matches(name, known_names, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known_names)}"
+    hint = f"known: {', '.join(known_names)}" if known_names else "there is none"
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
     return InputError(f"unknown {kind} '{name}': {hint}")
 
 

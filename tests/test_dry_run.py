@@ -121,6 +121,19 @@ def test_the_time_of_what_has_no_updates_is_unknown_until_it_was_run(run, tiny):
     assert "time: less than a minute here" in run("--dry-run")[1]
 
 
+def test_a_time_is_of_what_is_known(run, tiny):
+    text = TINY.replace("evaluation:", "  exact: *exact\nevaluation:")
+    exact = """  other: &exact
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    hyper: {prior_precision: 1, noise_precision: 0.01}
+"""
+    tiny.write_text(text.replace("  exact: *exact", exact + "  exact: *exact"), "utf-8")
+    line = next(line for line in run("--dry-run")[1].splitlines() if line.startswith("time: "))
+    assert "for 33% of the fits; that of the others is unknown; this rests on" in line
+
+
 def test_a_long_run_says_how_to_narrow_it(run):
     """Four billion updates: weeks, and no fit is started by asking."""
     _, out, _ = run("--dry-run", "--set", "entries.fixed.training.epochs=200000000")

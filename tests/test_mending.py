@@ -181,8 +181,7 @@ def test_a_score_that_raises_empties_its_column_and_is_computed_when_it_is_mende
     assert len(kept) == 2
     assert "not computed: own: ZeroDivisionError" in (STORED / "table.md").read_text("utf-8")
     assert (
-        "final, 2 fits of splits 0-1: own: ZeroDivisionError"
-        in invoke("failures", "tiny.yaml")[1]
+        "final, 2 fits of splits 0-1: own: ZeroDivisionError" in invoke("failures", "tiny.yaml")[1]
     )
 
     code, out, _ = run()

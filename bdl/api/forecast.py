@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bdl import runtime
 from bdl.data import file_states
-from bdl.errors import escape_unprintable
+from bdl.errors import escape_unprintable, with_plural
 from bdl.execution.estimate import (
     RemainingWork,
     RunEstimate,
@@ -178,11 +178,6 @@ def describe_estimate(estimate: RunEstimate, request: Request, results: Path) ->
     if commands:
         lines.append(f"shorter: {commands}")
     return lines
-
-
-def with_plural(number: int, noun: str) -> str:
-    """Write a number before a noun, with an s for several."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def format_duration(seconds: float) -> str:

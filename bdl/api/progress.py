@@ -14,7 +14,7 @@ from rich.table import Table
 from tqdm import tqdm
 
 from bdl.api.forecast import format_duration
-from bdl.errors import InputError
+from bdl.errors import InputError, with_plural
 from bdl.plan.task import Task
 from bdl.records.row import STAGES, Row
 from bdl.records.run_folder import RunFolder
@@ -184,7 +184,7 @@ class Display:
             seconds = sum(row.seconds for row in rows)
             line = (
                 f"{task.dataset:>10} {task.entry:<10} {stage}, {splits}: "
-                f"{len(rows)} trials in {seconds:.1f} s"
+                f"{with_plural(len(rows), 'trial')} in {seconds:.1f} s"
             )
             if n_failed:
                 line += f", {n_failed} failed"

@@ -11,6 +11,7 @@ from bdl.publishing.published_files import PublishedRun
 from bdl.publishing.report_page import REPORT, build_page, write_page
 from bdl.publishing.run_tables import compare_with_print, summarise_tables
 from bdl.reports.comparison import TableEntry
+from bdl.reports.layout import lines_below_tables
 from bdl.reports.overview import Overview, count_verdicts, find_sign
 from bdl.reports.verdicts import CONSISTENT, EQUIVALENT, SAME_DIGITS
 from bdl.spec import Request, load_request
@@ -84,7 +85,8 @@ def describe_end(
     if report.exists():
         lines.append(f"Report: {report}")
     if request.benchmark.profile == "paper":
-        lines.append(f"Next: {request.format_command('table', results, '--notes')}")
+        options = ["--notes"] if lines_below_tables(entries) else []
+        lines.append(f"Next: {request.format_command('table', results, *options)}")
     else:
         protocol = load_request(request.source)
         lines.append(f"Next: {protocol.format_command('run', results, '--dry-run')}")

@@ -14,7 +14,7 @@ from rich.console import Console
 from bdl.api import forecast
 from bdl.api.progress import Bar, Display, LoggedConsole, print_detail
 from bdl.api.run_summary import describe_end, summarise_run, write_report
-from bdl.errors import InputError
+from bdl.errors import InputError, with_plural
 from bdl.execution.cluster import check_executor, open_worker_pool
 from bdl.execution.rehearsal import rehearse, shorten_component_errors
 from bdl.execution.scheduler import (
@@ -143,14 +143,14 @@ def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> li
         text = f"{metric} on {where}: {reason.removeprefix(f'{metric}: ')}"
         refusals += [text] * len(splits)
     if refusals:
-        scores = forecast.with_plural(len(refusals), "score")
+        scores = with_plural(len(refusals), "score")
         lines.append(
             f"{scores} could not be computed ({_summarise_reasons(refusals)}); mend it, "
             f"and compute them without training by: {request.format_command('run', results)}"
         )
     failures = [row.reason or "no reason" for row in finals if row.status == "failed"]
     if failures:
-        fits = forecast.with_plural(len(failures), "fit")
+        fits = with_plural(len(failures), "fit")
         show = request.format_command("failures", results, "--traceback")
         retry = request.format_command("run", results, "--retry-failed")
         lines.append(
@@ -167,7 +167,7 @@ def _summarise_reasons(reasons: list[str]) -> str:
     ((most_frequent, _),) = counts.most_common(1)
     if len(counts) == 1:
         return most_frequent
-    return f"{most_frequent}, and {forecast.with_plural(len(counts) - 1, 'other reason')}"
+    return f"{most_frequent}, and {with_plural(len(counts) - 1, 'other reason')}"
 
 
 def print_forecast(request: Request, options: RunOptions, console: Console) -> None:

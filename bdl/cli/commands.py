@@ -18,7 +18,7 @@ from bdl.cli.options import (
     parse_jobs,
     with_request_options,
 )
-from bdl.errors import InputError
+from bdl.errors import InputError, with_plural
 from bdl.files import DEFAULT_RESULTS
 from bdl.registry import shipped_benchmarks
 from bdl.runtime import frozen_imports
@@ -239,8 +239,7 @@ def failures(
         terminal.write_json([failure._asdict() for failure in failed_fits])
         return
     for failure in failed_fits:
-        plural = "s" if failure.fits > 1 else ""
-        fits = f"{failure.fits} fit{plural} of splits {format_ranges(failure.splits)}"
+        fits = f"{with_plural(failure.fits, 'fit')} of splits {format_ranges(failure.splits)}"
         terminal.print_lines([f"{failure.cell}, {failure.stage}, {fits}: {failure.reason}"])
         if traceback and failure.traceback:
             terminal.write_text(failure.traceback + "\n")

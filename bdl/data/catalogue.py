@@ -16,7 +16,7 @@ from bdl.data.dataset import Dataset, Standardise
 from bdl.data.files import FileSet, FileState, RemoteFile
 from bdl.data.splits import Split, tail_split
 from bdl.data.streams import Stream
-from bdl.errors import InputError
+from bdl.errors import InputError, with_plural
 from bdl.registry import Label, Registry
 
 DATASETS = Registry(
@@ -106,7 +106,7 @@ def describe_dataset(name: str) -> list[str]:
     if not isinstance(component, FileSet):
         first_paragraph = (getdoc(component) or "no description").split("\n\n")[0]
         return [" ".join(first_paragraph.split())]
-    splits = f"{component.splits} published split{'s' if component.splits > 1 else ''}"
+    splits = with_plural(component.splits, "published split")
     return [component.description, f"{component.n} rows, {component.d} inputs, {splits}"]
 
 

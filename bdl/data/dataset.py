@@ -170,7 +170,10 @@ class Dataset:
         `InputError` if there is no such split.
         """
         if index < 0 or (self.splits is not None and index >= self.splits):
-            choices = "from 0 up" if self.splits is None else f"0 to {self.splits - 1}"
+            choices = "from 0 up"
+            if self.splits is not None:
+                setting = f"preparation: {{splits: {{{self.name}: {self.splits}}}}}"
+                choices = f"0 to {self.splits - 1}, or give the benchmark {setting}"
             raise InputError(f"dataset '{self.name}' has no split {index}; choose {choices}")
         if self.published is None:
             return recipe_split(len(self.y), index)

@@ -119,13 +119,17 @@ def repeats_text(benchmark: "Benchmark") -> str:
 
     A range where data sets have different numbers.
     """
-    counts = {len(benchmark.splits_of(dataset)) for dataset in benchmark.datasets}
-    least, most = min(counts), max(counts)
-    number = f"{most}" if least == most else f"{least} to {most}"
-    plural = "s" if most > 1 else ""
+    counts = [len(benchmark.splits_of(dataset)) for dataset in benchmark.datasets]
+    plural = "s" if max(counts) > 1 else ""
     if benchmark.preparation.repeats:
-        return f"{number} repeat{plural} on one split"
-    return f"{number} split{plural}"
+        return f"{format_count_range(counts)} repeat{plural} on one split"
+    return f"{format_count_range(counts)} split{plural}"
+
+
+def format_count_range(counts: Sequence[int]) -> str:
+    """Write the least and the largest of some counts, ``5 to 20``, or the one that all are."""
+    least, most = min(counts), max(counts)
+    return f"{most}" if least == most else f"{least} to {most}"
 
 
 def margin_text(cells: Sequence[TableEntry]) -> str:

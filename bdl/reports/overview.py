@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from bdl.errors import with_plural
 from bdl.metrics import get_metric_info
 from bdl.reports import intervals, verdicts
 from bdl.reports.comparison import TableEntry
@@ -153,7 +154,7 @@ class Overview:
         if self.published:
             n_splits = max(cell.n_trials for cell in self.cells if cell.method in self.published)
             yield Text(f"* Not run here: published rows of {n_splits} splits.")
-        wide = ["medians, z"]
+        wide = ["medians, z" if _list_printed(self.cells) else "medians"]
         if hidden:
             names = ", ".join(hidden) if len(hidden) <= _MAX_NAMES else f"{len(hidden)} methods"
             wide.append(f"rows without a printed value ({names})")
@@ -163,7 +164,7 @@ class Overview:
         if self.with_notes:
             yield from (Text(note, style="dim") for note in notes)
         elif notes:
-            line += f" --notes adds {len(notes)} notes."
+            line += f" --notes adds {with_plural(len(notes), 'note')}."
         yield Text(line, style="dim")
 
 

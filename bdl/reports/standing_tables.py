@@ -14,6 +14,7 @@ from bdl.reports.intervals import MIN_SPLITS
 from bdl.reports.layout import (
     Section,
     align_columns,
+    format_count_range,
     format_number,
     metric_heading,
     metric_name,
@@ -243,8 +244,7 @@ def place_entry(
 
 def standing_title(standing: Standing) -> str:
     """Write the score, and the data sets and splits that ranks are over."""
-    least, most = min(standing.n_splits), max(standing.n_splits)
-    splits = f"{most}" if least == most else f"{least} to {most}"
+    splits = format_count_range(standing.n_splits)
     datasets = len(standing.datasets)
     return (
         f"{metric_heading(standing.metric)}: standing over {datasets} data sets of {splits} splits"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from bdl.errors import InputError
+from bdl.errors import InputError, with_plural
 from bdl.plan.planning import list_tasks
 from bdl.plan.task import Task
 from bdl.records.row import CellKey
@@ -142,7 +142,7 @@ def _shorten_remark(
     texts = [f"profile {profile}"] if profile != "paper" else []
     texts += [*gaps, *added]
     if changed:
-        texts.append(f"{len(changed)} changed setting{'s' if len(changed) > 1 else ''}")
+        texts.append(with_plural(len(changed), "changed setting"))
     return f"{heading} protocol: {'; '.join(texts)}."
 
 

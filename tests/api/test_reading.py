@@ -88,6 +88,7 @@ def run(small, folder):
             lambda small, none: small.results(results=none),
             r"no results in .*none/small; start with: bdl-bench run",
         ),
+        (lambda small, none: small.run(jobs=-2, results=none), "run: jobs: .* or equal to 1"),
         (lambda small, none: bdl.results("smal"), "unknown benchmark 'smal'"),
     ],
 )

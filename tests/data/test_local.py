@@ -568,7 +568,10 @@ def test_splits_by_seed_part_train_and_test_or_time(csv) -> None:
     assert (by_part.d, by_part.splits) == (1, 3)
     assert [rows(by_part, i)[1] for i in range(3)] == [[1, 4], [2, 5], [3, 6]]
     assert rows(by_part, 1)[0] == [1, 3, 4, 6]
-    with pytest.raises(InputError, match="dataset 'houses' has no split 3; choose 0 to 2"):
+    with pytest.raises(
+        InputError,
+        match=r"dataset 'houses' has no split 3; choose 0 to 2, or .*\{splits: \{houses: 3\}\}",
+    ):
         by_part.split(3)
     text = PARTS.replace(",a,", ",test,").replace(",b,", ",train,").replace(",c,", ",train,")
     by_name = csv(text, split_column="part", leave_out=["when"])

@@ -38,4 +38,4 @@ def test_a_dumb_terminal_gets_plain_lines(tiny, store, monkeypatch):
     with console.capture() as text, Display(console, [cell], store) as display:
         display.begin(1)
         display.note_stored(cell, [row(cell, "search", 0, 0)])
-    assert "search, split 0: 1 trials in 1.0 s" in text.get()
+    assert "search, split 0: 1 trial in 1.0 s" in text.get()

@@ -303,6 +303,18 @@ def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
     assert run("--published", "--dry-run")[0] == 2, "what is left cannot be read"
 
 
+def test_what_published_rows_lack_is_told(file, run):
+    """A new score needs posteriors, which a clone lacks; another spec needs all anew."""
+    told = "published final fits that are made anew here: "
+    assert told not in run("--published", "--dry-run")[1]
+    new_score = run("--published", "--dry-run", "--set", "metrics=[nmll, rmse, crps]")[1]
+    assert f"{told}{FINALS} lack scores, and have no posteriors\n" in new_score
+    half = run("--published", "--dry-run", "--set", "entries.fixed.hyper.learning_rate=0.02")[1]
+    assert f"{told}{FINALS // 2} are of another spec, data or code\n" in half
+    one = run("--published", "--splits", "1", "--method", "fixed", "--set", "evaluation.samples=6")
+    assert (one[0], f"{told}2 lack scores, and have no posteriors" in one[1]) == (0, True)
+
+
 def test_a_run_begins_with_what_is_published_or_anew(file, run):
     code, _, err = run("--published", "--fresh", "--dry-run")
     assert (code, err.count("\n")) == (2, 1)
