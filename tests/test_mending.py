@@ -162,6 +162,29 @@ def test_a_method_with_a_slip_is_refused_before_anything_is_trained(run, slip):
     assert not STORED.exists()
 
 
+def test_a_score_that_works_in_place_leaves_the_others_as_they_are(run):
+    """Of tensors and of arrays that share their memory, before and after the other scores."""
+    write_score("0.25")
+    assert run()[0] == 0
+    expected = list(rows().rmse)
+    write(metric="'score.py:Own'", text=TINY.replace("[rmse, METRIC]", "[METRIC, rmse]"))
+    body = """float(
+            (evaluation.predictions.mean.numpy().fill(0) or evaluation.tested.y.zero_()).sum()
+            + evaluation.posterior.mean().zero_().sum()
+        )"""
+    Path("score.py").write_text(SCORE.replace("BODY", body), "utf-8")
+    assert run("--fresh")[0] == 0
+    assert list(rows().own) == [0, 0]
+    assert list(rows().rmse) == expected
+
+
+def test_a_score_without_a_number_is_a_fault_of_the_score(run):
+    write_score("{} if evaluation.samples > 2 else 0.5")
+    code, out, _ = run()
+    assert code == 1
+    assert "2 scores could not be computed (own on splits 0-1: ValueError: it returned" in out
+
+
 def test_a_score_that_raises_empties_its_column_and_is_computed_when_it_is_mended(
     run, invoke, monkeypatch
 ):

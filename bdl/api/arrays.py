@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 from pydantic import PlainValidator, ValidationError
 from torch import nn
 
@@ -69,6 +70,7 @@ class ArrayTask(Task):
 
 
 @validate_arguments
+@torch.inference_mode(False)  # which no gradient leaves
 def fit(
     method: Component,
     model: Component | nn.Module,
@@ -172,7 +174,8 @@ def fit(
     entry["training"] = _with_python_numbers(training)
     with _without_entry_paths():
         spec = _build_spec(entry, samples, seed)
-        data = _build_dataset(x, target_values, column_names(X), spec, standardise)
+        # copies: predictions read the data again, and callers may fill their arrays anew
+        data = _build_dataset(x.copy(), target_values.copy(), column_names(X), spec, standardise)
         task = ArrayTask(
             spec,
             spec.datasets[0],
@@ -270,9 +273,10 @@ def _without_entry_paths() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(
-            str(error).replace(f"entries.{_NAME}.", "").replace(f"entries.{_NAME}: ", "")
-        ) from None
+        text = str(error)
+        for path in (f"entries.{_NAME}.", f"entries.{_NAME}: ", f"on {_NAME} "):
+            text = text.replace(path, "")
+        raise InputError(text) from None
 
 
 def _as_model(model: Component | nn.Module, data: Dataset) -> Model | None:

@@ -27,6 +27,7 @@ from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
 from bdl.plan.fittings import build_training_setup
+from bdl.plan.initial_check import check_range
 from bdl.plan.task import Task
 from bdl.runtime import one_thread
 from bdl.search.choice import choose_best_setting
@@ -298,6 +299,8 @@ def _choose_on_held_out_rows(
     turn, and calibrated by the errors there: those of one fit would be those of a lucky or an
     unlucky start. Of a single candidate the errors of the first fit serve.
     """
+    if task.settings.training is not None:
+        check_range(task, candidates)
     shuffled = np.random.default_rng(task.benchmark.seed).permutation(rows)
     n_held_out = len(rows) // _FOLDS
     split = Split(shuffled[n_held_out:], rows[:0], shuffled[:n_held_out])

@@ -5,7 +5,6 @@ They work in its pipelines, cross-validation and searches.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from math import isnan
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -22,7 +21,13 @@ from torch.distributions import Distribution
 
 from bdl.api.arrays import Component, build_component, fit, hyper_names
 from bdl.api.fitted import read_pickle, write_pickle
-from bdl.data.conversion import as_inputs, as_targets, check_row_labels
+from bdl.data.conversion import (
+    as_inputs,
+    as_targets,
+    check_row_labels,
+    column_names,
+    quote_names,
+)
 from bdl.errors import InputError
 from bdl.spec.components import LikelihoodComponent
 from bdl.spec.fields import validate_arguments
@@ -114,6 +119,12 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         with _raising_refusals("X"):
             values = validate_data(self, X, reset=False)
         _check_arrays(X)
+        names = column_names(X)
+        if names and self._column_names and names != self._column_names:
+            raise WrongArray(
+                f"X has the columns {quote_names(names)}: give those that were fitted, "
+                f"{quote_names(self._column_names)}, in their order"
+            )
         return self._with_feature_names(values)
 
     def _with_feature_names(self, values: Any) -> Any:
@@ -163,6 +174,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         with _raising_refusals("X, y"):
             values, target_values = validate_data(self, X, y, y_numeric=True)
         _check_arrays(X, y)
+        self._column_names = column_names(X)
         self._fit(self.likelihood, values, target_values)
         return self
 
@@ -258,6 +270,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise WrongArray("y has one class: give two classes or more")
+        self._column_names = column_names(X)
         default_likelihood = "bernoulli" if len(self.classes_) == 2 else "categorical"
         self._fit(default_likelihood if is_auto else self.likelihood, values, codes)
         return self
@@ -312,11 +325,15 @@ def _check_unknown(unknown: Mapping[str, Any]) -> None:
 
 
 def _check_labels(y: Any) -> None:
-    """Refuse labels that are None or NaN, which texts cannot be compared with."""
+    """Refuse labels that are hidden, None, NaN or NaT: none is a class."""
+    if np.ma.is_masked(y):
+        raise WrongArray("y has masked values: drop those rows")
     if isinstance(y, str) or not isinstance(y, Iterable) or getattr(y, "ndim", 1) == 0:
         return  # scikit-learn refuses it
     for row, label in enumerate(y):
-        if label is None or (isinstance(label, float) and isnan(label)):
+        # NaN and NaT are not
+        is_equal_to_itself = np.ndim(label) > 0 or label == label
+        if label is None or type(label).__name__ == "NAType" or not is_equal_to_itself:
             raise WrongArray(
                 f"y has gaps ({label}), the first in row {row}, from 0: drop those rows"
             )

@@ -17,20 +17,23 @@ _EXAMINED_BYTES = 4096
 
 
 def read_decompressed(path: Path) -> bytes:
-    """Return the content of a file, decompressed if it is of gzip, bzip2, xz, zstd or zip.
+    """Return the content of a file, decompressed if it is of gzip, bzip2, xz, lzma, zstd or zip.
 
-    The first bytes say so. `InputError` if it is damaged, or an archive of several files; `OSError`
-    if it cannot be read.
+    The first bytes say so. `InputError` if it is damaged, compressed twice or in another way, or
+    an archive of several files; `OSError` if it cannot be read.
     """
     content = path.read_bytes()
     for name, (signature, start, decompress) in _FORMATS.items():
         if content.startswith(signature, start):
             content = _decompress(path, name, decompress, content)
             break
-    else:
-        return content
     if content[257:262] == b"ustar":
-        raise InputError(f"{path} is a compressed archive (tar): unpack it and name a file")
+        raise InputError(f"{path} is an archive (tar): unpack it and name a file")
+    # also what is left of a file that was compressed twice
+    signatures = {name: signature for name, (signature, start, _) in _FORMATS.items() if not start}
+    for name, signature in (signatures | _UNREAD_SIGNATURES).items():
+        if content.startswith(signature):
+            raise InputError(f"{path} is compressed ({name}): unpack it and name a file")
     return content
 
 
@@ -69,6 +72,8 @@ def _decompress_zip(content: bytes) -> bytes:
             raise _Archive("a workbook or a document: save the sheet as CSV")
         # macOS adds one for each file, with its icons and the like
         names = [name for name in names if not name.startswith("__MACOSX/")]
+        if not names:
+            raise _Archive("a zip archive without a file: name another")
         if len(names) != 1:
             raise _Archive(f"a zip archive of {len(names)} files: unpack it and name one")
         return archive.read(names[0])
@@ -85,10 +90,20 @@ _FORMATS: Mapping[str, tuple[bytes, int, Callable[[bytes], bytes]]] = {
     "gzip": (b"\x1f\x8b", 0, gzip.decompress),
     "bzip2": (b"1AY&SY", 4, bz2.decompress),
     "xz": (b"\xfd7zXZ\x00", 0, lzma.decompress),
+    "lzma": (b"\x5d\x00\x00", 0, lzma.decompress),
     "zstd": (b"\x28\xb5\x2f\xfd", 0, _decompress_zstd),
     "zip": (b"PK\x03\x04", 0, _decompress_zip),
+    "empty zip": (b"PK\x05\x06", 0, _decompress_zip),
 }
 """By name, the bytes that distinguish a format, where they start, and its function."""
+_UNREAD_SIGNATURES = {
+    "Unix compress": b"\x1f\x9d",
+    "7-Zip": b"7z\xbc\xaf\x27\x1c",
+    "RAR": b"Rar!\x1a",
+    "LZ4": b"\x04\x22\x4d\x18",
+    "zstd": b"\x50\x2a\x4d\x18",  # with a frame of a program's own
+}
+"""The first bytes of formats that are not read, by name."""
 
 
 def check_is_text(path: Path, content: bytes, encoding: str) -> None:

@@ -88,13 +88,13 @@ def reorder_columns(array_like: Any, fitted_names: Sequence[str], subject: str) 
         unknown_names = [name for name in names if name not in fitted_names]
         complaints = []
         if missing_names:
-            complaints.append(f"lacks {_quote_names(missing_names)}")
+            complaints.append(f"lacks {quote_names(missing_names)}")
         if unknown_names:
-            complaints.append(f"has unknown {_quote_names(unknown_names)}")
+            complaints.append(f"has unknown {quote_names(unknown_names)}")
         if complaints:
             raise InputError(
                 f"{subject} {' and '.join(complaints)}: "
-                f"give the columns {_quote_names(fitted_names)}"
+                f"give the columns {quote_names(fitted_names)}"
             )
         return _as_pandas(array_like).iloc[:, [names.index(name) for name in fitted_names]]
     # One side at most has names. Those that count from 0 are pandas' own for unnamed columns.
@@ -106,11 +106,17 @@ def reorder_columns(array_like: Any, fitted_names: Sequence[str], subject: str) 
             else f"{subject} has no names of columns"
         )
         warnings.warn(
-            f"{reason}: columns are taken in order, {_quote_names(one_sided_names)}",
+            f"{reason}: columns are taken in order, {quote_names(one_sided_names)}",
             UserWarning,
             stacklevel=4,  # the user's call of a method of `bdl.api.fitted.Fitted`
         )
     return array_like
+
+
+def quote_names(names: Sequence[str]) -> str:
+    """Write the first five names of columns in quotation marks, and how many more there are."""
+    quoted = ", ".join(f"'{abbreviate(name)}'" for name in names[:5])
+    return quoted + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def check_row_labels(X: Any, y: Any) -> None:
@@ -251,8 +257,3 @@ def _as_pandas(array_like: Any) -> Any:
     if library in ("polars", "pyarrow") and hasattr(array_like, "to_pandas"):
         array_like = array_like.to_pandas()
     return array_like if hasattr(array_like, "iloc") else None
-
-
-def _quote_names(names: Sequence[str]) -> str:
-    quoted = ", ".join(f"'{abbreviate(name)}'" for name in names[:5])
-    return quoted + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -27,17 +27,26 @@ _CLOCK = (
     r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[ap]\.?m\.?)?(?: ?(?:z|utc|gmt|[+-]\d{2}:?\d{2}))?"
 )
 _UNIT = r"(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s|ms|us|µs|ns)"
-_MONEY = r"(?:[$€£¥₹]|usd|eur|gbp|chf|jpy)"
+_WORD = r"[^\W\d_]{3,10}\.?"
+"""A month in any language."""
+_ZONE = r"(?: ?(?:z|utc|gmt|[+-]\d{2}:?\d{2}))?"
+_WEEKDAY = r"(?:,? ?\(?[^\W\d_]{2,10}\.?\)?)?"
+_MONEY = (
+    r"(?:(?:us|ca|au|nz|hk|r)?\$|[€£¥₹₽₩₺]|kr\.?|zł|kč|rs\.?|usd|eur|gbp|chf|jpy|aud|cad|nzd|"
+    r"sek|nok|dkk|pln|czk|huf|rub|inr|cny|krw|brl|mxn|zar|ils|sgd|hkd|thb)"
+)
 _SIGN = r"[+\-\u2212\u2013]?"
 _DIGITS = r"(?:\d{1,3}(?:[.,'\u2019 _]\d{2,3})+|\d+)"
-_NUMBER = rf"(?:{_DIGITS}(?:[.,]\d*)?|[.,]\d+)(?:[ed][+\-\u2212]?\d+)?"
+_NUMBER = rf"(?:{_DIGITS}(?:[.,\u00b7\u066b]\d*)?|[.,]\d+)(?:[ed][+\-\u2212]?\d+)?"
 _NOTATION_PATTERNS = [
-    ("a date", rf"\d{{4}}([-/.])\d{{1,2}}(?:\1\d{{1,2}})?(?:[t ]{_CLOCK})?"),
+    ("a date", rf"\d{{4}}([-/._])\d{{1,2}}(?:\1\d{{1,2}})?(?:[t _]{_CLOCK}|{_ZONE}){_WEEKDAY}"),
+    ("a date", r"\d{4}年\d{1,2}月(?:\d{1,2}日)?|\d{4}m\d{1,2}|\d{1,2}\.\d{1,2}\."),
     ("a date", rf"\d{{1,2}}([-/.])\d{{1,2}}\1(?:\d{{4}}|\d{{2}})(?:[t ,]+{_CLOCK})?"),
     (
         "a date",
-        rf"{_DAY}\d{{1,2}}(?:st|nd|rd|th)?\.?[- ]?{_MONTH}(?:[- ,]+\d{{2,4}})?(?: {_CLOCK})?",
+        rf"{_DAY}\d{{1,2}}(?:st|nd|rd|th)?[-./ ]*{_MONTH}(?:[-/ ,]*\d{{2,4}})?(?:[ :]{_CLOCK})?",
     ),
+    ("a date", rf"\d{{1,2}}[-./ ]*{_WORD}[-/ ]*\d{{4}}|\d{{4}}([-/. ]){_MONTH}\1\d{{1,2}}"),
     (
         "a date",
         rf"{_DAY}{_MONTH}[- ]?\d{{1,2}}(?:st|nd|rd|th)?"
@@ -50,7 +59,10 @@ _NOTATION_PATTERNS = [
     ("a time", rf"{_SIGN}(?:\d+ days?,? )?[+-]?\d+:\d{{2}}(?::\d{{2}}(?:[.,]\d+)?)?"),
     ("a time", rf"{_SIGN}(?:\d+(?:[.,]\d+)? ?{_UNIT}[ ,]*)+"),
     ("a time", r"-?p(?=.)(?:\d+[ymwd])*(?:t(?:\d+(?:\.\d+)?[hms])+)?"),
-    ("a number", rf"\(?{_SIGN} ?{_MONEY}? ?{_SIGN}{_NUMBER} ?(?:{_MONEY}|%|‰)?\)?"),
+    (
+        "a number",
+        rf"\(?{_SIGN} ?{_MONEY}? ?{_SIGN}{_NUMBER} ?(?:{_MONEY}|%|‰|percent|pct\.?|[\-\u2212])?\)?",
+    ),
     ("a number", r"[+-]?0(?:x[0-9a-f]+|b[01]+|o[0-7]+)|\d+ ?/ ?\d+"),
 ]
 _NOTATIONS = [
@@ -65,7 +77,8 @@ _GROUPED_NUMBERS = {
 
 def recognise_notation(text: str) -> str | None:
     """Return ``"a number"``, ``"a date"`` or ``"a time"``; None for any other text."""
-    stripped = _BLANK.sub(" ", text).strip()
+    # spreadsheets write ="4.5" to keep the digits of a text
+    stripped = _BLANK.sub(" ", text).strip().removeprefix("=").strip("'\"")
     if is_plain_number(stripped):
         return "a number"
     for notation, pattern in _NOTATIONS:

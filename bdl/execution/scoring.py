@@ -29,7 +29,7 @@ from bdl.posteriors.predictive import is_predictive
 from bdl.records.row import Row
 from bdl.records.run_folder import RunFolder
 from bdl.records.unusable_fits import DamagedPosterior
-from bdl.registry import locate_outside_error
+from bdl.registry import locate_outside_error, outside_file
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit, one_thread
 from bdl.search.proposals import Setting
@@ -117,10 +117,15 @@ def compute_scores(evaluation: Evaluation, metrics: Iterable[MetricName]) -> Fit
             without.append(str(metric))
             continue
         try:
+            score = metric.build()
+            # a score of others' code may change in place what it is given
+            is_foreign = outside_file(score) is not None
             with nullcontext() if metric.info.kind == "predictive" else one_thread():
-                value = metric.build()(evaluation)
+                value = score(evaluation.copy() if is_foreign else evaluation)
             by_suffix = value if isinstance(value, Mapping) else {"": value}
             numbers = {suffix: float(number) for suffix, number in by_suffix.items()}
+            if not numbers:
+                raise ValueError("it returned no number")
             if not all(map(isfinite, numbers.values())):
                 returned = ", ".join(f"{number:g}" for number in numbers.values())
                 refused[str(metric)] = f"{_NOT_FINITE}: {returned}"

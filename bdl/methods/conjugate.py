@@ -9,6 +9,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.base import Direct
 from bdl.models.likelihoods import GaussianLikelihood
+from bdl.models.linear import PRECISIONS, check_precision
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors import FullGaussian
@@ -36,9 +37,8 @@ class Conjugate(Direct):
         self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0
     ) -> FullGaussian:
         """Return the posterior; raises `InputError` if a precision is not positive and finite."""
-        for name in ("prior_precision", "noise_precision"):
-            if not 0 < float(hyper[name]) < float("inf"):
-                raise InputError(f"{name} is {float(hyper[name]):g}: give a positive number")
+        for name in PRECISIONS:
+            check_precision(name, float(hyper[name]))
         design = cast(LinearModel, problem.model).design(x)
         beta = hyper["noise_precision"]
         precision = beta * design.T @ design + torch.diag(

@@ -1,6 +1,7 @@
 """One fit as its scores see it: everything is computed when it is asked for, and once."""
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -92,6 +93,20 @@ class Evaluation:
     predicted: Predictions | None = None
     generating: Tensor | None = None
     fitted_hyper: Mapping[str, float] | None = None
+
+    def copy(self) -> "Evaluation":
+        """Return an evaluation of the same fit that shares no tensor with this one."""
+        predictions = vars(self).get("predictions", self.predicted)
+        truth = self.truth
+        return replace(
+            self,
+            posterior=deepcopy(self.posterior),
+            hyper=dict(self.hyper),
+            buffers=deepcopy(dict(self.buffers)),
+            truth=lambda: deepcopy(truth()),
+            predicted=deepcopy(predictions),
+            generating=deepcopy(self.generating),
+        )
 
     @cached_property
     def tested(self) -> Examples:

@@ -250,6 +250,16 @@ def remove_mean(values: Array) -> Array:
     return np.asarray(reflected[1:])
 
 
+PRECISIONS = ("prior_precision", "noise_precision")
+"""Hyper-parameters of a linear model with Gaussian noise."""
+
+
+def check_precision(name: str, precision: float) -> None:
+    """Raise `InputError` if a precision is not positive and finite."""
+    if not 0 < precision < math.inf:
+        raise InputError(f"{name} is {precision:g}: give a positive number")
+
+
 def best_precisions(
     design: Array,
     y: Array,
@@ -259,10 +269,14 @@ def best_precisions(
     """Return the prior precision and the noise precision with the highest evidence.
 
     `design` is X, (n, D), and `y` is (n,). A precision that is a number stays; one that is None is
-    chosen, within limits that are relative to the scales of design matrix and targets.
+    chosen, within limits that are relative to the scales of design matrix and targets. `InputError`
+    if one is not positive and finite.
     """
     from scipy.optimize import minimize
 
+    for name, fixed in zip(PRECISIONS, (prior_precision, noise_precision), strict=True):
+        if fixed is not None:
+            check_precision(name, fixed)
     spectrum = Spectrum.of(design, y)
     spread = float(np.var(y)) or 1.0
     size = float(np.square(design).mean()) or 1.0

@@ -1,6 +1,6 @@
 """Call methods and likelihoods where training starts: what is wrong there stops a run at once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -151,6 +151,19 @@ def _check_method(task: Task, setup: TrainingSetup, trials: Trials, *, update: b
         raise InputError(
             f"entries.{task.entry}: on {task.dataset} {reason}; mend it: nothing was trained yet"
         ) from None
+
+
+def check_range(task: Task, settings: Sequence[Mapping[str, float]]) -> None:
+    """Refuse settings, and targets, that training would round to 0 or to infinity.
+
+    For settings that are tried before one of them is chosen.
+    """
+    setup = build_training_setup(task)
+    rows = task.data.split(task.splits[0]).train
+    starts: list[Start] = [(task, dict(setting)) for setting in settings]
+    identities = [(*task.identity, "start")] * len(starts)
+    trials = setup.trials(identities, [rows] * len(starts), [hyper for _, hyper in starts])
+    _check_range(starts, trials, setup.pool.dtype)
 
 
 def _check_range(starts: Sequence[Start], trials: Trials, dtype: torch.dtype) -> None:

@@ -100,7 +100,8 @@ def link_address(tracking_uri: str) -> Iterator[str]:
     therefore given by a link to it.
     """
     path = parse_database_path(tracking_uri)
-    if path is None or quote(str(path)) == str(path):
+    # the name of a folder need not be text
+    if path is None or quote(os.fsencode(path)) == str(path):
         yield tracking_uri
         return
     with tempfile.TemporaryDirectory(prefix="bdl-bench-") as folder:

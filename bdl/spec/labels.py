@@ -182,8 +182,13 @@ class DatasetName(NamedComponent):
     def check_label(cls, label: Any, name: str) -> None:
         """Raise `ValueError` unless the label can be part of the name of a file."""
         super().check_label(label, name)
-        if "/" in label or "\\" in label or not label.isprintable():
+        if "/" in label or "\\" in label:
             raise ValueError(f"label: '{abbreviate(label)}' has / or \\ in it: give another label")
+        if not label.isprintable():
+            raise ValueError(
+                f"label: '{abbreviate(label)}' has a tab or another character that does not print: "
+                "give another label"
+            )
         if len(label.encode()) > _MAX_LABEL_BYTES:
             raise ValueError(
                 f"label: '{abbreviate(label)}' is longer than {_MAX_LABEL_BYTES} bytes: "

@@ -551,3 +551,56 @@ def test_labels_have_a_reliability():
     )
     (figure,) = found.plot().values()
     assert figure.axes[0].get_ylabel() == "accuracy"
+
+
+@pytest.mark.parametrize("as_callers_have_them", [np.array, torch.tensor, pd.DataFrame])
+def test_a_fit_keeps_its_numbers_when_the_callers_arrays_change(as_callers_have_them):
+    rows, targets = as_callers_have_them(X), np.array(Y)
+    fitted = bdl.fit("conjugate", "linear", "gaussian", rows, targets, EXACT)
+    expected = fitted.predict(X[:5])
+    rows *= 2
+    targets += 100
+    np.testing.assert_array_equal(fitted.predict(X[:5]), expected)
+
+
+def test_columns_whose_names_are_no_text_are_in_order():
+    frame = pd.DataFrame(X)
+    model = bdl.Regressor(hyper=EXACT).fit(frame, Y)
+    np.testing.assert_array_equal(model.predict(frame), model.predict(X))
+    for other in (frame[[1, 0]], frame.rename(columns={0: 9})):
+        with pytest.raises(
+            InputError, match="give those that were fitted, '0', '1', in their ord"
+        ):
+            model.predict(other)
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        (np.ma.array(WORDS, mask=[True] + [False] * 39), "y has masked values"),
+        (np.array(["NaT"] + ["2026-01-01"] * 20 + ["2026-01-02"] * 19, "M8[D]"), r"gaps \(NaT\)"),
+        (pd.Series(WORDS, dtype="string").where(np.arange(40) > 0), r"gaps \(<NA>\)"),
+    ],
+)
+def test_hidden_labels_are_no_class(labels, reason):
+    with pytest.raises(InputError, match=reason):
+        bdl.Classifier().fit(X, labels)
+
+
+def test_fits_do_not_mind_that_the_caller_wants_no_gradients():
+    with torch.inference_mode():
+        within = bdl.Classifier().fit(X, WORDS).predict_proba(X)
+    np.testing.assert_array_equal(within, bdl.Classifier().fit(X, WORDS).predict_proba(X))
+
+
+@pytest.mark.parametrize("precision", [0, -1])
+def test_a_precision_beside_automatic_ones_is_positive(precision):
+    with pytest.raises(InputError, match="prior_precision is .*: give a positive number"):
+        bdl.Regressor(prior_precision=precision).fit(X, Y)
+
+
+@pytest.mark.parametrize("unit", [1.6e-19, 1e20])
+def test_a_unit_that_float32_does_not_hold_is_refused(unit):
+    network = bdl.Regressor("bbb", {"name": "mlp", "hidden": [5]}, training=LIVE["training"])
+    with pytest.raises(InputError, match="beyond what float32 holds: state the target in another"):
+        network.fit(X, Y * unit)

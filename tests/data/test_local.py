@@ -200,6 +200,7 @@ COMPRESS = {
     "gz": gzip.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,
+    "lzma": lambda content: lzma.compress(content, lzma.FORMAT_ALONE),
     "zst": lambda content: pyarrow.compress(content, "zstd", asbytes=True),
     "zip": lambda content: compress_zip(content, "houses.csv", "__MACOSX/._houses.csv"),
 }
@@ -225,7 +226,15 @@ def test_compressed_files_are_read_whatever_their_names(csv, parquet, ending, en
 
 NO_TEXT = {
     "part of a gzip": (gzip.compress(HOUSES.encode())[:8], r"compressed \(gzip\) .*: unpack it"),
-    "tar": (compress_tar(HOUSES.encode()), r"compressed archive \(tar\): unpack it"),
+    "tar": (compress_tar(HOUSES.encode()), r"is an archive \(tar\): unpack it"),
+    "plain tar": (
+        gzip.decompress(compress_tar(HOUSES.encode())),
+        r"is an archive \(tar\): unpack it",
+    ),
+    "twice": (gzip.compress(gzip.compress(b"a,b")), r"is compressed \(gzip\): unpack it and name"),
+    "no file": (compress_zip(b""), "is a zip archive without a file: name another"),
+    "RAR": (b"Rar!\x1a\x07\x00abc", r"is compressed \(RAR\): unpack it and name a file"),
+    "7-Zip": (b"7z\xbc\xaf\x27\x1c\x00", r"is compressed \(7-Zip\): unpack it and name a file"),
     "two files": (compress_zip(b"1", "a.csv", "b.csv"), "a zip archive of 2 files: unpack it and"),
     "workbook": (compress_zip(b"1", "[Content_Types].xml", "xl/a.xml"), "a workbook .*: save the"),
     "Parquet": (b"PAR1" + bytes(20), "is a Parquet file: say name: parquet"),
@@ -265,6 +274,11 @@ def test_damaged_files_raise_nothing_else(csv, parquet, tmp_path: Path) -> None:
             text[place] = rng.choice(list(b"\0\xff\",;\n\r\t '9x"))
         with suppress(InputError):
             csv(bytes(text), missing=("refuse", "drop")[i % 2])
+
+
+@pytest.mark.parametrize("text", ["10 kg", "12 men", "size 42", "3-4", "V8", "2 bed", "18+"])
+def test_a_category_with_a_number_in_it_is_a_category(csv, text) -> None:
+    assert csv(f"a,price\n{text},1\nred,2\n{text},3\n").columns[-1] != "a"
 
 
 def test_columns_become_numbers(csv) -> None:
@@ -349,6 +363,15 @@ NUMBERS = [
     "1/2",
     "\u22125",
     "1d5",
+    "'4.5'",
+    '="4.5"',
+    "4.5-",
+    "4\u00b75",
+    "US$4.5",
+    "R$ 4.5",
+    "4.5 kr",
+    "4.5 z\u0142",
+    "4.5 percent",
 ]
 DATES = [
     "2026-01-31",
@@ -360,6 +383,9 @@ DATES = [
     "Jan 5, 2026",
 ]
 DATES += ["05-JAN-26", "Mon, 5 January 2026", "2020Q1", "2020-W05"]
+DATES += ["01JAN2020", "01JAN2020:12:30:00", "01/Jan/2020:10:00:00 +0000", "2020-Jan-05"]
+DATES += ["25.Jan.2020", "2020-01-25Z", "2020_01_25", "2020M01", "25 janv. 2020", "25.01."]
+DATES += ["2020-01-25 (Sat)", "2020\u5e7401\u670825\u65e5"]
 TIMES = ["10:30", "10:30 PM", "5 pm", "1 days 02:00:00", "1h 30m", "PT5H", "90s", "-1:02:03.5"]
 TEXTS = [
     (text, kind)
