@@ -334,14 +334,7 @@ def read_pickle(path: str | Path, kind: type[T]) -> T:
         content = pickle.loads(Path(path).read_bytes())
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (
-        pickle.UnpicklingError,
-        AttributeError,
-        ImportError,
-        EOFError,
-        IndexError,
-        ValueError,
-    ) as error:
+    except Exception as error:  # whatever damaged bytes make pickle raise
         raise InputError(
             f"{path} is not a saved fit, or one of another version ({error}): fit and save it"
         ) from None

@@ -229,10 +229,15 @@ def read_parquet(path: Path) -> Frame:
 
     `InputError` if it cannot be read.
     """
-    from pyarrow.parquet import read_table
+    from pyarrow.parquet import ParquetFile
 
     try:
-        table = read_table(io.BytesIO(read_decompressed(path)))
+        with ParquetFile(io.BytesIO(read_decompressed(path))) as file:
+            names = file.schema_arrow.names
+            repeated = [name for name in names if names.count(name) > 1]
+            if repeated:
+                raise InputError(f"{path} has the column '{repeated[0]}' twice: rename one")
+            table = file.read()
         # the same plain types whatever wrote the file, but categories stay categories
         frame: Frame = table.to_pandas(ignore_metadata=True)
         column_metadata = (table.schema.pandas_metadata or {}).get("columns", [])
@@ -281,7 +286,8 @@ def _guess_separator(line: str, decimal: str) -> str:
 
 def _read_header(path: Path, file: Iterable[str], separator: str) -> list[str]:
     lines = csv.reader(file, delimiter=separator, skipinitialspace=True)
-    names = [name.strip() for name in next(lines, [])]
+    # programs that put files together leave further byte order marks
+    names = [name.strip().strip("\ufeff") for name in next(lines, [])]
     if not any(names):
         content = next(lines, None)
         problem = "is empty" if content is None else "begins with a line that is blank"

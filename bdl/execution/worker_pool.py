@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from bdl.errors import InputError
+
 if TYPE_CHECKING:
     from pebble import ProcessPool
 
@@ -127,6 +129,8 @@ def open_local_pool(
     if jobs == 1 and not separate_process:
         yield WorkerPool()
         return
+    from concurrent.futures.process import BrokenProcessPool
+
     from pebble import ProcessPool
 
     # spawned, not forked: a fork copies the locks of PyTorch's and OpenMP's threads without the
@@ -140,6 +144,12 @@ def open_local_pool(
     )
     try:
         yield ProcessWorkers(pool, counts)
+    except BrokenProcessPool:
+        pool.stop()
+        raise InputError(
+            "the worker processes ended at their start; a script that runs with several jobs does "
+            'its work below: if __name__ == "__main__":'
+        ) from None
     except BaseException:
         # not `close` alone, which would wait for fits that nobody will store
         pool.stop()

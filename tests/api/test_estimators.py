@@ -476,6 +476,7 @@ def test_a_module_at_hand_is_the_model_and_stays_as_it_is(tmp_path):
     [
         (b"nothing", "fit is not a saved fit"),
         (pickle.dumps([1]), "fit has list in it: give a file that Fitted.save wrote"),
+        (b"\x80\x05\x8e\xff\xff\xff\xff\xff\xff\xff\xff.", "fit is not a saved fit"),
         (None, "No such file"),
     ],
 )
@@ -595,7 +596,7 @@ def test_fits_do_not_mind_that_the_caller_wants_no_gradients():
 
 @pytest.mark.parametrize("precision", [0, -1])
 def test_a_precision_beside_automatic_ones_is_positive(precision):
-    with pytest.raises(InputError, match="prior_precision is .*: give a positive number"):
+    with pytest.raises(InputError, match=r"prior_precision is .*: give a positive number"):
         bdl.Regressor(prior_precision=precision).fit(X, Y)
 
 

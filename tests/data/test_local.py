@@ -289,7 +289,11 @@ def test_columns_become_numbers(csv) -> None:
     assert found.y.tolist() == [10, 20, 30, 40]
 
 
-@pytest.mark.parametrize("text", [HOUSES.replace(",", mark) for mark in ";\t|"] + ["﻿" + HOUSES])
+@pytest.mark.parametrize(
+    "text",
+    [HOUSES.replace(",", mark) for mark in ";\t|"]
+    + [mark + HOUSES for mark in ("\ufeff", "\ufeff\ufeff")],
+)
 def test_separators_are_found(csv, text: str) -> None:
     np.testing.assert_array_equal(csv(text).x, csv(HOUSES).x)
 
@@ -561,6 +565,14 @@ def test_columns_of_other_types_are_refused(parquet, name, column, said) -> None
 )
 def test_columns_of_parquet_become_numbers(parquet, column, expected) -> None:
     assert parquet(pd.DataFrame({"a": column, "price": [1, 2]})).x.tolist() == expected
+
+
+def test_two_columns_of_one_name_are_refused(parquet) -> None:
+    file = io.BytesIO()
+    columns = [pyarrow.array([1.0, 2.0])] * 3
+    pyarrow.parquet.write_table(pyarrow.table(columns, names=["a", "a", "price"]), file)
+    with pytest.raises(InputError, match=r"odd\.parquet has the column 'a' twice: rename one"):
+        parquet(file.getvalue())
 
 
 def test_parquet_equals_csv(csv, parquet, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import os
 import resource
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -94,6 +96,21 @@ def test_workers_share_cores_and_devices_and_their_reports_arrive(tmp_path):
         assert cores[0] | cores[1] <= here
     assert sorted(devices) == ["3", "7"]
     assert told == [2 * 111, 0]
+
+
+@pytest.mark.slow  # processes
+def test_a_script_without_a_main_guard_is_told_of_it(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\n"
+        "from bdl.execution.worker_pool import open_local_pool\n"
+        "with open_local_pool(2) as workers:\n"
+        "    workers.result(workers.submit(os.getpid, None, print))\n"
+    )
+    end = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    last = end.stderr.splitlines()[-1]
+    assert last.startswith("bdl.errors.InputError: the worker processes ended at their start;")
+    assert '__name__ == "__main__"' in last
 
 
 def die_once(group, report):
