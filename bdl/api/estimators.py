@@ -37,6 +37,9 @@ from bdl.types import Array
 class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Parameters of both, with the defaults of a regression, and the checks of their inputs."""
 
+    _column_names: tuple[str, ...] = ()
+    """Of the frame that was fitted; none for other inputs."""
+
     def __init__(
         self,
         method: Component = "conjugate",
@@ -119,8 +122,9 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         with _raising_refusals("X"):
             values = validate_data(self, X, reset=False)
         _check_arrays(X)
+        # scikit-learn compares names that are text, and warns if only one side has any
         names = column_names(X)
-        if names and self._column_names and names != self._column_names:
+        if {*names} & {*self._column_names} and names != self._column_names:
             raise WrongArray(
                 f"X has the columns {quote_names(names)}: give those that were fitted, "
                 f"{quote_names(self._column_names)}, in their order"
