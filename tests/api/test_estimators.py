@@ -594,10 +594,9 @@ def test_fits_do_not_mind_that_the_caller_wants_no_gradients():
     np.testing.assert_array_equal(within, bdl.Classifier().fit(X, WORDS).predict_proba(X))
 
 
-@pytest.mark.parametrize("precision", [0, -1])
-def test_a_precision_beside_automatic_ones_is_positive(precision):
-    with pytest.raises(InputError, match=r"prior_precision is .*: give a positive number"):
-        bdl.Regressor(prior_precision=precision).fit(X, Y)
+def test_a_precision_beside_automatic_ones_is_positive():
+    with pytest.raises(InputError, match="prior_precision is 0: give a positive number"):
+        bdl.Regressor(prior_precision=0).fit(X, Y)
 
 
 @pytest.mark.parametrize("unit", [1.6e-19, 1e20])
