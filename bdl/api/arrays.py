@@ -120,8 +120,10 @@ def fit(
         The prior, likewise.
     training
         ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches, and else for
-        some 2000 updates, in which the learning rate falls to 0. They start, for VIFA on a
-        network, at posterior standard deviations of 0.03, unless `method` has ``initial_std``.
+        some 2000 updates, in which the learning rate falls to 0, or stays where iterates are
+        gathered. Settings of `method` that its mapping leaves out suit this training: VIFA on a
+        network starts at posterior standard deviations of 0.03, and a warm-up that is longer than
+        the training takes half of it.
     standardise
         The arrays that are scaled for the model: inputs and targets, the inputs alone, or none.
     samples
@@ -168,9 +170,11 @@ def fit(
     if training is None:
         built_method = build_component(MethodComponent, method)
         if isinstance(built_method, MinibatchMethod):
-            training = automatic.default_training(len(x), built_method)
+            training = automatic.default_training(len(x), built_method, entry["method"])
             model_name = entry["model"].get("name", "")
-            entry["method"] |= automatic.default_start(built_method, entry["method"], model_name)
+            entry["method"] |= automatic.default_settings(
+                built_method, entry["method"], model_name, training["epochs"]
+            )
     entry["training"] = _with_python_numbers(training)
     with _without_entry_paths():
         spec = _build_spec(entry, samples, seed)

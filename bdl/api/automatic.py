@@ -16,7 +16,9 @@ from bdl.data import Dataset
 from bdl.data.splits import Rows, Split
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod
+from bdl.methods.langevin import CyclicalSgmcmc
 from bdl.methods.laplace import Laplace
+from bdl.methods.last_layer_laplace import LastLayerLaplace
 from bdl.methods.vifa import Vifa
 from bdl.metrics import Score
 from bdl.metrics.likelihoods import Nmll
@@ -87,23 +89,32 @@ is always chosen.
 """
 
 
-def default_training(rows: int, method: MinibatchMethod) -> dict[str, Any]:
-    """Return a training of about 2000 updates, given the number of rows.
+def default_training(
+    rows: int, method: MinibatchMethod, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a training of about 2000 updates, after a warm-up that `settings` give the method.
 
-    The learning rate falls to 0, unless the method gathers iterates, which would become equal.
+    `rows` is the number of training rows. The learning rate falls to 0, unless the method gathers
+    iterates, which would become equal.
     """
     batch = max(1, min(_BATCH, rows // 2))
     epochs = ceil(_UPDATES * method.batches_per_step / (rows // batch))
+    if {"warmup_epochs", "descent_epochs"} & settings.keys():
+        epochs += method.idle_epochs
     training: dict[str, Any] = {"epochs": epochs, "batch_size": batch}
     if "learning_rate" in method.hyper and not hasattr(method, "warmup_epochs"):
         training["schedule"] = {"name": "linear"}
     return training
 
 
-def default_start(
-    method: MinibatchMethod, settings: Mapping[str, Any], model: str
+def default_settings(
+    method: MinibatchMethod, settings: Mapping[str, Any], model: str, epochs: int
 ) -> dict[str, Any]:
-    """Return settings of the method's first posterior where the caller leaves them out.
+    """Return settings of a method that suit a training, where the caller leaves them out.
+
+    VIFA starts at a narrow posterior on a network. Descent takes all epochs but the last, where the
+    method says how many it takes. A warm-up that would take all epochs takes half of them; where
+    there are cycles, a quarter of the epochs is one.
 
     Parameters
     ----------
@@ -113,10 +124,21 @@ def default_start(
         The settings that the caller gives.
     model
         The name of the model.
+    epochs
+        Epochs of the training.
     """
-    if isinstance(method, Vifa) and model != "linear" and "initial_std" not in settings:
-        return {"initial_std": _NETWORK_START}
-    return {}
+    fitting_settings: dict[str, Any] = {}
+    if isinstance(method, Vifa) and model != "linear":
+        fitting_settings["initial_std"] = _NETWORK_START
+    if isinstance(method, LastLayerLaplace):
+        fitting_settings["descent_epochs"] = max(1, epochs - 1)
+    elif method.idle_epochs >= epochs:
+        fitting_settings["warmup_epochs"] = epochs // 2
+        if isinstance(method, CyclicalSgmcmc):
+            cycle_epochs = max(2, epochs // 4)
+            fitting_settings["cycle_epochs"] = cycle_epochs
+            fitting_settings["warmup_epochs"] = cycle_epochs // 2
+    return {name: value for name, value in fitting_settings.items() if name not in settings}
 
 
 def check_automatic_names(names: Sequence[str]) -> None:

@@ -177,6 +177,7 @@ def _search_quantiles(members: Distribution, probabilities: Tensor) -> Tensor:
             f"the likelihood's {type(members).__name__} has no quantiles: take them of samples"
         ) from None
     low, high = quantiles.amin(-1), quantiles.amax(-1)
+    ends = low  # of probabilities 0 and 1, where all components agree
     size = high - low
     target, narrowest = torch.special.ndtri(probabilities), members.stddev.amin(-1)
     variance = members.variance.mean(-1) + members.mean.var(-1, correction=0)
@@ -200,7 +201,7 @@ def _search_quantiles(members: Distribution, probabilities: Tensor) -> Tensor:
         newton_tolerance = torch.where(is_newton, _NEWTON_TOLERANCE * narrowest, 0)
         if bool((size <= torch.maximum(tolerance, newton_tolerance)).all()):
             break
-    return point
+    return torch.where((probabilities == 0) | (probabilities == 1), ends, point)
 
 
 def central_interval(law: Distribution, level: float) -> tuple[Tensor, Tensor]:

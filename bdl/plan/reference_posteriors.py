@@ -69,8 +69,8 @@ def describe_evidence(task: Task, split: int) -> list[str]:
 
 
 def load_training_data(task: Task, split: int) -> TrainingData:
-    """Return the training rows of a split as a model sees them, float64."""
-    return TrainingData.of(task.data, task.data.split(split).train)
+    """Return the rows that the final fit of a split trains on, as a model sees them, float64."""
+    return TrainingData.of(task.data, task.rows(split).train)
 
 
 def _reference_arguments(task: Task, split: int) -> tuple[Any, ...]:
@@ -80,7 +80,7 @@ def _reference_arguments(task: Task, split: int) -> tuple[Any, ...]:
     knows functions only also test inputs and targets, or the training rows again where the split
     has no test rows.
     """
-    data, split_rows = load_training_data(task, split), task.data.split(split)
+    data, split_rows = load_training_data(task, split), task.rows(split)
     arguments = task.problem, data.x, data.y, data.hyper(task.settings.hyper, task.problem)
     if not knows_functions_only(task):
         return arguments

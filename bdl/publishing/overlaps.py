@@ -14,14 +14,13 @@ from bdl.stored_results.results_folder import ResultsFolder
 def compute_overlaps(benchmark: Benchmark) -> dict[str, float]:
     """Compute n_test / n_train of the first split of data sets whose splits share training rows.
 
-    At the points of a sweep it is the largest. Replicates of one split, and single splits, are
-    left out. `InputError` if data cannot be had.
+    Of the points of a sweep it is the largest, so that no interval is too short. Replicates of one
+    split, and single splits, are left out. `InputError` if data cannot be had.
     """
-    if benchmark.preparation.repeats:
-        return {}
     shares: dict[str, float] = {}
     for task in list_tasks(benchmark):
-        if len(task.splits) > 1 and not task.settings.streams:
+        is_resampled = len(task.splits) > 1 and not task.benchmark.preparation.repeats
+        if is_resampled and not task.settings.streams:
             first, second = map(task.data.split, task.splits[:2])
             # splits that share no training rows are independent, and need no correction
             if np.isin(first.train, second.train).any():

@@ -181,7 +181,7 @@ def _load_reference_draws(task: Task, split: int) -> Empirical | None:
 def _evaluate_band(
     task: Task, split: int, evaluation: Evaluation, posterior: Posterior | None = None
 ) -> CredibleBand:
-    rows = task.data.split(split)
+    rows = task.rows(split)
     inputs, test_inputs = (
         task.data.x[rows_of_part, 0] for rows_of_part in (rows.train, rows.test)
     )

@@ -306,6 +306,11 @@ class Entry(SpecSection):
         if is_checked(info):
             return self
         estimates = self.reference.build().estimates if self.reference else ()
+        if self.from_reference and self.search and self.search.refits:
+            raise ValueError(
+                "search.refit: the reference of from_reference has the validation rows as well, "
+                "which the search is to judge by: leave one of them out"
+            )
         for name in self.from_reference:
             if name not in estimates:
                 problem = unknown_name_error("estimate of the reference", name, estimates)

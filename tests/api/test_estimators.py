@@ -22,7 +22,7 @@ from torch import nn
 import bdl
 import bdl.api
 from bdl.api import automatic
-from bdl.api.automatic import default_start
+from bdl.api.automatic import default_settings
 from bdl.api.spread import CalibratedNmll, calibrate_noise
 from bdl.errors import InputError
 from bdl.methods.bbb import BayesByBackprop
@@ -180,10 +180,10 @@ def test_a_search_of_which_every_setting_diverges_is_refused(monkeypatch):
 
 
 def test_vifa_starts_at_small_deviations_on_a_network():
-    assert default_start(Vifa(), {}, "mlp") == {"initial_std": 0.03}
-    assert default_start(Vifa(), {}, "linear") == {}
-    assert default_start(Vifa(initial_std=0.5), {"initial_std": 0.5}, "mlp") == {}
-    assert default_start(BayesByBackprop(), {}, "mlp") == {}
+    assert default_settings(Vifa(), {}, "mlp", 9) == {"initial_std": 0.03}
+    assert default_settings(Vifa(), {}, "linear", 9) == {}
+    assert default_settings(Vifa(initial_std=0.5), {"initial_std": 0.5}, "mlp", 9) == {}
+    assert default_settings(BayesByBackprop(), {}, "mlp", 9) == {}
     short = {"hyper": LIVE["hyper"], "training": None}
     fitted = bdl.fit("vifa", {"name": "mlp", "hidden": [2]}, "gaussian", X, Y, **short)
     assert fitted.cell.settings.method.settings["initial_std"] == 0.03
@@ -604,3 +604,37 @@ def test_a_unit_that_float32_does_not_hold_is_refused(unit):
     network = bdl.Regressor("bbb", {"name": "mlp", "hidden": [5]}, training=LIVE["training"])
     with pytest.raises(InputError, match="beyond what float32 holds: state the target in another"):
         network.fit(X, Y * unit)
+
+
+@pytest.mark.parametrize(
+    "method", ["last-layer-laplace", "swag", "multi-swag", "sgd-iterates", "sgld", "csgmcmc"]
+)
+def test_automatic_training_leaves_epochs_before_and_after_a_warm_up(method):
+    """Of few and of many rows: 1,000 updates at the least descend."""
+    rng = np.random.default_rng(2)
+    for n in (64, 3000):
+        x = rng.normal(size=(n, 3))
+        y = np.tanh(2 * x[:, 0]) + 0.1 * rng.normal(size=n)
+        rate = 0.001 if method == "csgmcmc" else 0.01
+        hyper = {"learning_rate": rate, "prior_precision": 1.0, "noise_precision": 100.0}
+        fitted = bdl.fit(method, {"name": "mlp", "hidden": [5]}, "gaussian", x, y, hyper)
+        settings, training = fitted.cell.settings.method.settings, fitted.cell.settings.training
+        idle = fitted.cell.settings.method.build().idle_epochs
+        assert 0 < idle < training.epochs
+        if method == "last-layer-laplace":
+            assert settings["descent_epochs"] == training.epochs - 1
+        assert np.std(y - fitted.predict(x)) < 0.5 * np.std(y)
+
+
+def test_a_warm_up_that_the_caller_gives_comes_before_the_training():
+    method = {"name": "swag", "warmup_epochs": 700}
+    hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 1.0}
+    fitted = bdl.fit(method, {"name": "mlp", "hidden": [2]}, "gaussian", X, Y, hyper)
+    assert fitted.cell.settings.training.epochs == 700 + 2000 // (40 // 20)
+
+
+def test_quantiles_at_the_ends_are_those_of_the_components():
+    law = bdl.fit("bbb", "linear", "gaussian", X, Y, **LIVE).predict_distribution(X[:3])
+    ends = law.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+    assert ends[0].tolist() == [-np.inf] * 3
+    assert ends[1].tolist() == [np.inf] * 3

@@ -15,7 +15,7 @@ from bdl.plan import cost, initial_check
 from bdl.plan.cost import estimate_batch_work, estimate_work
 from bdl.plan.fittings import build_final_fitting
 from bdl.plan.planning import list_first_splits, list_tasks, plan_tasks
-from bdl.plan.reference_posteriors import compute_truth
+from bdl.plan.reference_posteriors import compute_truth, load_training_data
 from bdl.plan.task_checks import check_task
 from bdl.plan.workload import count_fits_per_batch, count_stage_updates, is_stage_compiled
 from bdl.spec import SweepPoint, load_benchmark
@@ -219,6 +219,8 @@ def test_final_fits_train_on_validation_rows_only_if_told(load, parts, search, c
     whole, rows = cell.data.split(1), cell.rows(1)
     assert rows.train.tolist() == np.concatenate([whole.train, whole.validation])[:count].tolist()
     assert rows.test.tolist() == whole.test.tolist()
+    # a reference is the posterior given the rows of the final fit
+    assert len(load_training_data(cell, 1).x) == count
     fitting = build_final_fitting([(cell, 1)], [RATES], compile=False)
     assert [len(rows) for rows in fitting.trials.rows] == [count]
 

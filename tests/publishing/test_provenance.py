@@ -182,3 +182,9 @@ def test_splits_share_training_rows(splits, split, expected):
     own = {"splits": splits, "preparation": quick.preparation.model_copy(update={"split": split})}
     found = compute_overlaps(quick.model_copy(update=own))
     assert found == ({"diabetes": pytest.approx(expected)} if expected else {})
+
+
+def test_splits_of_one_point_of_a_sweep_share_training_rows():
+    changes = ["splits=3", "preparation.split=first", "sweep.preparation.split=[first, published]"]
+    swept = load_request("uci-regression", "check", changes).benchmark
+    assert compute_overlaps(swept) == {"diabetes": pytest.approx(44 / 398)}
