@@ -15,8 +15,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from rich.console import Console
 from tiny import contents
 
+from bdl.cli import terminal
 from bdl.cli.listing import KINDS
 from bdl.data import DATASETS
 from bdl.methods import METHODS
@@ -574,3 +576,31 @@ def test_commands_that_read_import_no_package_that_they_do_not_need(command, abs
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.split("\n")[-2] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "expected"),
+    [
+        ("short", None, ["short"]),
+        (
+            "  a line that is too long for it",
+            None,
+            ["  a line that", "    is too long", "    for it"],
+        ),
+        ("name  a line that is too", 6, ["name  a line", "      that is", "      too"]),
+        ("name      a line that", 10, ["name      a", "  line that"]),
+        ("in /a/path/that/is/longer.txt", None, ["in /a/path/that/is/longer.txt"]),
+        (
+            "\u6570\u636e\u6570\u636e \u6570\u636e\u6570\u636e",
+            None,
+            ["\u6570\u636e\u6570\u636e", "  \u6570\u636e\u6570\u636e"],
+        ),
+    ],
+)
+def test_a_long_line_goes_on_below_on_a_terminal(monkeypatch, line, column, expected):
+    """Of sixteen columns; in a file it stays whole."""
+    for is_terminal in (True, False):
+        console = Console(file=StringIO(), force_terminal=is_terminal, width=16, markup=False)
+        monkeypatch.setattr(terminal, "make_console", lambda console=console: console)
+        terminal.print_lines([line], column)
+        assert console.file.getvalue().splitlines() == (expected if is_terminal else [line])

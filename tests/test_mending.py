@@ -171,6 +171,7 @@ def test_a_score_that_works_in_place_leaves_the_others_as_they_are(run):
     body = """float(
             (evaluation.predictions.mean.numpy().fill(0) or evaluation.tested.y.zero_()).sum()
             + evaluation.posterior.mean().zero_().sum()
+            + evaluation.tested.rows.zero_().sum()
         )"""
     Path("score.py").write_text(SCORE.replace("BODY", body), "utf-8")
     assert run("--fresh")[0] == 0

@@ -34,7 +34,7 @@ from bdl.plan.task import Task
 from bdl.runtime import one_thread
 from bdl.search.choice import choose_best_setting
 from bdl.search.crossval import FoldScore, cross_validate
-from bdl.search.proposals import propose
+from bdl.search.proposals import Setting, propose
 from bdl.spec.entry import Search
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import ignore_progress
@@ -101,6 +101,9 @@ def default_training(
     epochs = ceil(_UPDATES * method.batches_per_step / (rows // batch))
     if {"warmup_epochs", "descent_epochs"} & settings.keys():
         epochs += method.idle_epochs
+    elif method.idle_epochs:
+        # so that some are left before and after; members of an ensemble take turns
+        epochs = max(epochs, 2 * getattr(method, "members", 1))
     training: dict[str, Any] = {"epochs": epochs, "batch_size": batch}
     if "learning_rate" in method.hyper and not hasattr(method, "warmup_epochs"):
         training["schedule"] = {"name": "linear"}
@@ -132,7 +135,7 @@ def default_settings(
         fitting_settings["initial_std"] = _NETWORK_START
     if isinstance(method, LastLayerLaplace):
         fitting_settings["descent_epochs"] = max(1, epochs - 1)
-    elif method.idle_epochs >= epochs:
+    elif hasattr(method, "warmup_epochs") and method.idle_epochs >= epochs:
         fitting_settings["warmup_epochs"] = epochs // 2
         if isinstance(method, CyclicalSgmcmc):
             cycle_epochs = max(2, epochs // 4)
@@ -311,7 +314,7 @@ def _propose_settings(
 
 
 def _choose_on_held_out_rows(
-    task: Task, rows: Rows, candidates: Sequence[Mapping[str, float]], names: Sequence[str]
+    task: Task, rows: Rows, candidates: Sequence[Setting], names: Sequence[str]
 ) -> Choice:
     """Choose the candidate with the best predictions of a fifth of the rows, and calibrate it.
 

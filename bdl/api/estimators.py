@@ -5,6 +5,7 @@ They work in its pipelines, cross-validation and searches.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from math import isnan
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -335,12 +336,17 @@ def _check_labels(y: Any) -> None:
     if isinstance(y, str) or not isinstance(y, Iterable) or getattr(y, "ndim", 1) == 0:
         return  # scikit-learn refuses it
     for row, label in enumerate(y):
-        # NaN and NaT are not
-        is_equal_to_itself = np.ndim(label) > 0 or label == label
-        if label is None or type(label).__name__ == "NAType" or not is_equal_to_itself:
+        if label is None or type(label).__name__ in ("NAType", "NaTType") or _is_nan(label):
             raise WrongArray(
                 f"y has gaps ({label}), the first in row {row}, from 0: drop those rows"
             )
+
+
+def _is_nan(label: Any) -> bool:
+    """Return whether a label is a number or a time that is none."""
+    if isinstance(label, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(label))
+    return isinstance(label, float) and isnan(label)
 
 
 def _check_arrays(X: Any, y: Any = None) -> None:

@@ -192,13 +192,13 @@ def _print_columns(lines: list[tuple[str, str, str]]) -> None:
     )
     terminal.print_lines(
         (f"{name:<{name_width}}  {state:<{state_width}}  {text}" for name, state, text in lines),
-        indent=name_width + state_width + 4,
+        column=name_width + state_width + 4,
     )
 
 
 def _print_named(name: str, text: str, names: list[str]) -> None:
     width = max(map(len, names))
-    terminal.print_lines([f"{name:<{width}}  {text}"], indent=width + 2)
+    terminal.print_lines([f"{name:<{width}}  {text}"], column=width + 2)
 
 
 def _describe_files(name: str) -> str:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from textwrap import fill
 from types import TracebackType
 from typing import Any, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from bdl.errors import InputError, abbreviate, escape_unprintable
 
@@ -102,26 +103,33 @@ def console_options() -> dict[str, Any]:
     }
 
 
-def print_lines(lines: Iterable[str], indent: int | None = None) -> None:
+def print_lines(lines: Iterable[str], column: int | None = None) -> None:
     """Print lines; on a terminal, one that is too long goes on below, between its words.
 
-    What goes on below is indented by so many columns, by default by two more than its line. Lines
-    to a file or to another program stay whole.
+    What goes on below starts at a column, by default two behind the start of its line. Lines to a
+    file or to another program stay whole, and so do those with a word that is too long, such as a
+    path.
     """
     console = make_console()
     for line in lines:
-        if console.is_terminal:
-            margin = len(line) - len(line.lstrip()) + 2 if indent is None else indent
-            # a column of a few letters would be harder to read than what the terminal makes of it
-            margin = min(margin, console.width // 2)
-            line = fill(
-                line,
-                console.width,
-                subsequent_indent=" " * margin,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        console.print(line, highlight=False, soft_wrap=True)
+        start, margin = _find_columns(line, column, console.width)
+        width = console.width - margin
+        if not console.is_terminal or any(cell_len(word) > width for word in line.split()):
+            console.print(line, highlight=False, soft_wrap=True)
+            continue
+        pieces = Text(line[start:]).wrap(console, width)
+        for number, piece in enumerate(pieces):
+            head = line[:start] if number == 0 else " " * margin
+            console.print(f"{head}{piece.plain.rstrip()}", highlight=False, soft_wrap=True)
+
+
+def _find_columns(line: str, column: int | None, width: int) -> tuple[int, int]:
+    """Return where the text of a line starts, and where it goes on below."""
+    # a column of a few letters would be harder to read than no column
+    if column is not None and column <= width // 2:
+        return column, column
+    start = len(line) - len(line.lstrip(" "))
+    return start, start + 2
 
 
 def print_wide(tables: RenderableType) -> None:

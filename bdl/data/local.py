@@ -126,8 +126,8 @@ class _InFile(Table):
     Parameters
     ----------
     path
-        The file, relative to the working directory; it may be compressed by gzip, bzip2, xz, zstd,
-        or zip with one file.
+        The file, relative to the working directory; it may be compressed by gzip, bzip2, xz, lzma,
+        zstd, or zip with one file.
     target
         Name of the column that is predicted.
     """

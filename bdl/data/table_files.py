@@ -27,26 +27,33 @@ _CLOCK = (
     r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[ap]\.?m\.?)?(?: ?(?:z|utc|gmt|[+-]\d{2}:?\d{2}))?"
 )
 _UNIT = r"(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s|ms|us|µs|ns)"
-_WORD = r"[^\W\d_]{3,10}\.?"
-"""A month in any language."""
-_ZONE = r"(?: ?(?:z|utc|gmt|[+-]\d{2}:?\d{2}))?"
-_WEEKDAY = r"(?:,? ?\(?[^\W\d_]{2,10}\.?\)?)?"
-_MONEY = (
-    r"(?:(?:us|ca|au|nz|hk|r)?\$|[€£¥₹₽₩₺]|kr\.?|zł|kč|rs\.?|usd|eur|gbp|chf|jpy|aud|cad|nzd|"
-    r"sek|nok|dkk|pln|czk|huf|rub|inr|cny|krw|brl|mxn|zar|ils|sgd|hkd|thb)"
+_YEAR = r"(?:1[5-9]|20)\d{2}"
+_FOREIGN_MONTH = (
+    r"(?:(?:jan|ene|gen|feb|f[eé]v|m[aä]r|a[bpv]r|ju[iln]|giu|lug|aug|ao[uû]|ago|sep|set|o[ck]t|ott|"
+    r"out|nov|d[eéi][csz])[^\W\d_]{0,7}|ma[ij]|mayo?|maggio|mei)\.?"
 )
+"""Also English, German, French, Spanish, Italian, Portuguese, Dutch and Scandinavian ones."""
+_ZONE = r"(?: ?(?:z|utc|gmt|[+-]\d{2}:?\d{2}))?"
+_WEEKDAY = r"(?:,? ?\(?(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?\)?)?"
+_SYMBOL = r"(?:(?:us|ca|au|nz|hk|r)?\$|[€£¥₹₽₩₺]|usd|eur|gbp|chf|jpy)"
+_CURRENCY = (
+    r"(?:kr\.?|zł|kč|rs\.?|aud|cad|nzd|sek|nok|dkk|pln|czk|huf|rub|inr|cny|krw|brl|mxn|zar|ils)"
+)
+"""What stands at a distance from its number, unlike the name of a gene or a room."""
 _SIGN = r"[+\-\u2212\u2013]?"
 _DIGITS = r"(?:\d{1,3}(?:[.,'\u2019 _]\d{2,3})+|\d+)"
 _NUMBER = rf"(?:{_DIGITS}(?:[.,\u00b7\u066b]\d*)?|[.,]\d+)(?:[ed][+\-\u2212]?\d+)?"
 _NOTATION_PATTERNS = [
-    ("a date", rf"\d{{4}}([-/._])\d{{1,2}}(?:\1\d{{1,2}})?(?:[t _]{_CLOCK}|{_ZONE}){_WEEKDAY}"),
-    ("a date", r"\d{4}年\d{1,2}月(?:\d{1,2}日)?|\d{4}m\d{1,2}|\d{1,2}\.\d{1,2}\."),
+    ("a date", rf"\d{{4}}([-/.])\d{{1,2}}(?:\1\d{{1,2}})?(?:[t _]{_CLOCK}|{_ZONE}){_WEEKDAY}"),
+    ("a date", rf"{_YEAR}_\d{{2}}_\d{{2}}|{_YEAR}m\d{{1,2}}|\d{{2}}\.\d{{2}}\."),
+    ("a date", r"\d{4}年\d{1,2}月(?:\d{1,2}日)?"),
     ("a date", rf"\d{{1,2}}([-/.])\d{{1,2}}\1(?:\d{{4}}|\d{{2}})(?:[t ,]+{_CLOCK})?"),
     (
         "a date",
         rf"{_DAY}\d{{1,2}}(?:st|nd|rd|th)?[-./ ]*{_MONTH}(?:[-/ ,]*\d{{2,4}})?(?:[ :]{_CLOCK})?",
     ),
-    ("a date", rf"\d{{1,2}}[-./ ]*{_WORD}[-/ ]*\d{{4}}|\d{{4}}([-/. ]){_MONTH}\1\d{{1,2}}"),
+    ("a date", rf"\d{{1,2}}[-./ ]*{_FOREIGN_MONTH}[-/ ]*{_YEAR}"),
+    ("a date", rf"{_YEAR}([-/. ]){_MONTH}\1\d{{1,2}}"),
     (
         "a date",
         rf"{_DAY}{_MONTH}[- ]?\d{{1,2}}(?:st|nd|rd|th)?"
@@ -61,13 +68,17 @@ _NOTATION_PATTERNS = [
     ("a time", r"-?p(?=.)(?:\d+[ymwd])*(?:t(?:\d+(?:\.\d+)?[hms])+)?"),
     (
         "a number",
-        rf"\(?{_SIGN} ?{_MONEY}? ?{_SIGN}{_NUMBER} ?(?:{_MONEY}|%|‰|percent|pct\.?|[\-\u2212])?\)?",
+        rf"\(?{_SIGN} ?(?:{_SYMBOL} ?|{_CURRENCY} )?{_SIGN}{_NUMBER}"
+        rf"(?: ?(?:{_SYMBOL}|%|‰|percent|pct\.?)| {_CURRENCY})?\)?",
     ),
+    ("a number", rf"{_DIGITS}[.,]\d+[-\u2212]"),  # as SAP writes a minus
     ("a number", r"[+-]?0(?:x[0-9a-f]+|b[01]+|o[0-7]+)|\d+ ?/ ?\d+"),
 ]
 _NOTATIONS = [
     (notation, re.compile(pattern, re.IGNORECASE)) for notation, pattern in _NOTATION_PATTERNS
 ]
+_QUOTED = re.compile(r"""=?(["'])(.*)\1""")
+"""A text in quotation marks, to which spreadsheets add a sign to keep its digits."""
 _BLANK = re.compile(r"[\s\u200b\ufeff]+")
 _GROUPED_NUMBERS = {
     mark: re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+(?:[.,]\d*)?")
@@ -77,8 +88,9 @@ _GROUPED_NUMBERS = {
 
 def recognise_notation(text: str) -> str | None:
     """Return ``"a number"``, ``"a date"`` or ``"a time"``; None for any other text."""
-    # spreadsheets write ="4.5" to keep the digits of a text
-    stripped = _BLANK.sub(" ", text).strip().removeprefix("=").strip("'\"")
+    stripped = _BLANK.sub(" ", text).strip()
+    if quoted := _QUOTED.fullmatch(stripped):
+        stripped = quoted[2]
     if is_plain_number(stripped):
         return "a number"
     for notation, pattern in _NOTATIONS:

@@ -4,7 +4,7 @@ Every metric of the benchmark is a function of one lazy evaluation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from math import isfinite, nan, prod
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from bdl.data.conversion import Inputs
-from bdl.errors import summarise_error
+from bdl.errors import InputError, summarise_error
 from bdl.execution.limits import is_full_disk
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
@@ -117,11 +117,8 @@ def compute_scores(evaluation: Evaluation, metrics: Iterable[MetricName]) -> Fit
             without.append(str(metric))
             continue
         try:
-            score = metric.build()
-            # a score of others' code may change in place what it is given
-            is_foreign = outside_file(score) is not None
             with nullcontext() if metric.info.kind == "predictive" else one_thread():
-                value = score(evaluation.copy() if is_foreign else evaluation)
+                value = metric.build()(_argument_of(metric, evaluation))
             by_suffix = value if isinstance(value, Mapping) else {"": value}
             numbers = {suffix: float(number) for suffix, number in by_suffix.items()}
             if not numbers:
@@ -138,6 +135,16 @@ def compute_scores(evaluation: Evaluation, metrics: Iterable[MetricName]) -> Fit
                 raise
             refused[str(metric)] = describe_error(error)
     return FitScores(values, refused, tuple(without))
+
+
+def _argument_of(metric: MetricName, evaluation: Evaluation) -> Evaluation:
+    """Return what a score is given: a copy if it is of others' code, which may work in place."""
+    if outside_file(metric.build()) is None:
+        return evaluation
+    if metric.info.kind == "predictive":
+        with suppress(InputError):  # there may be none
+            _ = evaluation.predictions  # which the copies for all scores have then
+    return evaluation.copy()
 
 
 def describe_error(error: BaseException) -> str:

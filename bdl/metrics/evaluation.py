@@ -1,7 +1,6 @@
 """One fit as its scores see it: everything is computed when it is asked for, and once."""
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -24,7 +23,7 @@ from bdl.posteriors import Empirical, FullGaussian
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.empirical import Point
 from bdl.posteriors.predictive import Outputs, is_predictive
-from bdl.posteriors.tensors import as_type
+from bdl.posteriors.tensors import as_type, copy_tensors
 from bdl.references.base import Truth
 
 _CPU = torch.device("cpu")
@@ -95,18 +94,25 @@ class Evaluation:
     fitted_hyper: Mapping[str, float] | None = None
 
     def copy(self) -> "Evaluation":
-        """Return an evaluation of the same fit that shares no tensor with this one."""
-        predictions = vars(self).get("predictions", self.predicted)
-        truth = self.truth
+        """Return an evaluation of the same fit that shares no tensor of it, nor of its data.
+
+        What this one has computed is copied, and rows and reference are computed once for both.
+        """
         return replace(
             self,
-            posterior=deepcopy(self.posterior),
+            posterior=copy_tensors(self.posterior),
             hyper=dict(self.hyper),
-            buffers=deepcopy(dict(self.buffers)),
-            truth=lambda: deepcopy(truth()),
-            predicted=deepcopy(predictions),
-            generating=deepcopy(self.generating),
+            test=lambda: copy_tensors(self.tested),
+            training=lambda: copy_tensors(self.trained),
+            buffers=copy_tensors(dict(self.buffers)),
+            truth=lambda: copy_tensors(self._computed_truth),
+            predicted=copy_tensors(vars(self).get("predictions", self.predicted)),
+            generating=copy_tensors(self.generating),
         )
+
+    @cached_property
+    def _computed_truth(self) -> Truth | None:
+        return self.truth()
 
     @cached_property
     def tested(self) -> Examples:
@@ -178,7 +184,7 @@ class Evaluation:
     @cached_property
     def reference(self) -> Truth:
         """The reference posterior; `InputError` if there is none."""
-        truth = self.truth()
+        truth = self._computed_truth
         if truth is None:
             raise InputError(
                 "distances need the true posterior: give the entry a reference, or leave "

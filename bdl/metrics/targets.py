@@ -177,7 +177,7 @@ def _search_quantiles(members: Distribution, probabilities: Tensor) -> Tensor:
             f"the likelihood's {type(members).__name__} has no quantiles: take them of samples"
         ) from None
     low, high = quantiles.amin(-1), quantiles.amax(-1)
-    ends = low  # of probabilities 0 and 1, where all components agree
+    ends = torch.where(probabilities == 0, low, high)
     size = high - low
     target, narrowest = torch.special.ndtri(probabilities), members.stddev.amin(-1)
     variance = members.variance.mean(-1) + members.mean.var(-1, correction=0)

@@ -1,6 +1,6 @@
 """Call methods and likelihoods where training starts: what is wrong there stops a run at once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import torch
@@ -16,6 +16,7 @@ from bdl.plan.task import Task
 from bdl.posteriors.base import is_multimodal
 from bdl.posteriors.tensors import as_type
 from bdl.registry import locate_outside_error, outside_file
+from bdl.search.proposals import Setting
 from bdl.spec import to_canonical_json
 from bdl.training.first_calls import check_first_update, check_initial_state
 from bdl.training.fitting import make_initial_state
@@ -153,16 +154,17 @@ def _check_method(task: Task, setup: TrainingSetup, trials: Trials, *, update: b
         ) from None
 
 
-def check_range(task: Task, settings: Sequence[Mapping[str, float]]) -> None:
+def check_range(task: Task, settings: Sequence[Setting]) -> None:
     """Refuse settings, and targets, that training would round to 0 or to infinity.
 
-    For settings that are tried before one of them is chosen.
+    One of the settings is to be chosen; without those out of range the choice would depend on the
+    unit of the target.
     """
     setup = build_training_setup(task)
     rows = task.data.split(task.splits[0]).train
-    starts: list[Start] = [(task, dict(setting)) for setting in settings]
+    starts: list[Start] = [(task, setting) for setting in settings]
     identities = [(*task.identity, "start")] * len(starts)
-    trials = setup.trials(identities, [rows] * len(starts), [hyper for _, hyper in starts])
+    trials = setup.trials(identities, [rows] * len(starts), [dict(hyper) for _, hyper in starts])
     _check_range(starts, trials, setup.pool.dtype)
 
 

@@ -79,6 +79,18 @@ def from_tensors(family: str, tensors: Mapping[str, Tensor]) -> Posterior:
     return kind(**tensors)
 
 
+def copy_tensors(tree: Tree) -> Tree:
+    """Copy the tensors of a posterior, or of any tree, without their gradients.
+
+    Other leaves are shared.
+    """
+
+    def copy(leaf: Any) -> Any:
+        return leaf.detach().clone() if isinstance(leaf, Tensor) else leaf
+
+    return tree_map(copy, tree)
+
+
 def as_type(tree: Tree, dtype: torch.dtype, device: torch.device | None = None) -> Tree:
     """Convert the floating-point tensors of a posterior, or of any tree.
 

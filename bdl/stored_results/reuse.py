@@ -213,18 +213,21 @@ def describe_fits_made_anew(
 ) -> list[str]:
     """Describe the planned fits that sources have, but not as they are needed; empty if none.
 
-    Splits that the store has, or that are about to be copied to it, need no fit.
+    Splits of which the store has any row, and those that are about to be copied to it, are left
+    out.
     """
     counts: Counter[str] = Counter()
     for task in tasks:
-        needed_splits = set(task.splits).difference(run_folder.list_splits(task.key))
-        needed_splits -= set(copied_splits[task.key]) if copied_splits else set()
+        needed_splits = set(task.splits)
+        needed_splits.difference_update(copied_splits[task.key] if copied_splits else ())
+        for stage in STAGES:
+            needed_splits -= {row.split for row in run_folder.load_rows(stage, task.key)}
         of_today: set[int] = set()
         others: set[int] = set()
         for source in sources:
             splits = of_today if source.is_of_today(task) else others
             splits |= source.list_successful_splits(task) & needed_splits
-        counts["lack scores, and have no posteriors"] += len(of_today)
+        counts["lack scores, curves or posteriors"] += len(of_today)
         counts["are of another spec, data or code"] += len(others - of_today)
     reasons = [f"{count:,} {reason}" for reason, count in counts.items() if count]
     if not reasons:

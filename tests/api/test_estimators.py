@@ -27,6 +27,7 @@ from bdl.api.spread import CalibratedNmll, calibrate_noise
 from bdl.errors import InputError
 from bdl.methods.bbb import BayesByBackprop
 from bdl.methods.vifa import Vifa
+from bdl.metrics.targets import EqualMixture
 from bdl.reports.certainty import coverage, reliability
 
 EXACT = {"prior_precision": 1.0, "noise_precision": 4.0}
@@ -638,3 +639,8 @@ def test_quantiles_at_the_ends_are_those_of_the_components():
     ends = law.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
     assert ends[0].tolist() == [-np.inf] * 3
     assert ends[1].tolist() == [np.inf] * 3
+    members = torch.distributions.Uniform(
+        torch.tensor([[0.0, 1, 2]]), torch.tensor([[1.0, 3, 7]]), validate_args=False
+    )
+    ends = EqualMixture.of(members).icdf(torch.tensor([[0.0], [1.0]]))
+    assert ends.flatten().tolist() == [0, 7]

@@ -308,11 +308,11 @@ def test_what_published_rows_lack_is_told(file, run):
     told = "published final fits that are made anew here: "
     assert told not in run("--published", "--dry-run")[1]
     new_score = run("--published", "--dry-run", "--set", "metrics=[nmll, rmse, crps]")[1]
-    assert f"{told}{FINALS} lack scores, and have no posteriors\n" in new_score
+    assert f"{told}{FINALS} lack scores, curves or posteriors\n" in new_score
     half = run("--published", "--dry-run", "--set", "entries.fixed.hyper.learning_rate=0.02")[1]
     assert f"{told}{FINALS // 2} are of another spec, data or code\n" in half
     one = run("--published", "--splits", "1", "--method", "fixed", "--set", "evaluation.samples=6")
-    assert (one[0], f"{told}2 lack scores, and have no posteriors" in one[1]) == (0, True)
+    assert (one[0], f"{told}2 lack scores, curves or posteriors" in one[1]) == (0, True)
 
 
 def test_a_run_begins_with_what_is_published_or_anew(file, run):
