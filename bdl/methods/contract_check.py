@@ -19,7 +19,7 @@ from torch.utils._pytree import (
 from bdl.errors import InputError
 from bdl.methods.base import Method
 from bdl.posteriors.base import check_finite
-from bdl.registry import locate_definition
+from bdl.registry import locate_definition, outside_file
 
 V = TypeVar("V")
 
@@ -58,15 +58,15 @@ register_pytree_node(
 def returned_by(method: Method, function: str, value: object) -> Iterator[None]:
     """Add to each `InputError` of a block that a function of the method has returned the value.
 
-    The message has the file and the line where the function is defined.
+    The message has the file and the line where a function from outside the package is defined.
     """
     try:
         yield
     except InputError as error:
         kind = type(method)
+        place = f" ({locate_definition(kind, function)})" if outside_file(kind) else ""
         raise WrongReturn(
-            f"{kind.__name__}.{function} returned {_describe(value)}: {error} "
-            f"({locate_definition(kind, function)})"
+            f"{kind.__name__}.{function} returned {_describe(value)}: {error}{place}"
         ) from None
 
 
