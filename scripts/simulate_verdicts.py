@@ -12,6 +12,9 @@ has an e that is five times as large. Shown are
 
 Both tests are applied to the same runs: the one given the splits, and Welch's, which takes the
 splits for other ones.
+
+`power` shows the share of two equal means whose interval is inside the margin, and `median` how
+well the standard error of a median is known, both of normal values.
 """
 
 import argparse
@@ -21,20 +24,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.reports.intervals import LEVEL
+from bdl.reports.intervals import EQUIVALENT, LEVEL, interval_half_width, judge_interval
 from bdl.reports.papers import PaperValue, Printed
 from bdl.reports.replicates import (
     average_over_seeds,
     measure_seed_noise,
     statistics_by_seed,
 )
-from bdl.reports.statistics import STATISTICS
+from bdl.reports.statistics import STATISTICS, mean_se, median_se
 from bdl.reports.verdicts import Estimate, difference_from_print
 
 N_SPLITS = 20
 CORRELATIONS = (0.2, 0.5, 0.8, 0.95)
 SEEDS = (2, 3, 5)
 BLOW_UP_SHARE, BLOW_UP_FACTOR = 0.05, 5.0
+POWER_SPLITS = (3, 5, 20)
+ERROR_SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
+"""Standard errors of both means, as shares of the margin."""
 
 
 class Tally(NamedTuple):
@@ -131,16 +137,86 @@ def iterate_rows(statistics: Sequence[str], repeats: int) -> Iterator[str]:
                     yield f"| {statistic} | {correlation} | {seeds} | {name} | {' | '.join(texts)} |"
 
 
+def simulate_power(splits: int, error_share: float, repeats: int) -> float:
+    """Simulate the share of two equal means that are equivalent at a margin of 1."""
+    generator = np.random.default_rng([splits, int(100 * error_share)])
+    deviation = error_share * np.sqrt(splits)
+    equivalent = 0
+    for ours, printed in generator.normal(scale=deviation, size=(repeats, 2, splits)):
+        estimate = Estimate(float(ours.mean()), mean_se(ours), splits)
+        paper = PaperValue(
+            Printed(f"{printed.mean():.9f}"),
+            Printed(f"{mean_se(printed):.9f}"),
+            "simulated",
+            n=splits,
+        )
+        difference = difference_from_print(estimate, paper)
+        assert difference is not None, "both means have a standard error"
+        equivalent += judge_interval(difference.interval, margin=1.0) == EQUIVALENT
+    return equivalent / repeats
+
+
+class MedianErrors(NamedTuple):
+    """How well the standard error of the median of 20 normal values is known."""
+
+    mean_excess: float
+    """Mean of the standard errors over the standard deviation of medians, less 1."""
+    rms_excess: float
+    """Root of the mean square of the standard errors, over the same, less 1."""
+    coverage: float
+    """Share of samples whose interval contains the true median."""
+
+
+def simulate_median_errors(repeats: int) -> MedianErrors:
+    """Simulate medians of 20 normal values, with their standard errors and intervals."""
+    samples = np.random.default_rng(N_SPLITS).normal(size=(repeats, N_SPLITS))
+    errors = np.array([median_se(sample) for sample in samples])
+    medians = np.median(samples, axis=1)
+    deviation = np.sqrt(np.mean(medians**2))
+    half_widths = interval_half_width(1.0, N_SPLITS - 1) * errors
+    return MedianErrors(
+        errors.mean() / deviation - 1,
+        np.sqrt(np.mean(errors**2)) / deviation - 1,
+        float(np.mean(np.abs(medians) <= half_widths)),
+    )
+
+
+def iterate_power_rows(repeats: int) -> Iterator[str]:
+    """Yield the lines of the table of `simulate_power`."""
+    yield f"| Splits | {' | '.join(map(str, ERROR_SHARES))} |"
+    yield "|---:" * (1 + len(ERROR_SHARES)) + "|"
+    for splits in POWER_SPLITS:
+        shares = [simulate_power(splits, share, repeats) for share in ERROR_SHARES]
+        yield f"| {splits} | {' | '.join(f'{share:.2f}' for share in shares)} |"
+
+
+def iterate_median_lines(repeats: int) -> Iterator[str]:
+    """Yield the lines on `simulate_median_errors`."""
+    errors = simulate_median_errors(repeats)
+    yield f"standard error, mean: {100 * errors.mean_excess:+.1f} %"
+    yield f"standard error, root mean square: {100 * errors.rms_excess:+.1f} %"
+    yield f"intervals with the true median: {100 * errors.coverage:.1f} %"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--repeats", type=int, default=2000, help="comparisons of each row")
+    parser.add_argument(
+        "simulation", nargs="?", choices=["tests", "power", "median"], default="tests"
+    )
+    parser.add_argument("--repeats", type=int, default=2000, help="simulations of each number")
     parser.add_argument(
         "--statistic", action="append", choices=["mean", "median"], help="only this (repeatable)"
     )
     options = parser.parse_args(arguments)
-    for line in iterate_rows(options.statistic or ["mean", "median"], options.repeats):
+    if options.simulation == "power":
+        lines = iterate_power_rows(options.repeats)
+    elif options.simulation == "median":
+        lines = iterate_median_lines(options.repeats)
+    else:
+        lines = iterate_rows(options.statistic or ["mean", "median"], options.repeats)
+    for line in lines:
         print(line, flush=True)
     return 0
 

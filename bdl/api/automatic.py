@@ -117,7 +117,7 @@ def default_settings(
 
     VIFA starts at a narrow posterior on a network. Descent takes all epochs but the last, where the
     method says how many it takes. A warm-up that would take all epochs takes half of them; where
-    there are cycles, a quarter of the epochs is one.
+    there are cycles, a quarter of the epochs is one. One that would take all of a cycle takes half.
 
     Parameters
     ----------
@@ -135,12 +135,13 @@ def default_settings(
         fitting_settings["initial_std"] = _NETWORK_START
     if isinstance(method, LastLayerLaplace):
         fitting_settings["descent_epochs"] = max(1, epochs - 1)
-    elif hasattr(method, "warmup_epochs") and method.idle_epochs >= epochs:
-        fitting_settings["warmup_epochs"] = epochs // 2
-        if isinstance(method, CyclicalSgmcmc):
-            cycle_epochs = max(2, epochs // 4)
+    elif isinstance(method, CyclicalSgmcmc):
+        if method.warmup_epochs >= min(method.cycle_epochs, epochs):
+            cycle_epochs = settings.get("cycle_epochs", max(2, epochs // 4))
             fitting_settings["cycle_epochs"] = cycle_epochs
             fitting_settings["warmup_epochs"] = cycle_epochs // 2
+    elif hasattr(method, "warmup_epochs") and method.idle_epochs >= epochs:
+        fitting_settings["warmup_epochs"] = epochs // 2
     return {name: value for name, value in fitting_settings.items() if name not in settings}
 
 

@@ -117,8 +117,10 @@ def compute_scores(evaluation: Evaluation, metrics: Iterable[MetricName]) -> Fit
             without.append(str(metric))
             continue
         try:
+            score = metric.build()
+            argument = evaluation if outside_file(score) is None else _copy_for(metric, evaluation)
             with nullcontext() if metric.info.kind == "predictive" else one_thread():
-                value = metric.build()(_argument_of(metric, evaluation))
+                value = score(argument)
             by_suffix = value if isinstance(value, Mapping) else {"": value}
             numbers = {suffix: float(number) for suffix, number in by_suffix.items()}
             if not numbers:
@@ -137,10 +139,8 @@ def compute_scores(evaluation: Evaluation, metrics: Iterable[MetricName]) -> Fit
     return FitScores(values, refused, tuple(without))
 
 
-def _argument_of(metric: MetricName, evaluation: Evaluation) -> Evaluation:
-    """Return what a score is given: a copy if it is of others' code, which may work in place."""
-    if outside_file(metric.build()) is None:
-        return evaluation
+def _copy_for(metric: MetricName, evaluation: Evaluation) -> Evaluation:
+    """Copy what a score of others' code is given, since it may work in place."""
     if metric.info.kind == "predictive":
         with suppress(InputError):  # there may be none
             _ = evaluation.predictions  # which the copies for all scores have then

@@ -634,6 +634,14 @@ def test_a_warm_up_that_the_caller_gives_comes_before_the_training():
     assert fitted.cell.settings.training.epochs == 700 + 2000 // (40 // 20)
 
 
+def test_the_warm_up_of_cycles_that_the_caller_gives_is_half_of_one():
+    method = {"name": "csgmcmc", "cycle_epochs": 20}
+    hyper = {"learning_rate": 0.001, "prior_precision": 1.0, "noise_precision": 1.0}
+    fitted = bdl.fit(method, {"name": "mlp", "hidden": [2]}, "gaussian", X, Y, hyper)
+    settings = fitted.cell.settings.method.build()
+    assert (settings.cycle_epochs, settings.warmup_epochs) == (20, 10)
+
+
 def test_quantiles_at_the_ends_are_those_of_the_components():
     law = bdl.fit("bbb", "linear", "gaussian", X, Y, **LIVE).predict_distribution(X[:3])
     ends = law.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
