@@ -111,6 +111,7 @@ def test_sys_exit_in_a_method_file_is_told_and_in_a_fit_fails_the_fit(tiny, invo
     (result,) = run_group(DyingGroup(SystemExit(0)), reports.append)
     assert (result.row.status, result.row.reason) == ("failed", "SystemExit: 0")
     assert reports == [DyingGroup.work]
+    assert result.row.seconds > 0
 
 
 COMMANDS = [

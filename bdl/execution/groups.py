@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import time
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -327,7 +328,7 @@ def run_group(group: Group, report: Report) -> list[FitResult]:
     A full disk is no fault of the fits, and is raised. All work of a group that dies is reported,
     so that the progress of the run reaches its end.
     """
-    reported_work = 0
+    reported_work, start = 0, time.perf_counter()
 
     def count_and_report(work: int) -> None:
         nonlocal reported_work
@@ -349,17 +350,27 @@ def run_group(group: Group, report: Report) -> list[FitResult]:
         # one line, as it becomes a cell of tables; the traceback is kept whole in the details
         summary = (str(error).strip().splitlines() or [""])[0]
         reason = f"{type(error).__name__}: {summary}"
-        return make_failed_results(group, reason, {"traceback": traceback.format_exc()})
+        seconds = time.perf_counter() - start
+        return make_failed_results(
+            group, reason, {"traceback": traceback.format_exc()}, seconds=seconds
+        )
 
 
-def make_failed_results(group: Group, reason: str, details: dict[str, Any]) -> list[FitResult]:
-    """Make the final rows of a group that has no results."""
-    return [FitResult(make_failed_row(*member, reason, details)) for member in group.members]
+def make_failed_results(
+    group: Group, reason: str, details: dict[str, Any], *, seconds: float = 0.0
+) -> list[FitResult]:
+    """Make the final rows of a group that has no results; `seconds` are those of all."""
+    share = seconds / len(group.members)
+    return [
+        FitResult(make_failed_row(*member, reason, details, share)) for member in group.members
+    ]
 
 
-def make_failed_row(task: Task, split: int, reason: str, details: dict[str, Any]) -> Row:
+def make_failed_row(
+    task: Task, split: int, reason: str, details: dict[str, Any], seconds: float = 0.0
+) -> Row:
     """Make the final row of a split that has no result."""
-    return Row(*task.key, "final", split, 0, 0, "failed", reason, {}, {}, 0.0, details)
+    return Row(*task.key, "final", split, 0, 0, "failed", reason, {}, {}, seconds, details)
 
 
 def _checkpoint(folder: Path | None, key: object) -> Checkpoint | None:

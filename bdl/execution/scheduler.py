@@ -149,8 +149,9 @@ def run_chains(
                 results = make_failed_results(group, f"{error}, twice", {})
             except OverTime:
                 limit = _time_limit(group)
-                reason = f"over the limit of {limit and limit[1]}, and hung"
-                results = make_failed_results(group, reason, {})
+                assert limit is not None, "only a group with a limit is ended"
+                reason = f"over the limit of {limit[1]}, and hung"
+                results = make_failed_results(group, reason, {}, seconds=limit[0])
             # in this order: a checkpoint without its rows would be lost with a kill in between
             chain.store_results(results)
             if checkpoint := group.checkpoint():

@@ -229,6 +229,7 @@ def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(
         scheduler.run_tasks(planned, store, workers, Ear())
     (hung,), (well,) = (store.load_rows("final", cell.key) for cell in planned)
     assert hung.reason == "over the limit of 0.2 seconds (method.seconds), and hung"
+    assert hung.seconds == 0.2
     assert well.status == "ok"
 
 
