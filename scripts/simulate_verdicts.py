@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from bdl.reports.intervals import EQUIVALENT, LEVEL, interval_half_width, judge_interval
 from bdl.reports.papers import PaperValue, Printed
@@ -160,11 +161,27 @@ class MedianErrors(NamedTuple):
     """How well the standard error of the median of 20 normal values is known."""
 
     mean_excess: float
-    """Mean of the standard errors over the standard deviation of medians, less 1."""
+    """Mean of the standard errors over `compute_median_deviation`, less 1."""
     rms_excess: float
     """Root of the mean square of the standard errors, over the same, less 1."""
     coverage: float
     """Share of samples whose interval contains the true median."""
+
+
+def compute_median_deviation(n: int) -> float:
+    """Compute the standard deviation of the median of n standard normal values, n even.
+
+    It is integrated over the joint density of the two values in the middle.
+    """
+    below_middle = n // 2 - 1
+    x = np.linspace(-6, 6, 1201)
+    lower = below_middle * stats.norm.logcdf(x) + stats.norm.logpdf(x)
+    upper = below_middle * stats.norm.logsf(x) + stats.norm.logpdf(x)
+    joint = lower[:, None] + upper
+    weights = np.triu(np.exp(joint - joint.max()))
+    np.fill_diagonal(weights, weights.diagonal() / 2)
+    medians = (x[:, None] + x) / 2
+    return float(np.sqrt(np.average(medians**2, weights=weights)))
 
 
 def simulate_median_errors(repeats: int) -> MedianErrors:
@@ -172,7 +189,7 @@ def simulate_median_errors(repeats: int) -> MedianErrors:
     samples = np.random.default_rng(N_SPLITS).normal(size=(repeats, N_SPLITS))
     errors = np.array([median_se(sample) for sample in samples])
     medians = np.median(samples, axis=1)
-    deviation = np.sqrt(np.mean(medians**2))
+    deviation = compute_median_deviation(N_SPLITS)
     half_widths = interval_half_width(1.0, N_SPLITS - 1) * errors
     return MedianErrors(
         errors.mean() / deviation - 1,

@@ -241,12 +241,14 @@ def format_number(value: float, printed: float | None = None) -> str:
     It has at least three significant digits, and is in positional notation, or like ``"2.13e7"``
     from 100 000 on and below 0.0001.
     """
+    if not math.isfinite(value):  # what is computed from diverged scores
+        return f"{value}"
     size = math.floor(math.log10(abs(value))) if value else 0
     if -4 <= size < 5:
         decimals = MIN_DIGITS - 1 - size
         if isinstance(printed, Printed):
             decimals = max(decimals, 1 - printed.exponent)
-        return f"{value:.{max(0, decimals)}f}"
+        return f"{value:z.{max(0, decimals)}f}"
     digits = max(MIN_DIGITS, printed.digits + 1) if isinstance(printed, Printed) else MIN_DIGITS
     return _shorten_exponent(f"{value:.{digits - 1}e}")
 
@@ -347,7 +349,7 @@ def estimate_text(cell: TableEntry) -> str:
         printed_decimals = 1 - cell.paper.exponent if isinstance(cell.paper, Printed) else 0
         # all digits of a number that is smaller than its error are noise
         decimals = min(decimals, max(0, error_decimals + 1, printed_decimals))
-    return f"{cell.ours:.{decimals}f} ± {cell.ours_se:.{decimals}f}"
+    return f"{cell.ours:z.{decimals}f} ± {cell.ours_se:.{decimals}f}"
 
 
 def _median_text(cell: TableEntry) -> str:

@@ -54,6 +54,10 @@ DECISION = 0.95
 
 _NODES = 401
 """Nodes of the quadrature over the scale tau."""
+_LEAST_TAU, _LARGEST_TAU = 1e-3, 1e4
+"""Ends of its grid: shares of the least standard error, and of the scale of all differences."""
+_ROUNDING = 1e-9
+"""Least standard error of a mean difference, relative to it."""
 
 
 class SplitScores(NamedTuple):
@@ -302,31 +306,39 @@ def compare_hierarchically(
 
     `differences` has the paired differences of each data set, three or more of three or more data
     sets. The variance of a mean difference is that of Student's t, (n - 1) / (n - 3) times that
-    of Nadeau and Bengio, where there are more than three.
+    of Nadeau and Bengio, where there are more than three. A data set whose differences overflow
+    when squared says nothing, and is left out.
     """
     means = np.array([values.mean() for values in differences])
     variances = np.empty(len(means))
-    for i, (values, overlap) in enumerate(zip(differences, overlaps, strict=True)):
-        freedom = values.size - 1
-        # Student's t of two degrees has no variance: three differences take the factor of four
-        widening = freedom / (freedom - 2) if freedom > 2 else 3.0
-        variances[i] = widening * _corrected_se(values, overlap) ** 2
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, (values, overlap) in enumerate(zip(differences, overlaps, strict=True)):
+            freedom = values.size - 1
+            # Student's t of two degrees has no variance: three differences take the factor of four
+            widening = freedom / (freedom - 2) if freedom > 2 else 3.0
+            variances[i] = widening * np.square(_corrected_se(values, overlap))
+        is_known = np.isfinite(variances + means**2)
+    means, variances = means[is_known], variances[is_known]
+    if not means.size:
+        return PairPosterior(math.nan, math.nan, math.nan)
     scale = math.sqrt(variances.mean() + means.var())
     if scale == 0:  # all differences are equal
         better, worse = float(means[0] < -margin), float(means[0] > margin)
         return PairPosterior(better, 1 - better - worse, worse)
-    # Unequal steps, finer towards zero. The posterior of tau falls as tau^(1 - data sets).
-    steps = np.linspace(0, 1, _NODES)[1:-1]
-    tau = scale * steps / (1 - steps)
     # Rounding alone would decide between variances of zero.
-    total = np.maximum(variances + tau[:, None] ** 2, (1e-9 * scale) ** 2)
+    variances = np.maximum(variances, (_ROUNDING * means) ** 2)
+    # Equal steps of log tau. One data set may be far noisier than the others: the grid begins
+    # below the error of the quietest. The posterior of tau falls as tau^(1 - data sets).
+    least = math.sqrt(variances[variances > 0].min(initial=scale * scale))
+    log_tau = np.linspace(math.log(_LEAST_TAU * least), math.log(_LARGEST_TAU * scale), _NODES)
+    total = variances + np.exp(2 * log_tau)[:, None]
     mu_variance = 1 / (1 / total).sum(1)
     mu = mu_variance * (means / total).sum(1)
     log_density = (
         np.log(mu_variance) / 2
         - np.log(total).sum(1) / 2
         - ((means - mu[:, None]) ** 2 / total).sum(1) / 2
-        - 2 * np.log1p(-steps)  # d tau / d step
+        + log_tau  # d tau / d log tau
     )
     weights = np.exp(log_density - log_density.max())
     weights /= weights.sum()

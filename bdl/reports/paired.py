@@ -45,9 +45,9 @@ class PairedDifference(NamedTuple):
     n: int
     """Pairs: splits on which both have a finite value."""
     mean: float | None = None
-    """In the metric's unit; None without a pair."""
+    """In the metric's unit; None without a pair, or where it overflows."""
     low: float | None = None
-    """Lower end of the 95 % interval; None with fewer than two pairs."""
+    """Lower end of the 95 % interval; None with fewer than two pairs, or where it overflows."""
     high: float | None = None
     """Upper end."""
     failed: int = 0
@@ -173,13 +173,19 @@ def _count_lone_failures(scores: "pd.Series[float]", reference: "pd.Series[float
 
 
 def _interval(values: Array, overlap: float) -> tuple[float | None, float | None, float | None]:
-    """Compute the mean and the ends of its interval; None for what too few values leave open."""
+    """Compute the mean and the ends of its interval.
+
+    None for what too few values leave open, or where scores of diverged fits overflow.
+    """
     if values.size < 2:
         return (float(values[0]) if values.size else None), None, None
-    # Nadeau and Bengio: s^2 / n (1 + n r) is s^2 (1 / n + r)
-    mean, se = float(values.mean()), mean_se(values) * math.sqrt(1 + values.size * overlap)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Nadeau and Bengio: s^2 / n (1 + n r) is s^2 (1 / n + r)
+        mean, se = float(values.mean()), mean_se(values) * math.sqrt(1 + values.size * overlap)
     half = interval_half_width(se, values.size - 1)
-    return mean, mean - half, mean + half
+    if not math.isfinite(mean):
+        return None, None, None
+    return (mean, mean - half, mean + half) if math.isfinite(half) else (mean, None, None)
 
 
 def difference_sections(

@@ -156,7 +156,10 @@ def median_se(values: Array) -> float:
         return float(first), float(second)
 
     centred = ordered - ordered[m - 1]
-    return math.sqrt(max(0.0, moments(centred - moments(centred)[0])[1]))
+    variance = moments(centred - moments(centred)[0])[1]
+    if not math.isfinite(variance):  # squares overflow
+        return math.nan
+    return math.sqrt(max(0.0, variance))  # rounding may make it negative
 
 
 def _average_backwards(x: Array, stays: Array) -> Array:

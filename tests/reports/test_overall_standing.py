@@ -1,8 +1,10 @@
 """Ranks, intervals and smallest differences by known answers."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from bdl.reports.overall_standing import (
     IntervalEstimate,
@@ -171,3 +173,44 @@ def test_the_hierarchical_model_by_hand_where_all_data_sets_are_alike():
     assert sum(posterior) == pytest.approx(1)
     swapped = compare_hierarchically([-mean - noise for mean in means], [0.0] * 5, 0.1)
     assert swapped == pytest.approx((posterior.worse, posterior.alike, posterior.better))
+
+
+@pytest.mark.parametrize("blow_up", [1e2, 1e4, 8e7, 1e12, 1e160])
+def test_a_data_set_with_a_diverged_split_says_nothing_of_the_others(blow_up):
+    """By quadrature over log tau, and without it if its square overflows."""
+    generator = np.random.default_rng(0)
+    differences = [-0.2 + 0.05 * generator.standard_normal(20) for _ in range(5)]
+    differences[4][3] = blow_up
+    overlaps = [0.11] * 5
+    posterior = compare_hierarchically(differences, overlaps, 0.05)
+    others = compare_hierarchically(differences[:4], overlaps[:4], 0.05)
+    assert posterior.better == pytest.approx(others.better, abs=1e-3)
+    if blow_up == 1e4:
+        assert posterior.better == pytest.approx(_integrate_better(differences, 0.05), abs=1e-4)
+
+
+def _integrate_better(differences, margin):
+    """Integrate over tau by parts of the axis, with the formulas of the model alone."""
+    means = np.array([values.mean() for values in differences])
+    variances = np.array(
+        [19 / 17 * values.var(ddof=1) * (1 / 20 + 0.11) for values in differences]
+    )
+
+    def densities(tau):
+        total = variances + tau**2
+        precision = (1 / total).sum()
+        mu = (means / total).sum() / precision
+        density = np.exp(-((means - mu) ** 2 / total).sum() / 2)
+        density /= np.sqrt(precision) * np.sqrt(total / 0.01).prod()
+        return density, density * stats.norm.cdf((-margin - mu) * np.sqrt(precision))
+
+    ends = [0, *np.logspace(-5, 8, 27)]
+    sums = np.zeros(2)
+    for low, high in pairwise(ends):
+        for k in (0, 1):
+            sums[k] += integrate.quad(lambda tau, k=k: densities(tau)[k], low, high)[0]
+    return sums[1] / sums[0]
+
+
+def test_differences_of_which_every_square_overflows_have_no_posterior():
+    assert np.isnan(compare_hierarchically([np.array([1e160, 0, 2])] * 3, [0.1] * 3, 0.05)).all()

@@ -13,6 +13,8 @@ from bdl.reports.paired import (
     changed_hyperparameters,
     compare_scores,
     hyperparameter_section,
+    interval_texts,
+    pair_scores,
     paired_differences,
 )
 
@@ -92,6 +94,15 @@ def test_fewer_than_two_pairs_give_no_interval():
     assert [
         difference.n for difference in paired_differences(make_paired(), pd.DataFrame(), {})
     ] == [0, 0]
+
+
+@pytest.mark.parametrize(("diverged", "mean"), [(1e160, "2.50e159"), (1.7e308, "4.25e307")])
+def test_a_diverged_score_whose_square_overflows_leaves_no_interval(diverged, mean):
+    scores = pd.Series([1.0, 2.0, diverged, 4.0])
+    unpaired = PairedDifference("set", "a", "nmll", 0)
+    paired = pair_scores(unpaired, scores, pd.Series([1.0, 1.0, 1.0, 1.5]), 0.1)
+    assert (paired.low, paired.high, paired.verdict) == (None, None, "undecided")
+    assert interval_texts(paired) == (mean, "")
 
 
 def test_order_and_what_is_left_out():
