@@ -8,7 +8,6 @@ parties add names through an entry-point group; a single file is named directly 
 ``path/to/file.py:attribute``.
 """
 
-import ast
 import importlib
 import inspect
 import json
@@ -21,13 +20,13 @@ from functools import cached_property, lru_cache
 from hashlib import sha256
 from importlib import resources
 from importlib.metadata import EntryPoints, entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 from zlib import crc32
 
 from bdl.errors import InputError, summarise_error, unknown_name_error
+from bdl.trusted_code import SHIPPED_COMPONENTS, trust
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -105,7 +104,7 @@ class Registry:
             module = _load_file(self.kind, Path(location))
         else:
             module = _load(self.kind, location)
-        _TRUSTED.add(_place_of_code(location))
+        trust(target)
         try:
             return getattr(module, attribute)
         except AttributeError:
@@ -115,7 +114,7 @@ class Registry:
 
     def declaration(self, name: str) -> Declaration | None:
         """Return what is declared of a shipped component; None for any other component."""
-        is_shipped = name in self.builtin or name.startswith(_SHIPPED_COMPONENTS)
+        is_shipped = name in self.builtin or name.startswith(SHIPPED_COMPONENTS)
         return _read_declarations().get(f"{self.kind}:{name}") if is_shipped else None
 
     def fact(self, name: str, attribute: str) -> Any:
@@ -163,10 +162,13 @@ class Registry:
         from pydantic import ValidationError  # not wanted by those who only list names
 
         # An instance that cannot change is built once: a plan needs the same few over and over.
+        # The file that a setting names may be another one the next time.
         frozen = getattr(component, "__dataclass_params__").frozen  # noqa: B009  which type checkers do not know
-        build = _build_validated if frozen else _build_validated.__wrapped__
+        text = json.dumps(dict(settings))
+        is_constant = frozen and ".py:" not in text
+        build = _build_validated if is_constant else _build_validated.__wrapped__
         try:
-            return build(component, json.dumps(dict(settings)))
+            return build(component, text)
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
             setting = ".".join(map(str, problem["loc"])) or "settings"
@@ -189,63 +191,6 @@ def _read_entry_points() -> EntryPoints:
     """Read the entry points of all installed packages, which takes a twentieth of a second."""
     # without names the new interface is not told from the old one by types
     return cast(EntryPoints, entry_points())
-
-
-_TRUSTED: set[str] = set()
-"""Places of code that this process has imported because its user named them."""
-
-_SHIPPED_COMPONENTS = tuple(
-    f"bdl.{package}."
-    for package in (
-        "data",
-        "guests",
-        "methods",
-        "metrics",
-        "models",
-        "posteriors",
-        "references",
-        "training",
-    )
-)
-
-
-def require_trusted(target: str, source: str) -> None:
-    """Refuse code that a file of results asks for, unless it is the package's or the user named it.
-
-    Results may be those of a stranger. `target` is ``module:attribute`` or
-    ``path/to/file.py:attribute``; a component of the package is defined in one of its modules.
-    `InputError`, which names the source, otherwise.
-    """
-    location, _, attribute = target.rpartition(":")
-    if not location.endswith(".py") and location.startswith(_SHIPPED_COMPONENTS):
-        if _defines(location, attribute):
-            return
-    elif _place_of_code(location) in _TRUSTED:
-        return
-    raise InputError(
-        f"{source} asks for code from outside the package, {target}: if you trust it, give the "
-        "benchmark file that names it to table or report; verify and compare of two runs take none"
-    )
-
-
-@lru_cache(maxsize=64)  # a table reads several records that name the same code
-def _defines(module: str, name: str) -> bool:
-    """Return whether the source of a module defines a function or class; it is not imported."""
-    try:
-        spec = find_spec(module)
-    except ModuleNotFoundError:
-        return False
-    if spec is None or spec.origin is None:
-        return False
-    definitions = ast.parse(Path(spec.origin).read_text("utf-8")).body
-    return any(
-        isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
-        for node in definitions
-    )
-
-
-def _place_of_code(location: str) -> str:
-    return str(Path(location).resolve()) if location.endswith(".py") else location
 
 
 class Label(str):
@@ -397,6 +342,21 @@ def _load(kind: str, module: str) -> Any:
 
 _DIGEST = "__bdl_digest__"
 """Name under which a module that was given as a file has the SHA-256 (hex) of its content."""
+
+
+def fingerprint_file(target: str) -> str:
+    """Return path and digest of the file in ``path/to/file.py:attribute`` as it is now.
+
+    Empty for other names, and for a file that cannot be read.
+    """
+    location = target.rpartition(":")[0]
+    if not location.endswith(".py"):
+        return ""
+    path = Path(location).resolve()
+    try:
+        return f"{path} {sha256(path.read_bytes()).hexdigest()}"
+    except OSError:
+        return ""
 
 
 def _load_file(kind: str, path: Path) -> Any:

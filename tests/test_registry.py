@@ -7,7 +7,8 @@ from contextlib import nullcontext
 import pytest
 
 from bdl.errors import InputError
-from bdl.registry import Label, Registry, require_trusted
+from bdl.registry import Label, Registry
+from bdl.trusted_code import require_trusted
 
 OWN = """
 from dataclasses import dataclass

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from annotated_types import Gt
 from torch import Tensor, nn
@@ -18,12 +19,13 @@ from bdl.models.base import Layers
 from bdl.models.networks import ACTIVATIONS, LinearModel, Mlp
 from bdl.models.problem import Problem
 from bdl.models.skeleton import Skeleton, import_factory, make_network, take_apart
+from bdl.registry import fingerprint_file
 
 ROWS = 128
 """Rows of a minibatch from which statistics are recomputed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Module:
     """A network that a function makes.
 
@@ -62,8 +64,22 @@ class Module:
     shape: tuple[Annotated[int, Gt(0)], ...] | None = None
     batch_norm: Literal["running", "recompute"] = "running"
 
+    def __post_init__(self) -> None:
+        _ = self._code  # now: later the same name may stand for another network
+
+    @cached_property
+    def _code(self) -> str:
+        return fingerprint_file(self.factory)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Module) and self._identity == other._identity
+
     def __hash__(self) -> int:
-        return hash((self.factory, self._settings, self.shape, self.batch_norm))
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[Any, ...]:
+        return (self.factory, self._code, self._settings, self.shape, self.batch_norm)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the network behind when pickled; it is built again."""
@@ -134,11 +150,14 @@ class Module:
         """Average the statistics of minibatches of training inputs, (n, d_in), for `predict`.
 
         Minibatches have `ROWS` rows; a smaller last one is left out, unless it is the only one.
+        Their rows are drawn at random, as in training: those of rows in an order would vary less.
         `theta` may be mapped, `x` not.
         """
         skeleton = self._skeleton(x.shape[-1], d_out)
         tensors, means = skeleton.tensors(theta), dict[str, Tensor]()
-        minibatches = torch.split(x, ROWS)[: max(1, len(x) // ROWS)]
+        # of NumPy, since PyTorch draws no numbers under vmap; always the same
+        order = torch.from_numpy(np.random.default_rng(0).permutation(len(x))).to(x.device)
+        minibatches = torch.split(order, ROWS)[: max(1, len(x) // ROWS)]
         with torch.no_grad():
             for minibatch in minibatches:
                 # The network writes into these tensors. The sum with 0 * theta makes them mapped
@@ -147,7 +166,8 @@ class Module:
                     name: 0 * theta[0] + value.to(theta)
                     for name, value in skeleton.statistics.items()
                 }
-                functional_call(skeleton.averaging, tensors | statistics, (self._rows(minibatch),))
+                rows = self._rows(x[minibatch])
+                functional_call(skeleton.averaging, tensors | statistics, (rows,))
                 for name, value in statistics.items():
                     means[name] = value / len(minibatches) + means.get(name, 0)
         return means
@@ -228,7 +248,9 @@ class Module:
         return self._skeletons[key]
 
     def _build_skeleton(self, d_in: int, d_out: int) -> Skeleton:
-        return _build_shared_skeleton(self.factory, self._settings, self.shape, d_in, d_out)
+        return _build_shared_skeleton(
+            self.factory, self._code, self._settings, self.shape, d_in, d_out
+        )
 
     def _rows(self, x: Tensor) -> Tensor:
         """Restore the shape of each row: (M, d_in) -> (M, *shape)."""
@@ -237,9 +259,14 @@ class Module:
 
 @lru_cache(maxsize=16)
 def _build_shared_skeleton(
-    factory: str, settings: str, shape: tuple[int, ...] | None, d_in: int, d_out: int
+    factory: str,
+    code: str,
+    settings: str,
+    shape: tuple[int, ...] | None,
+    d_in: int,
+    d_out: int,
 ) -> Skeleton:
-    """Build a skeleton, once for all equal models."""
+    """Build a skeleton, once for all equal models, whose factories have the same `code`."""
     net = make_network(factory, json.loads(settings), shape, d_in, d_out)
     return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
 
@@ -259,6 +286,9 @@ class NetworkModule(Module):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "network", copy.deepcopy(self.network).float().cpu())
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
 
     def __hash__(self) -> int:
         return id(self)

@@ -10,7 +10,8 @@ from torch.utils._pytree import tree_map
 
 from bdl.errors import InputError
 from bdl.posteriors.base import Posterior
-from bdl.registry import Registry, require_trusted
+from bdl.registry import Registry
+from bdl.trusted_code import require_trusted
 
 FAMILIES = Registry(
     "posterior",

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from bdl.errors import InputError, abbreviate, parse_json
 from bdl.files import DEFAULT_RESULTS
-from bdl.registry import require_trusted
+from bdl.spec.code_names import require_trusted_code
 from bdl.spec.fields import (
     CHECKED_CONTEXT,
     explain,
@@ -145,7 +145,7 @@ class Request:
         try:
             content = parse_json(text)
             # before the validation, which imports the code that a spec names
-            _require_trusted_code(content["spec"], source)
+            require_trusted_code(content["spec"], source)
             benchmark = Benchmark.model_validate(content["spec"], context=CHECKED_CONTEXT)
             selection = content["narrowed_to"] or {}
             return cls(
@@ -180,35 +180,6 @@ class Request:
             "entries": list(self.entries),
             "splits": list(self.splits),
         }
-
-
-_TEXTS = {"title", "text", "source", "label", "notes"}
-"""Fields of a spec that are for people."""
-_TABLES = {"csv", "parquet", "openml"}
-"""Data sets whose settings are texts of the user's own tables."""
-
-
-def _is_table(dataset: Any) -> bool:
-    return isinstance(dataset, dict) and dataset.get("name") in _TABLES
-
-
-def _require_trusted_code(settings: Any, source: str) -> None:
-    """Refuse a recorded spec that names code which its reader has not named."""
-    if isinstance(settings, dict):
-        for name, value in settings.items():
-            if name == "datasets" and isinstance(value, list):
-                # settings of tables are names of columns and values, which may have colons
-                others = [item for item in value if not _is_table(item)]
-                _require_trusted_code(others, source)
-            elif name not in _TEXTS:
-                _require_trusted_code(value, source)
-    elif isinstance(settings, list):
-        for value in settings:
-            _require_trusted_code(value, source)
-    elif isinstance(settings, str):
-        location, _, attribute = settings.rpartition(":")
-        if location and attribute.isidentifier():
-            require_trusted(settings, source)
 
 
 def load_request(

@@ -252,3 +252,17 @@ def test_what_does_not_fit_is_said(module, message):
     with pytest.raises(InputError, match=message):
         module.dim(2, 1)
     assert Module(f"{NETS}:idle").dim(2, 1) == 3, "dropout of nothing is allowed"
+
+
+def test_a_changed_file_is_another_network(tmp_path):
+    text = "from torch import nn\n\ndef make(n, m):\n    return nn.Linear(n, m, bias={})\n"
+    path = tmp_path / "network.py"
+    settings = {"factory": f"{path}:make"}
+    models = []
+    for bias, dim in ((True, 4), (False, 3)):
+        path.write_text(text.format(bias), "utf-8")
+        models.append(MODELS.build("module", settings))
+        assert models[-1].dim(3, 1) == dim
+    again = MODELS.build("module", settings)
+    assert again == models[1] != models[0]
+    assert hash(again) == hash(models[1])

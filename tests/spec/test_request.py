@@ -19,6 +19,8 @@ from bdl.spec import (
 )
 from bdl.spec.request import format_ranges
 
+from tiny import TINY
+
 EPOCHS = "entries.vifa-lr.training.epochs=2"
 
 
@@ -26,6 +28,18 @@ EPOCHS = "entries.vifa-lr.training.epochs=2"
 def test_what_is_no_variant_is_refused(text):
     with pytest.raises(InputError, match=r"rows\.parquet"):
         Request.parse(text, "rows.parquet")
+
+
+def test_code_in_settings_is_named_by_who_loads_the_benchmark(tmp_path):
+    """The factory of a network is imported when it trains, which the command `table` does not."""
+    name = f"{tmp_path}/network.py:make"
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY.replace("name: linear", f"name: module, factory: '{name}'"), "utf-8")
+    stored = json.dumps(load_request(str(path)).dump())
+    assert Request.parse(stored, "rows.parquet").benchmark.name == "tiny"
+    other = stored.replace("network.py:make", "other.py:make")
+    with pytest.raises(InputError, match=r"rows\.parquet asks for code from outside the package"):
+        Request.parse(other, "rows.parquet")
 
 
 @pytest.mark.parametrize(("name", "title"), list_benchmarks())
