@@ -25,6 +25,7 @@ from bdl.methods.base import Noise, Shapes, StartedMethod
 from bdl.methods.counters import StepCounters
 from bdl.methods.optim import DescentState
 from bdl.methods.point_estimate import Adam
+from bdl.models.modules import NetworkModule
 from bdl.models.networks import Unit
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import LastLayer, cholesky_or_nan
@@ -69,6 +70,11 @@ class LastLayerLaplace(StartedMethod):
         if isinstance(problem.model, Unit):
             raise InputError(
                 "outputs of the model 'unit' are not linear in its layer: use mlp or linear"
+            )
+        if isinstance(problem.model, NetworkModule):
+            raise InputError(
+                "last-layer-laplace makes the network once more, with other outputs: give a model "
+                "{name: module, factory: path/to/file.py:function} in place of the module itself"
             )
         size = _size(problem)
         if size > _MAX_PARAMETERS:

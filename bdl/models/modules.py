@@ -175,17 +175,22 @@ class Module:
     def last_layer(self, d_in: int, d_out: int) -> tuple[int, int, bool]:
         """Return inputs and outputs of the last layer, and whether it has biases.
 
-        `InputError` if it is not dense.
+        `InputError` if it is not dense, or is not the layer that is called last.
         """
-        shapes = self._skeleton(d_in, d_out).shapes
+        skeleton = self._skeleton(d_in, d_out)
+        shapes = skeleton.shapes
         layer = [*shapes][-1].rpartition(".")[0]
+        if layer != skeleton.last_called:
+            raise InputError(
+                f"{self._owner}: {skeleton.last_called} is called last, and the parameters of "
+                f"{layer} come last: let __init__ make the layers in the order of their use"
+            )
         weight, *biases = [
             shape for name, shape in shapes.items() if name.rpartition(".")[0] == layer
         ]
         if len(weight) != 2 or any(shape != weight[:1] for shape in biases):
             raise InputError(
-                f"factory '{self.factory}': the last layer, {layer}, is not dense: "
-                "use another method"
+                f"{self._owner}: the last layer, {layer}, is not dense: use another method"
             )
         return weight[1], weight[0], bool(biases)
 
@@ -247,6 +252,11 @@ class Module:
             self._skeletons[key] = self._build_skeleton(d_in, d_out)
         return self._skeletons[key]
 
+    @property
+    def _owner(self) -> str:
+        """What messages call the network."""
+        return f"factory '{self.factory}'"
+
     def _build_skeleton(self, d_in: int, d_out: int) -> Skeleton:
         return _build_shared_skeleton(
             self.factory, self._code, self._settings, self.shape, d_in, d_out
@@ -307,11 +317,13 @@ class NetworkModule(Module):
         """The parameters that the network came with, (D,)."""
         return torch.cat([value.detach().flatten() for value in self.network.parameters()])
 
+    @property
+    def _owner(self) -> str:
+        return f"model {type(self.network).__name__}"
+
     def _build_skeleton(self, d_in: int, d_out: int) -> Skeleton:
         row = (d_in,) if self.shape is None else self.shape
-        return take_apart(
-            f"model {type(self.network).__name__}", copy.deepcopy(self.network), row, d_out
-        )
+        return take_apart(self._owner, copy.deepcopy(self.network), row, d_out)
 
 
 def torch_module(problem: Problem, seed: int) -> nn.Module:

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ class Skeleton:
     spread: Tensor  # Its standard deviation, (D,)
     biases: Tensor  # Mask of the biases, bool, (D,)
     widest: int  # Number of outputs of the widest layer for one row
+    last_called: str  # Name of the layer with parameters that is called last
 
     @property
     def sizes(self) -> list[int]:
@@ -102,7 +104,7 @@ def take_apart(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> 
     random numbers of its own, fails, or has other inputs, or outputs than `d_out`.
     """
     _check_layers(owner, net)
-    widest = _measure_widest_layer(owner, net, row, d_out)
+    widest, last_called = _trace_layers(owner, net, row, d_out)
     statistics = dict[str, Tensor]()
     for module_name, module in net.named_modules():
         if isinstance(module, _BatchNorm):
@@ -140,6 +142,7 @@ def take_apart(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> 
         spread=torch.cat(spread),
         biases=torch.cat(biases),
         widest=widest,
+        last_called=last_called,
     )
 
 
@@ -157,17 +160,35 @@ def _check_layers(owner: str, net: nn.Module) -> None:
                 )
             if module.momentum is None:
                 raise InputError(f"{owner}: {name} averages all minibatches; give it a momentum")
+        elif isinstance(module, _BatchNorm):
+            raise InputError(
+                f"{owner}: predictions of a row depend on others by {name}; give it "
+                "track_running_stats=True"
+            )
+    for name, value in net.named_parameters():
+        if not value.requires_grad:
+            raise InputError(
+                f"{owner}: {name} has requires_grad=False, and all parameters are trained; call "
+                "requires_grad_(True), or keep what is constant as a buffer"
+            )
 
 
-def _measure_widest_layer(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int:
-    """Return the largest number of outputs of a layer for one row; two rows of zeros are tried."""
-    widths = [math.prod(row)]
+def _trace_layers(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> tuple[int, str]:
+    """Return the most outputs of a layer for one row, and the layer that is called last.
 
-    def record_width(module: nn.Module, inputs: Any, output: Any) -> None:
+    Two rows of zeros are tried. A layer is a module with parameters and without modules of its own.
+    """
+    widths, called = [math.prod(row)], [""]
+
+    def record(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
         if isinstance(output, Tensor):
             widths.append(output.numel() // 2)
+        if not [*module.children()] and [*module.parameters(recurse=False)]:
+            called.append(name)
 
-    handles = [module.register_forward_hook(record_width) for module in net.modules()]
+    handles = [
+        module.register_forward_hook(partial(record, name)) for name, module in net.named_modules()
+    ]
     try:
         with torch.no_grad():
             outputs = net.eval()(torch.zeros(2, *row))
@@ -182,7 +203,7 @@ def _measure_widest_layer(owner: str, net: nn.Module, row: tuple[int, ...], d_ou
         raise InputError(
             f"{owner} gives outputs {tuple(outputs.shape)} for 2 rows: make it (2, {d_out})"
         )
-    return max(widths)
+    return max(widths), called[-1]
 
 
 def _copy_without_values(net: nn.Module, **changes: Any) -> nn.Module:

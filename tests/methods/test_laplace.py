@@ -245,6 +245,12 @@ def test_covariance_and_linearised_predictive_are_those_of_laplace_torch(curvatu
     torch.testing.assert_close(spread, variance.detach().double(), rtol=1e-4, atol=1e-5)
 
 
+def test_a_network_that_exists_cannot_get_other_outputs():
+    problem = Problem(NetworkModule(network=torch.nn.Linear(2, 1)), GaussianLikelihood(), 2)
+    with pytest.raises(InputError, match="in place of the module itself"):
+        LastLayerLaplace().check(problem)
+
+
 def test_outputs_that_are_not_linear_in_the_last_layer_are_refused():
     problem = Problem(Unit("tanh"), GaussianLikelihood(), 2)
     with pytest.raises(InputError, match="outputs of the model 'unit' are not linear"):

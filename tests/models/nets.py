@@ -65,6 +65,20 @@ instance, idle = (
     only(lambda: nn.InstanceNorm1d(2, track_running_stats=True)),
     only(lambda: nn.Dropout(0.0)),
 )
+unrelated = only(lambda: nn.BatchNorm1d(1, track_running_stats=False))
+frozen = only(lambda: nn.PReLU().requires_grad_(False))
+
+
+class HeadFirst(nn.Module):
+    """Its last layer is made before the others."""
+
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.head = nn.Linear(4, d_out)
+        self.body = nn.Linear(d_in, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x).tanh())
 
 
 def no_network(d_in, d_out):

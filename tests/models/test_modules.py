@@ -244,6 +244,8 @@ def test_under_batch_normalisation_no_example_has_a_gradient(numbers):
         ),
         (Module(f"{NETS}:cumulative"), "1 averages all minibatches; give it a momentum"),
         (Module(f"{NETS}:instance"), "1 gathers statistics; give track_running_stats=False"),
+        (Module(f"{NETS}:unrelated"), "others by 1; give it track_running_stats=True"),
+        (Module(f"{NETS}:frozen"), "1.weight has requires_grad=False, and all parameters are"),
         (Module("torch.nn:Flatten"), r"rows of shape \(2,\) fail: IndexError"),
         (Module("torch.nn:Identity"), r"gives outputs \(2, 2\) for 2 rows: make it \(2, 1\)"),
     ],
@@ -252,6 +254,12 @@ def test_what_does_not_fit_is_said(module, message):
     with pytest.raises(InputError, match=message):
         module.dim(2, 1)
     assert Module(f"{NETS}:idle").dim(2, 1) == 3, "dropout of nothing is allowed"
+
+
+def test_the_last_layer_is_the_one_that_is_called_last():
+    assert Module(f"{NETS}:HeadFirst").dim(2, 1) == 17
+    with pytest.raises(InputError, match="head is called last, and the parameters of body come"):
+        Module(f"{NETS}:HeadFirst").last_layer(2, 1)
 
 
 def test_a_changed_file_is_another_network(tmp_path):

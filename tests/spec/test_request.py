@@ -7,6 +7,7 @@ import json
 import shlex
 
 import pytest
+from tiny import TINY
 
 from bdl.errors import InputError
 from bdl.spec import (
@@ -18,8 +19,6 @@ from bdl.spec import (
     parse_splits,
 )
 from bdl.spec.request import format_ranges
-
-from tiny import TINY
 
 EPOCHS = "entries.vifa-lr.training.epochs=2"
 
