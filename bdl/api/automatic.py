@@ -11,33 +11,27 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from bdl.api.spread import SCORED_ROWS, CalibratedNmll, Choice
+from bdl.api.held_out import choose_on_held_out_rows, has_both_precisions, target_variance
+from bdl.api.spread import SCORED_ROWS, Choice
 from bdl.data import Dataset
-from bdl.data.splits import Rows, Split
+from bdl.data.splits import Rows
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.langevin import CyclicalSgmcmc
 from bdl.methods.laplace import Laplace
 from bdl.methods.last_layer_laplace import LastLayerLaplace
 from bdl.methods.vifa import Vifa
-from bdl.metrics import Score
-from bdl.metrics.likelihoods import Nmll
 from bdl.models.likelihoods import GaussianLikelihood
 from bdl.models.linear import best_precisions, remove_mean
 from bdl.models.modules import NetworkModule
 from bdl.models.networks import LinearModel
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
-from bdl.plan.fittings import build_training_setup
-from bdl.plan.initial_check import check_range
 from bdl.plan.task import Task
 from bdl.runtime import one_thread
-from bdl.search.choice import choose_best_setting
-from bdl.search.crossval import FoldScore, cross_validate
-from bdl.search.proposals import Setting, propose
+from bdl.search.proposals import propose
 from bdl.spec.entry import Search
 from bdl.training.direct import TrainingData
-from bdl.training.fitting import ignore_progress
 
 _UPDATES, _BATCH = 2000, 32
 """Updates of a fit, and rows of a minibatch, where the caller leaves both out.
@@ -66,6 +60,8 @@ _RANGES = {
     "dropout_rate": (0.01, 0.5),
 }
 """Bounds of a search on a logarithmic scale; a noise precision in 1 / variance of the targets."""
+_LONE_RANGES = {"learning_rate": (1e-3, 0.3), "prior_precision": (1e-2, 1e4)}
+"""Wider bounds where nothing else is searched."""
 _PRECISION_RATIOS = (1e-4, 10.0)
 """Bounds of prior over noise precision, in standardised units, of a linearised model.
 
@@ -74,8 +70,6 @@ precisions none may have a ratio that keeps a fit from following the noise of th
 """
 _RATIO_NOISE_PRECISION = 100.0
 """Noise precision at which the ratios are compared, in 1 / variance of the targets."""
-_FOLDS = 5
-"""Parts of the rows that are held out, each in turn."""
 DEFAULTS = {
     "prior_precision": 1.0,
     "noise_precision": 1.0,
@@ -157,12 +151,13 @@ def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[s
 
     Return them with `fixed_hyper`, all in original units.
 
-    The evidence chooses where it is in closed form or near it: for linear models. Settings of
-    networks are compared on a fifth of the rows that is held out, all trials side by side, and
-    there the predictions are calibrated. A large network has one setting, of constants in
-    standardised units and the noise of the best linear model. So has a method without minibatches,
-    but for `Laplace`, which in turn starts at the weights of a network at hand: it has seen the
-    rows that would be held out. Their noise stays. `InputError` if every trial fails.
+    The evidence chooses where it is in closed form or near it: for linear models, of classes up to
+    300 parameters. Settings that it leaves open are compared on a fifth of the rows that is held
+    out, all trials side by side, and there the predictions are calibrated. A large network has one
+    setting, of constants in standardised units and the noise of the best linear model. So has a
+    method without minibatches, but for `Laplace`, which in turn starts at the weights of a network
+    at hand: it has seen the rows that would be held out. Their noise stays. `InputError` if every
+    trial fails.
     """
     rows, problem = task.rows(task.splits[0]).train, task.problem
     values = dict(fixed_hyper) | _choose_by_evidence(task.data, problem, rows, fixed_hyper, names)
@@ -172,7 +167,7 @@ def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[s
     can_hold_out = _can_hold_out(task, rows)
     if can_hold_out and problem.dim <= _SEARCH_PARAMETERS:
         candidates = _propose_settings(task, rows, values, remaining_names)
-        return _choose_on_held_out_rows(task, rows, candidates, remaining_names)
+        return choose_on_held_out_rows(task, rows, candidates, remaining_names)
     constants = values | {
         name: DEFAULTS[name] for name in remaining_names if name != "noise_precision"
     }
@@ -180,19 +175,18 @@ def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[s
         return Choice(constants)
     constants |= _maximise_linear_evidence(task.data, problem, rows, {}, {"noise_precision"})
     if can_hold_out:
-        return _choose_on_held_out_rows(task, rows, [constants], remaining_names)
+        return choose_on_held_out_rows(task, rows, [constants], remaining_names)
     return Choice(constants)
 
 
 def _can_hold_out(task: Task, rows: Rows) -> bool:
     """Return whether fits without some of the rows show how a fit predicts."""
-    model = task.problem.model
-    if isinstance(model, LinearModel) or len(rows) < _SEARCH_ROWS:
+    if len(rows) < _SEARCH_ROWS:
         return False
     if task.settings.training is not None:
         return True
     return isinstance(task.settings.method.build(), Laplace) and not isinstance(
-        model, NetworkModule
+        task.problem.model, NetworkModule
     )
 
 
@@ -285,11 +279,16 @@ def _propose_settings(
 ) -> list[dict[str, float]]:
     """Draw settings at random, with the `values` that stay.
 
-    Those of a linearised model are a grid of ratios of prior and noise precision.
+    Those of a linearised model are a grid of ratios of prior and noise precision, and those that
+    differ in a learning rate or a prior precision alone, as of linear models, a grid of it.
     """
-    variance = _target_variance(task, rows)
+    lone_name = names[0] if len(names) == 1 else ""
+    if lone_name in _LONE_RANGES:
+        grid = np.geomspace(*_LONE_RANGES[lone_name], _TRIALS).tolist()
+        return [{**values, lone_name: value} for value in grid]
+    variance = target_variance(task, rows)
     method = task.settings.method.build()
-    if isinstance(method, Laplace) and method.linearised and _has_both_precisions(names):
+    if isinstance(method, Laplace) and method.linearised and has_both_precisions(names):
         prior_precisions = _RATIO_NOISE_PRECISION * np.geomspace(*_PRECISION_RATIOS, _TRIALS)
         noise_precision = _RATIO_NOISE_PRECISION / variance
         return [
@@ -312,77 +311,6 @@ def _propose_settings(
         {**values, **setting}
         for setting in propose(Search.model_validate(search), task.benchmark.seed, ())
     ]
-
-
-def _choose_on_held_out_rows(
-    task: Task, rows: Rows, candidates: Sequence[Setting], names: Sequence[str]
-) -> Choice:
-    """Choose the candidate with the best predictions of a fifth of the rows, and calibrate it.
-
-    All train side by side on the other rows. If the noise precision is among the `names`, they are
-    compared by `CalibratedNmll`, since the noise under which a candidate was trained says little
-    about its errors on other rows. The best one is then fitted to the rows without each fifth in
-    turn, and calibrated by the errors there: those of one fit would be those of a lucky or an
-    unlucky start. Of a single candidate the errors of the first fit serve.
-    """
-    if task.settings.training is not None:
-        check_range(task, candidates)
-    shuffled = np.random.default_rng(task.benchmark.seed).permutation(rows)
-    n_held_out = len(rows) // _FOLDS
-    split = Split(shuffled[n_held_out:], rows[:0], shuffled[:n_held_out])
-    is_noise_free = "noise_precision" in names
-    can_scale = _has_both_precisions(names)
-    calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
-    score: Score = calibrated if is_noise_free else Nmll()
-    scores = _cross_validate(task, candidates, split, 1, score, "search")
-    best = choose_best_setting(scores)
-    assert best is not None, "trials that failed are left out, and one finished at the least"
-    if not is_noise_free:
-        return Choice(best)
-    if len(candidates) > 1:
-        calibrated = CalibratedNmll(_target_variance(task, rows), can_scale)
-        all_rows = Split(shuffled, rows[:0], rows[:0])
-        _cross_validate(task, [best], all_rows, _FOLDS, calibrated, "calibration")
-    return calibrated.calibrate(best)
-
-
-def _has_both_precisions(names: Sequence[str]) -> bool:
-    return {"prior_precision", "noise_precision"} <= {*names}
-
-
-def _cross_validate(
-    task: Task,
-    candidates: Sequence[Mapping[str, float]],
-    split: Split,
-    k: int,
-    score: Score,
-    stage: str,
-) -> list[FoldScore]:
-    """Score candidates on `k` folds, or on the validation rows, and return the finished trials.
-
-    `InputError` if there are none.
-    """
-    scores = cross_validate(
-        build_training_setup(task),
-        {0: split},
-        {0: {number: dict(candidate) for number, candidate in enumerate(candidates)}},
-        slot_batch={0: split},
-        k=k,
-        score=score,
-        identity=(*task.identity, stage),
-        compile=False,
-        progress=ignore_progress,
-    )
-    finished = [score for score in scores if not score.reason]
-    if not finished:
-        raise InputError(
-            f"hyper: every trial of the {stage} failed ({scores[0].reason}): give the values"
-        )
-    return finished
-
-
-def _target_variance(task: Task, rows: Rows) -> float:
-    return float(np.var(task.data.y[rows])) or 1.0  # of constant targets it is 0
 
 
 def _subsample(rows: Rows) -> Rows:

@@ -7,15 +7,16 @@ import numpy as np
 import pandas as pd
 import torch
 from annotated_types import Ge, Le
+from numpy.typing import NDArray
 from pydantic import SkipValidation
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d
 from torch.distributions import Categorical
 
-from bdl.api.estimators import Classifier, Regressor
+from bdl.api.estimators import Classifier, Regressor, check_labels
 from bdl.api.fitted import Fitted
 from bdl.data.conversion import as_targets, check_row_labels
-from bdl.errors import InputError
+from bdl.errors import InputError, abbreviate
 from bdl.reports.certainty import calibration_figure, coverage, reliability
 from bdl.reports.figures import Figures, draw_figure
 from bdl.spec.fields import validate_arguments
@@ -96,7 +97,10 @@ def calibration(
             "calibration: give X and y, one target a row, of rows that the fit has not seen"
         )
     if isinstance(fit, Classifier):
-        probabilities, correct = fit.predict_proba(X), column_or_1d(y) == fit.predict(X)
+        check_labels(y)
+        labels = column_or_1d(y)
+        _check_classes(labels, fit.classes_)
+        probabilities, correct = fit.predict_proba(X), labels == fit.predict(X)
     else:
         distribution, targets = fit.predict_distribution(X), as_targets(y, "y")
         if not isinstance(distribution, Categorical):
@@ -105,7 +109,18 @@ def calibration(
             table = pd.DataFrame({"level": levels, "coverage": coverage(cdf_values, levels)})
             return Calibration(table, len(cdf_values))
         probabilities = np.asarray(distribution.probs)
+        _check_classes(targets, np.arange(probabilities.shape[1]))
         correct = probabilities.argmax(1) == targets
     names = ("confidence", "accuracy", "rows")
     values = reliability(probabilities.max(1), correct, bins)
     return Calibration(pd.DataFrame(dict(zip(names, values, strict=True))), len(correct))
+
+
+def _check_classes(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse labels that are none of the classes of a fit: most are of another coding."""
+    unknown = labels[~np.isin(labels, classes)]
+    if unknown.size:
+        raise InputError(
+            f"calibration: y has {unknown.tolist()[0]!r}, which is none of the classes of the fit: "
+            f"{abbreviate(', '.join(map(repr, classes.tolist())))}; drop such rows"
+        )

@@ -266,7 +266,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             raise WrongArray(
                 f"likelihood: {self.likelihood!r} describes numbers: use bdl.Regressor"
             )
-        _check_labels(y)
+        check_labels(y)
         with _raising_refusals("X, y"):
             values, labels = validate_data(self, X, column_or_1d(y, warn=True))
             check_classification_targets(labels)
@@ -329,7 +329,7 @@ def _check_unknown(unknown: Mapping[str, Any]) -> None:
         raise WrongType(f"fit: unknown argument '{next(iter(unknown))}'; allowed: X, y")
 
 
-def _check_labels(y: Any) -> None:
+def check_labels(y: Any) -> None:
     """Refuse labels that are hidden, None, NaN or NaT: none is a class."""
     if np.ma.is_masked(y):
         raise WrongArray("y has masked values: drop those rows")

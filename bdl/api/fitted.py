@@ -325,6 +325,8 @@ def write_pickle(content: object, path: str | Path) -> None:
         raise InputError(
             f"save: {error}: define the model's class in a module, not in a function"
         ) from None
+    except RuntimeError as error:  # as parametrised modules of PyTorch raise
+        raise InputError(f"save: {error}: give the model as a factory, by its name") from None
     Path(path).write_bytes(pickled)
 
 

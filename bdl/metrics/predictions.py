@@ -39,7 +39,7 @@ near the cache.
 
 SHARED_STATISTICS = (
     "batch_norm: running keeps one set of statistics, and the posterior has several modes: "
-    "use batch_norm: recompute"
+    "use batch_norm: recompute, of a network that a factory makes"
 )
 """Why predictions are refused that would give all modes the running statistics of one of them."""
 

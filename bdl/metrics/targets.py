@@ -93,7 +93,8 @@ def build_answer_distribution(
             problem, restore_outputs(problem, prediction, examples), hyper
         )
     if isinstance(prediction, Probabilities):
-        return Categorical(probs=prediction.probabilities, validate_args=False)
+        # as logarithms, since PyTorch raises small probabilities to the precision of float64
+        return Categorical(logits=prediction.probabilities.log(), validate_args=False)
     assert isinstance(prediction, MeanVariance), "there are three answers"
     unit, origin = examples.scale
     return Normal(

@@ -9,6 +9,7 @@ import torch
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.models import LIKELIHOODS
+from bdl.models.modules import Module
 from bdl.plan.task import Task
 from bdl.plan.workload import count_updates
 
@@ -31,7 +32,7 @@ def check_task(task: Task) -> None:
     if task.settings.direct and task.problem.buffers():
         raise InputError(
             f"entries.{task.entry}: method '{task.settings.method.name}' gathers no running "
-            "statistics; use batch_norm: recompute"
+            "statistics; use batch_norm: recompute, of a network that a factory makes"
         )
     warmup = method.idle_epochs if isinstance(method, MinibatchMethod) else 0
     if task.settings.training and task.settings.training.epochs <= warmup:
@@ -66,12 +67,31 @@ def _check_rows(task: Task) -> None:
                 f"entries.{task.entry}.training: no update fits into {smallest} rows of "
                 f"{task.dataset}; lower batch_size or raise epochs"
             )
+        _check_last_minibatch(task, smallest)
     by_rows = search is not None and search.folds == 1 and search.metric.info.kind == "predictive"
     if by_rows and any(not len(task.data.split(split).validation) for split in task.splits):
         raise InputError(
             f"entries.{task.entry}.search.folds: 1 stands for the validation rows of a split, and "
             f"{task.dataset} has none; choose 2 folds or more, or a score of the posterior"
         )
+
+
+def _check_last_minibatch(task: Task, rows: int) -> None:
+    """Refuse minibatches of one row, or a last one, under which a network has no statistics."""
+    training, problem = task.settings.training, task.problem
+    if training is None or not isinstance(problem.model, Module):
+        return
+    batch = min(training.batch_size, rows)
+    remainder = rows % batch if training.incomplete == "keep" else 0
+    if (remainder or batch) > 1:
+        return
+    try:
+        problem.model(torch.zeros(problem.dim), torch.zeros(1, problem.d_in), problem.d_out)
+    except ValueError as error:
+        raise InputError(
+            f"entries.{task.entry}.training: a minibatch of one row fails ({error}): use "
+            "incomplete: drop, or another batch_size"
+        ) from None
 
 
 def _check_stream(task: Task) -> None:

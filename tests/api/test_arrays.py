@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 from scipy.sparse import csr_array
+from torch import nn
 
 import bdl
 from bdl.errors import InputError
@@ -318,6 +319,24 @@ def test_statistics_are_recomputed_for_distributions_as_well(method):
             fitted.evaluation
         )
         assert np.isfinite(found if isinstance(found, float) else found[""])
+
+
+@pytest.mark.parametrize("batch_norm", ["running", "recompute"])
+def test_a_normalised_network_is_not_trained_by_one_row(batch_norm):
+    training = {"epochs": 2, "batch_size": len(X) - 1, "incomplete": "keep"}
+    model = MODULE | {"batch_norm": batch_norm}
+    with pytest.raises(InputError, match=r"a minibatch of one row fails .* use incomplete: drop"):
+        fit(**TRAINED | {"model": model, "method": "adam", "training": training})
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_a_network_that_cannot_be_pickled_is_not_saved(tmp_path):
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(X.shape[1], 1))
+    fitted = fit(**TRAINED | {"model": layer, "method": "adam"})
+    with pytest.raises(
+        InputError, match=r"^save: Serialization of parametrized modules .*factory"
+    ):
+        fitted.save(tmp_path / "fit.bdl")
 
 
 def test_members_do_not_share_running_statistics():

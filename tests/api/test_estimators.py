@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.linear_model import BayesianRidge
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
@@ -178,6 +179,50 @@ def test_a_search_of_which_every_setting_diverges_is_refused(monkeypatch):
     monkeypatch.setattr(automatic, "propose", lambda *_: [DIVERGING])
     with pytest.raises(InputError, match=r"every trial of the search failed \(non-finite"):
         bdl.fit(*TINY_FIT, training={"epochs": 5, "batch_size": 30})
+
+
+SIGNAL_X = RNG.normal(size=(100, 3))
+SIGNAL = SIGNAL_X @ [1.0, 0.2, -1.0] + 0.1 * RNG.standard_normal(100)
+
+
+@pytest.mark.parametrize("method", ["vifa", "ivon", "swag", "sgld", "sgd"])
+def test_the_rate_of_a_linear_model_is_one_that_fits(method):
+    fitted = bdl.Regressor(method).fit(SIGNAL_X[:80], SIGNAL[:80])
+    assert fitted.score(SIGNAL_X[80:], SIGNAL[80:]) > 0.9
+
+
+def test_a_method_that_does_not_get_there_is_told_of():
+    """With little noise SLANG takes more updates than the automatic ones."""
+    with pytest.warns(
+        UserWarning, match="^slang: the automatic settings predict rows held out wo"
+    ):
+        bdl.Regressor("slang").fit(SIGNAL_X, SIGNAL)
+
+
+def test_steps_that_grow_with_the_noise_precision_get_lower_rates():
+    y = np.sin(2 * SIGNAL_X[:, 0]) + 0.1 * RNG.standard_normal(100)
+    training = {"epochs": 300, "batch_size": 30}
+    network = {"name": "mlp", "hidden": [10]}
+    fitted = bdl.Regressor("sgd", network, training=training).fit(SIGNAL_X, y)
+    assert fitted.fitted_.hyper["learning_rate"] < 3e-3
+    assert fitted.score(SIGNAL_X, y) > 0.5
+
+
+@pytest.mark.parametrize("level", [3.0, 3.7])
+def test_constant_targets_are_predicted(level):
+    """Rounding gives some of them a variance."""
+    network = bdl.Regressor("deep-ensemble", {"name": "mlp", "hidden": [5]})
+    predicted = network.fit(X, np.full(40, level)).predict(X)
+    np.testing.assert_allclose(predicted, level, atol=1e-6)
+
+
+@pytest.mark.slow  # 325 parameters
+def test_the_prior_of_many_weights_is_chosen_on_held_out_rows():
+    x, digits = load_digits(n_class=5, return_X_y=True)
+    chosen = bdl.Classifier().fit(x[:150], digits[:150])
+    default = bdl.Classifier(prior_precision=1.0).fit(x[:150], digits[:150])
+    losses = [log_loss(digits[150:], each.predict_proba(x[150:])) for each in (chosen, default)]
+    assert losses[0] < 0.8 * losses[1]
 
 
 def test_vifa_starts_at_small_deviations_on_a_network():
@@ -369,6 +414,20 @@ def fitted(network):
         (lambda: bdl.calibration(regressed(), X, Y[:5]), "give X and y, one target a row"),
         (lambda: bdl.calibration(regressed(), X, np.where(Y > 100, np.nan, Y)), "y has NaN"),
         (lambda: bdl.calibration(regressed(), X, np.stack([Y, Y], 1)), "give one target a row"),
+        (
+            lambda: bdl.calibration(bdl.Classifier().fit(X, WORDS), X, X[:, 0] > 3),
+            "y has .*, which is none of the classes of the fit: 'no', 'yes'",
+        ),
+        (
+            lambda: bdl.calibration(
+                bdl.Classifier().fit(X, WORDS), X, np.where(X[:, 0] > 4, None, WORDS)
+            ),
+            "y has gaps",
+        ),
+        (
+            lambda: bdl.calibration(bdl.Classifier().fit(X, WORDS).fitted_, X, 2 * (X[:, 0] > 3)),
+            "y has 2.0, which is none of the classes of the fit: 0, 1",
+        ),
         (lambda: bdl.Regressor.load("nowhere"), "cannot read nowhere: No such file"),
     ],
 )

@@ -1,6 +1,7 @@
 """Scores of labels against scikit-learn, and against values worked out by hand."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from bdl.models.likelihoods import Bernoulli
 from bdl.models.networks import LinearModel
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian
+from bdl.posteriors.predictive import Probabilities
 
 from .fits import binary, examples, fit, labelled, normal, tensor
 
@@ -97,6 +99,20 @@ def test_certain_predictions():
     assert Entropy()(evaluation) == 0
     assert Ece()(evaluation) == pytest.approx(1 / 3, rel=1e-14)
     assert Nll()(evaluation) == math.inf
+
+
+@pytest.mark.parametrize("probability", [1e-30, 1e-300])
+def test_a_small_probability_counts_as_it_is(probability):
+    class Certain(NamedTuple):
+        probabilities: torch.Tensor
+
+        def __call__(self, x):
+            return Probabilities(self.probabilities.expand(len(x), -1))
+
+    rows = examples(torch.zeros(2, 1), torch.tensor([1.0, 0.0]))
+    law = Certain(tensor([1 - probability, probability]))
+    expected = -math.log(probability) / 2
+    assert Nll()(fit(law, SLOPE, test=lambda: rows)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_training_rows_that_are_drawn_are_part_of_the_score():
