@@ -345,16 +345,15 @@ _DIGEST = "__bdl_digest__"
 
 
 def fingerprint_file(target: str) -> str:
-    """Return path and digest of the file in ``path/to/file.py:attribute`` as it is now.
+    """Return the digest of the file in ``path/to/file.py:attribute`` as it is now.
 
     Empty for other names, and for a file that cannot be read.
     """
     location = target.rpartition(":")[0]
     if not location.endswith(".py"):
         return ""
-    path = Path(location).resolve()
     try:
-        return f"{path} {sha256(path.read_bytes()).hexdigest()}"
+        return sha256(Path(location).read_bytes()).hexdigest()
     except OSError:
         return ""
 

@@ -31,7 +31,7 @@ SHIPPED_COMPONENTS = tuple(
 
 
 def trust(target: str) -> None:
-    """Trust code that the user names, a target as in `require_trusted`, wherever it is read next."""
+    """Trust code that the user names, a target as in `require_trusted`, whichever results ask for it."""
     _TRUSTED.add(_place_of_code(target.rpartition(":")[0]))
 
 

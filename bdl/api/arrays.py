@@ -108,8 +108,8 @@ def fit(
         Targets in original units, or labels 0 to C - 1; (n,) or (n, 1).
     hyper
         Every hyper-parameter by name, in original units; ``"auto"`` for one, or for all, is chosen
-        on the rows of `X`: by the evidence for a linear model, else by a short search. For a
-        network 8 settings are compared on a fifth of the rows that is held out, by their NMLL at
+        on the rows of `X`: the precisions of a linear model by the evidence, all else by a
+        short search. For a network 8 settings are compared on a fifth of the rows that is held out, by their NMLL at
         the noise that suits each best. The best one is then fitted to the rows without each fifth
         in turn, and the noise precision of predictions set so that central 90 % intervals cover
         90 % of the rows held out. It is `Fitted.noise_precision`, and leaves the final fit, to all

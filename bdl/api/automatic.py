@@ -60,8 +60,16 @@ _RANGES = {
     "dropout_rate": (0.01, 0.5),
 }
 """Bounds of a search on a logarithmic scale; a noise precision in 1 / variance of the targets."""
-_LONE_RANGES = {"learning_rate": (1e-3, 0.3), "prior_precision": (1e-2, 1e4)}
-"""Wider bounds where nothing else is searched."""
+_LINEAR_GRIDS = {
+    "learning_rate": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
+    "prior_precision": (0.1, 1.0, 10.0, 100.0, 1000.0),
+}
+"""What is tried of a linear model where the evidence chooses all else."""
+_GRID_ROWS = 100, 500
+"""Rows from which on a grid is searched, and the most that it is searched on.
+
+Few held-out rows would choose by chance, and a fit to many takes long.
+"""
 _PRECISION_RATIOS = (1e-4, 10.0)
 """Bounds of prior over noise precision, in standardised units, of a linearised model.
 
@@ -164,6 +172,8 @@ def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[s
     remaining_names = [name for name in names if name not in values]
     if not remaining_names:
         return Choice(values)
+    if _searches_grid(task, remaining_names):
+        rows = _subsample(rows, _GRID_ROWS[1])
     can_hold_out = _can_hold_out(task, rows)
     if can_hold_out and problem.dim <= _SEARCH_PARAMETERS:
         candidates = _propose_settings(task, rows, values, remaining_names)
@@ -179,9 +189,16 @@ def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[s
     return Choice(constants)
 
 
+def _searches_grid(task: Task, names: Sequence[str]) -> bool:
+    """Return whether one number of a linear model is left open, of which there is a grid."""
+    is_linear = isinstance(task.problem.model, LinearModel)
+    return is_linear and len(names) == 1 and names[0] in _LINEAR_GRIDS
+
+
 def _can_hold_out(task: Task, rows: Rows) -> bool:
     """Return whether fits without some of the rows show how a fit predicts."""
-    if len(rows) < _SEARCH_ROWS:
+    is_linear = isinstance(task.problem.model, LinearModel)
+    if len(rows) < (_GRID_ROWS[0] if is_linear else _SEARCH_ROWS):
         return False
     if task.settings.training is not None:
         return True
@@ -279,13 +296,12 @@ def _propose_settings(
 ) -> list[dict[str, float]]:
     """Draw settings at random, with the `values` that stay.
 
-    Those of a linearised model are a grid of ratios of prior and noise precision, and those that
-    differ in a learning rate or a prior precision alone, as of linear models, a grid of it.
+    Those of a linearised model are a grid of ratios of prior and noise precision. Of linear models
+    that differ in a learning rate or a prior precision alone they are a grid of it.
     """
-    lone_name = names[0] if len(names) == 1 else ""
-    if lone_name in _LONE_RANGES:
-        grid = np.geomspace(*_LONE_RANGES[lone_name], _TRIALS).tolist()
-        return [{**values, lone_name: value} for value in grid]
+    if _searches_grid(task, names):
+        (name,) = names
+        return [{**values, name: value} for value in _LINEAR_GRIDS[name]]
     variance = target_variance(task, rows)
     method = task.settings.method.build()
     if isinstance(method, Laplace) and method.linearised and has_both_precisions(names):
@@ -313,7 +329,7 @@ def _propose_settings(
     ]
 
 
-def _subsample(rows: Rows) -> Rows:
-    if len(rows) <= SCORED_ROWS:
+def _subsample(rows: Rows, most: int = SCORED_ROWS) -> Rows:
+    if len(rows) <= most:
         return rows
-    return np.sort(np.random.default_rng(0).permutation(rows)[:SCORED_ROWS])
+    return np.sort(np.random.default_rng(0).permutation(rows)[:most])

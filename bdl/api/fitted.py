@@ -222,7 +222,9 @@ class Fitted:
         if self._has_closed_form:
             return self._predict_exactly(rows)
         if not self.problem.likelihood.fits(0):
-            return Categorical(probs=self.evaluation.predict(rows, self.draws).probabilities.cpu())
+            # as logarithms, since PyTorch raises small probabilities to the precision of float64
+            log_probabilities = self.evaluation.predict(rows, self.draws).probabilities.cpu().log()
+            return Categorical(logits=log_probabilities, validate_args=False)
         return EqualMixture.of(self.evaluation.members(rows, self.draws))
 
     @validate_arguments

@@ -10,10 +10,10 @@ from bdl.data.splits import Rows, Split
 from bdl.errors import InputError
 from bdl.metrics import Score
 from bdl.metrics.likelihoods import Nmll
-from bdl.models.likelihoods import GaussianLikelihood
 from bdl.plan.fittings import build_training_setup
 from bdl.plan.initial_check import check_range
 from bdl.plan.task import Task
+from bdl.plan.task_checks import check_last_minibatch
 from bdl.search.choice import choose_best_setting
 from bdl.search.crossval import FoldScore, cross_validate
 from bdl.search.proposals import Setting
@@ -32,7 +32,10 @@ _POOR_MARGIN = 0.5
 
 
 def choose_on_held_out_rows(
-    task: Task, rows: Rows, candidates: Sequence[Setting], names: Sequence[str]
+    task: Task,
+    rows: Rows,
+    candidates: Sequence[Setting],
+    names: Sequence[str],
 ) -> Choice:
     """Choose the candidate with the best predictions of a fifth of the rows, and calibrate it.
 
@@ -45,19 +48,20 @@ def choose_on_held_out_rows(
     """
     if task.settings.training is not None:
         check_range(task, candidates)
+        for held_out in (len(rows) // _FOLDS, -(-len(rows) // _FOLDS)):
+            check_last_minibatch(task, len(rows) - held_out)
     shuffled = np.random.default_rng(task.benchmark.seed).permutation(rows)
     n_held_out = len(rows) // _FOLDS
     split = Split(shuffled[n_held_out:], rows[:0], shuffled[:n_held_out])
-    is_noise_free = "noise_precision" in names
+    chooses_noise = "noise_precision" in names
     calibrated = CalibratedNmll(target_variance(task, rows), has_both_precisions(names))
-    score: Score = calibrated if is_noise_free else Nmll()
+    score: Score = calibrated if chooses_noise else Nmll()
     finished = _search(task, split, candidates, score, "learning_rate" in names)
-    if is_noise_free and len(candidates) == 1:
+    _warn_of_poor_predictions(task, split, min(trial.score for trial in finished), names)
+    if chooses_noise and len(candidates) == 1:
         return calibrated.calibrate(finished[0].hyper)
     while best := choose_best_setting(finished):
-        if not is_noise_free:
-            lowest = min(trial.score for trial in finished)
-            _warn_of_poor_predictions(task, split, lowest)
+        if not chooses_noise:
             return Choice(best)
         calibrated = CalibratedNmll(target_variance(task, rows), has_both_precisions(names))
         all_rows = Split(shuffled, rows[:0], rows[:0])
@@ -71,7 +75,7 @@ def choose_on_held_out_rows(
 
 
 def _search(
-    task: Task, split: Split, candidates: Sequence[Setting], score: Score, is_rate_free: bool
+    task: Task, split: Split, candidates: Sequence[Setting], score: Score, may_lower_rate: bool
 ) -> list[FoldScore]:
     """Score candidates on the rows that validate, and return the trials that finished.
 
@@ -80,7 +84,7 @@ def _search(
     """
     settings = dict(enumerate(candidates))
     finished: list[FoldScore] = []
-    for _ in range(_RATE_ROUNDS if is_rate_free else 1):
+    for _ in range(_RATE_ROUNDS if may_lower_rate else 1):
         trials = _cross_validate(task, settings, split, 1, score, "search")
         finished += [trial for trial in trials if not trial.reason]
         if 2 * len(finished) >= len(candidates):
@@ -105,22 +109,21 @@ def has_both_precisions(names: Sequence[str]) -> bool:
     return {"prior_precision", "noise_precision"} <= {*names}
 
 
-def _warn_of_poor_predictions(task: Task, split: Split, nmll: float) -> None:
+def _warn_of_poor_predictions(task: Task, split: Split, nmll: float, names: Sequence[str]) -> None:
     """Warn where a constant, the law of the training targets, predicts the held-out rows better."""
     training, held_out = task.data.y[split.train], task.data.y[split.validation]
-    if isinstance(task.problem.likelihood, GaussianLikelihood):
+    if task.data.classes:
+        counts = 1 + np.bincount(training.astype(int), minlength=task.data.classes)
+        constant = float(-np.log(counts / counts.sum())[held_out.astype(int)].mean())
+    else:
         variance = target_variance(task, split.train)
         squares = np.square(held_out - training.mean()) / variance
         constant = float(np.mean(squares + np.log(2 * np.pi * variance)) / 2)
-    else:
-        counts = 1 + np.bincount(training.astype(int), minlength=int(task.data.y.max()) + 1)
-        constant = float(-np.log(counts / counts.sum())[held_out.astype(int)].mean())
     if nmll > constant + _POOR_MARGIN:
-        method = task.settings.method.name
         warnings.warn(
-            f"{method}: the automatic settings predict rows held out worse than a constant does, "
-            f"by {nmll - constant:.2g} nats a row: give learning_rate and training, or use "
-            "another method",
+            f"{task.settings.method.name}: the automatic settings predict rows held out worse than "
+            f"a constant does, by {nmll - constant:.2g} nats a row: give {', '.join(names)}, or "
+            "a longer training",
             UserWarning,
             stacklevel=2,
         )

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -57,8 +58,6 @@ class Module:
     attribute ``pretrained`` of the network.
     """
 
-    version: ClassVar[int] = 2
-
     factory: str
     settings: dict[str, Any] = field(default_factory=dict)
     shape: tuple[Annotated[int, Gt(0)], ...] | None = None
@@ -67,8 +66,14 @@ class Module:
     def __post_init__(self) -> None:
         _ = self._code  # now: later the same name may stand for another network
 
+    @property
+    def version(self) -> int:
+        """Version of what it computes."""
+        return 3 if self.recomputes else 2
+
     @cached_property
     def _code(self) -> str:
+        """The digest of the factory's file, which copies keep; empty if it is in no such file."""
         return fingerprint_file(self.factory)
 
     def __eq__(self, other: object) -> bool:
@@ -83,7 +88,8 @@ class Module:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the network behind when pickled; it is built again."""
-        return type(self), (self.factory, self.settings, self.shape, self.batch_norm)
+        fields = (self.factory, self.settings, self.shape, self.batch_norm)
+        return _copy_module, (fields, self._code)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -183,7 +189,8 @@ class Module:
         if layer != skeleton.last_called:
             raise InputError(
                 f"{self._owner}: {skeleton.last_called} is called last, and the parameters of "
-                f"{layer} come last: let __init__ make the layers in the order of their use"
+                f"{layer} come last: let __init__ make the layers in the order of their use, and "
+                "forward call each"
             )
         weight, *biases = [
             shape for name, shape in shapes.items() if name.rpartition(".")[0] == layer
@@ -267,6 +274,13 @@ class Module:
         return x if self.shape is None else x.view(*x.shape[:-1], *self.shape)
 
 
+def _copy_module(fields: tuple[Any, ...], code: str) -> Module:
+    """Make a copy of a model, whose factory is as it was for the first."""
+    module = Module(*fields)
+    vars(module)["_code"] = code
+    return module
+
+
 @lru_cache(maxsize=16)
 def _build_shared_skeleton(
     factory: str,
@@ -276,7 +290,14 @@ def _build_shared_skeleton(
     d_in: int,
     d_out: int,
 ) -> Skeleton:
-    """Build a skeleton, once for all equal models, whose factories have the same `code`."""
+    """Build a skeleton, once for all equal models, whose factories have the same `code`.
+
+    `InputError` if the file of the factory is another one by now, and as `take_apart` says.
+    """
+    if fingerprint_file(factory) != code and Path(factory.rpartition(":")[0]).exists():
+        raise InputError(
+            f"factory '{factory}': its file has changed since the model was made: fit it anew"
+        )
     net = make_network(factory, json.loads(settings), shape, d_in, d_out)
     return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
 
@@ -295,7 +316,11 @@ class NetworkModule(Module):
     network: nn.Module = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "network", copy.deepcopy(self.network).float().cpu())
+        network = copy.deepcopy(self.network).float().cpu()
+        # one that was frozen as a whole, as for predictions, is a network like any other
+        if not any(value.requires_grad for value in network.parameters()):
+            network.requires_grad_(True)
+        object.__setattr__(self, "network", network)
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -176,14 +176,16 @@ def _check_layers(owner: str, net: nn.Module) -> None:
 def _trace_layers(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> tuple[int, str]:
     """Return the most outputs of a layer for one row, and the layer that is called last.
 
-    Two rows of zeros are tried. A layer is a module with parameters and without modules of its own.
+    Two rows of zeros are tried. A layer is a module with parameters, none of which is of a module
+    in it.
     """
     widths, called = [math.prod(row)], [""]
 
     def record(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
         if isinstance(output, Tensor):
             widths.append(output.numel() // 2)
-        if not [*module.children()] and [*module.parameters(recurse=False)]:
+        has_parts = any([*child.parameters()] for child in module.children())
+        if [*module.parameters()] and not has_parts:
             called.append(name)
 
     handles = [

@@ -51,6 +51,7 @@ def _check_rows(task: Task) -> None:
     search = task.settings.search
     for split in task.splits:
         rows = task.data.split(split).train
+        fitted_counts = {len(rows)}
         smallest = len(rows)
         if search is not None and search.folds > 1:
             units = task.data.count_fold_units(rows)
@@ -61,13 +62,15 @@ def _check_rows(task: Task) -> None:
                     f"has {units} {kind}; choose at most {units}"
                 )
             fold_rows = task.data.folds(rows, search.folds)
-            smallest = min(len(training) for training, _ in fold_rows)
+            fitted_counts |= {len(training) for training, _ in fold_rows}
+            smallest = min(fitted_counts)
         if task.settings.training and count_updates(task, smallest) == 0:
             raise InputError(
                 f"entries.{task.entry}.training: no update fits into {smallest} rows of "
                 f"{task.dataset}; lower batch_size or raise epochs"
             )
-        _check_last_minibatch(task, smallest)
+        for count in fitted_counts:
+            check_last_minibatch(task, count)
     by_rows = search is not None and search.folds == 1 and search.metric.info.kind == "predictive"
     if by_rows and any(not len(task.data.split(split).validation) for split in task.splits):
         raise InputError(
@@ -76,8 +79,11 @@ def _check_rows(task: Task) -> None:
         )
 
 
-def _check_last_minibatch(task: Task, rows: int) -> None:
-    """Refuse minibatches of one row, or a last one, under which a network has no statistics."""
+def check_last_minibatch(task: Task, rows: int) -> None:
+    """Refuse a fit to so many rows of which a minibatch has one row, where the network fails by it.
+
+    Batch normalisation has no statistics of one row.
+    """
     training, problem = task.settings.training, task.problem
     if training is None or not isinstance(problem.model, Module):
         return

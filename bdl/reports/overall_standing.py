@@ -49,6 +49,8 @@ BOOTSTRAP_DRAWS = 2000
 """Draws of the bootstrap; its seed is fixed, so that a table is the same each time."""
 POWER = 0.8
 """Share of repetitions in which the smallest difference shown is found."""
+MIN_DATASETS = 3
+"""Fewer data sets show no order of methods."""
 DECISION = 0.95
 """Posterior probability from which the hierarchical model calls a method better."""
 
@@ -307,7 +309,7 @@ def compare_hierarchically(
     `differences` has the paired differences of each data set, three or more of three or more data
     sets. The variance of a mean difference is that of Student's t, (n - 1) / (n - 3) times that
     of Nadeau and Bengio, where there are more than three. A data set whose differences overflow
-    when squared says nothing, and is left out.
+    when squared says nothing, and is left out; of fewer than three nothing follows, NaN.
     """
     means = np.array([values.mean() for values in differences])
     variances = np.empty(len(means))
@@ -317,9 +319,10 @@ def compare_hierarchically(
             # Student's t of two degrees has no variance: three differences take the factor of four
             widening = freedom / (freedom - 2) if freedom > 2 else 3.0
             variances[i] = widening * np.square(_corrected_se(values, overlap))
-        is_known = np.isfinite(variances + means**2)
+        # with room for the squares of the largest tau
+        is_known = np.isfinite(len(means) * _LARGEST_TAU**2 * (variances + means**2))
     means, variances = means[is_known], variances[is_known]
-    if not means.size:
+    if means.size < MIN_DATASETS:
         return PairPosterior(math.nan, math.nan, math.nan)
     scale = math.sqrt(variances.mean() + means.var())
     if scale == 0:  # all differences are equal

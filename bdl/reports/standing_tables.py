@@ -21,6 +21,7 @@ from bdl.reports.layout import (
 )
 from bdl.reports.overall_standing import (
     DECISION,
+    MIN_DATASETS,
     POWER,
     IntervalEstimate,
     PairEvidence,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-MIN_DATASETS = MIN_ENTRIES = 3
+MIN_ENTRIES = 3
 """Fewest data sets and methods of an overall standing."""
 MAX_METRICS = 3
 """Scores whose ranks a terminal of 80 columns has room for."""

@@ -327,6 +327,11 @@ def test_a_normalised_network_is_not_trained_by_one_row(batch_norm):
     model = MODULE | {"batch_norm": batch_norm}
     with pytest.raises(InputError, match=r"a minibatch of one row fails .* use incomplete: drop"):
         fit(**TRAINED | {"model": model, "method": "adam", "training": training})
+    # a fifth of the 26 rows is held out
+    rows = {"X": X[:26], "y": Y[:26], "hyper": "auto"}
+    training["batch_size"] = 20
+    with pytest.raises(InputError, match=r"a minibatch of one row fails .* use incomplete: drop"):
+        fit(**TRAINED | rows | {"model": model, "method": "adam", "training": training})
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")

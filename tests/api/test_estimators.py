@@ -181,31 +181,28 @@ def test_a_search_of_which_every_setting_diverges_is_refused(monkeypatch):
         bdl.fit(*TINY_FIT, training={"epochs": 5, "batch_size": 30})
 
 
-SIGNAL_X = RNG.normal(size=(100, 3))
-SIGNAL = SIGNAL_X @ [1.0, 0.2, -1.0] + 0.1 * RNG.standard_normal(100)
+SIGNAL_X = np.random.default_rng(1).normal(size=(120, 3))
+SIGNAL = SIGNAL_X @ [1.0, 0.2, -1.0] + 0.1 * np.random.default_rng(2).standard_normal(120)
 
 
 @pytest.mark.parametrize("method", ["vifa", "ivon", "swag", "sgld", "sgd"])
 def test_the_rate_of_a_linear_model_is_one_that_fits(method):
-    fitted = bdl.Regressor(method).fit(SIGNAL_X[:80], SIGNAL[:80])
-    assert fitted.score(SIGNAL_X[80:], SIGNAL[80:]) > 0.9
+    fitted = bdl.Regressor(method).fit(SIGNAL_X[:100], SIGNAL[:100])
+    assert fitted.score(SIGNAL_X[100:], SIGNAL[100:]) > 0.9
 
 
-def test_a_method_that_does_not_get_there_is_told_of():
-    """With little noise SLANG takes more updates than the automatic ones."""
-    with pytest.warns(
-        UserWarning, match="^slang: the automatic settings predict rows held out wo"
-    ):
-        bdl.Regressor("slang").fit(SIGNAL_X, SIGNAL)
+def test_a_training_that_does_not_get_there_is_told_of():
+    training = {"epochs": 1, "batch_size": 50}
+    with pytest.warns(UserWarning, match="^adam: the automatic settings predict rows held out wo"):
+        bdl.Regressor("adam", training=training).fit(SIGNAL_X, 100 * SIGNAL)
 
 
-def test_steps_that_grow_with_the_noise_precision_get_lower_rates():
-    y = np.sin(2 * SIGNAL_X[:, 0]) + 0.1 * RNG.standard_normal(100)
-    training = {"epochs": 300, "batch_size": 30}
-    network = {"name": "mlp", "hidden": [10]}
-    fitted = bdl.Regressor("sgd", network, training=training).fit(SIGNAL_X, y)
-    assert fitted.fitted_.hyper["learning_rate"] < 3e-3
-    assert fitted.score(SIGNAL_X, y) > 0.5
+def test_settings_that_diverge_are_tried_at_a_lower_rate(monkeypatch):
+    settings = {"learning_rate": 0.5, "prior_precision": 1.0, "noise_precision": 1000.0}
+    monkeypatch.setattr(automatic, "propose", lambda *_: [settings])
+    training = {"epochs": 50, "batch_size": 20}
+    network = bdl.Regressor("sgd", {"name": "mlp", "hidden": [10]}, training=training)
+    assert network.fit(SIGNAL_X, SIGNAL).fitted_.hyper["learning_rate"] in (0.5 / 30, 0.5 / 900)
 
 
 @pytest.mark.parametrize("level", [3.0, 3.7])

@@ -65,7 +65,7 @@ instance, idle = (
     only(lambda: nn.InstanceNorm1d(2, track_running_stats=True)),
     only(lambda: nn.Dropout(0.0)),
 )
-unrelated = only(lambda: nn.BatchNorm1d(1, track_running_stats=False))
+untracked = only(lambda: nn.BatchNorm1d(1, track_running_stats=False))
 frozen = only(lambda: nn.PReLU().requires_grad_(False))
 
 

@@ -11,7 +11,7 @@ from bdl.errors import InputError
 from bdl.models import MODELS
 from bdl.models.gradients import gradient_matrix
 from bdl.models.likelihoods import Categorical, GaussianLikelihood
-from bdl.models.modules import Module
+from bdl.models.modules import Module, NetworkModule
 from bdl.models.networks import Mlp
 from bdl.models.problem import Batch, Problem
 
@@ -244,7 +244,7 @@ def test_under_batch_normalisation_no_example_has_a_gradient(numbers):
         ),
         (Module(f"{NETS}:cumulative"), "1 averages all minibatches; give it a momentum"),
         (Module(f"{NETS}:instance"), "1 gathers statistics; give track_running_stats=False"),
-        (Module(f"{NETS}:unrelated"), "others by 1; give it track_running_stats=True"),
+        (Module(f"{NETS}:untracked"), "others by 1; give it track_running_stats=True"),
         (Module(f"{NETS}:frozen"), "1.weight has requires_grad=False, and all parameters are"),
         (Module("torch.nn:Flatten"), r"rows of shape \(2,\) fail: IndexError"),
         (Module("torch.nn:Identity"), r"gives outputs \(2, 2\) for 2 rows: make it \(2, 1\)"),
@@ -274,3 +274,21 @@ def test_a_changed_file_is_another_network(tmp_path):
     again = MODELS.build("module", settings)
     assert again == models[1] != models[0]
     assert hash(again) == hash(models[1])
+    for twin in (copy.deepcopy(models[0]), pickle.loads(pickle.dumps(models[0]))):
+        assert twin == models[0]
+        assert twin.dim(3, 1) == 4
+        with pytest.raises(InputError, match="its file has changed since the model was made"):
+            twin.dim(5, 1)
+
+
+def test_a_network_that_is_frozen_as_a_whole_is_one_like_any_other():
+    net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)).requires_grad_(False)
+    assert NetworkModule(network=net).dim(3, 1) == 11
+    assert not net[0].weight.requires_grad
+    net[0].requires_grad_(True)
+    with pytest.raises(InputError, match=r"1\.weight has requires_grad=False"):
+        NetworkModule(network=net).dim(3, 1)
+
+
+def test_statistics_that_are_recomputed_have_a_version_of_their_own():
+    assert [Module("a:b").version, Module("a:b", batch_norm="recompute").version] == [2, 3]

@@ -175,7 +175,7 @@ def test_the_hierarchical_model_by_hand_where_all_data_sets_are_alike():
     assert swapped == pytest.approx((posterior.worse, posterior.alike, posterior.better))
 
 
-@pytest.mark.parametrize("blow_up", [1e2, 1e4, 8e7, 1e12, 1e160])
+@pytest.mark.parametrize("blow_up", [1e2, 1e4, 8e7, 1e12, 1e153, 1e160])
 def test_a_data_set_with_a_diverged_split_says_nothing_of_the_others(blow_up):
     """By quadrature over log tau, and without it if its square overflows."""
     generator = np.random.default_rng(0)
@@ -212,5 +212,8 @@ def _integrate_better(differences, margin):
     return sums[1] / sums[0]
 
 
-def test_differences_of_which_every_square_overflows_have_no_posterior():
-    assert np.isnan(compare_hierarchically([np.array([1e160, 0, 2])] * 3, [0.1] * 3, 0.05)).all()
+def test_fewer_than_three_data_sets_that_do_not_overflow_have_no_posterior():
+    overflowing, other = np.array([1e160, 0, 2]), np.array([-0.2, -0.21, -0.19])
+    for n_others in (0, 1, 2):
+        differences = [other] * n_others + [overflowing] * (3 - n_others)
+        assert np.isnan(compare_hierarchically(differences, [0.1] * 3, 0.05)).all()
