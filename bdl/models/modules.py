@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -58,6 +58,8 @@ class Module:
     attribute ``pretrained`` of the network.
     """
 
+    version: ClassVar[int] = 2
+
     factory: str
     settings: dict[str, Any] = field(default_factory=dict)
     shape: tuple[Annotated[int, Gt(0)], ...] | None = None
@@ -65,11 +67,6 @@ class Module:
 
     def __post_init__(self) -> None:
         _ = self._code  # now: later the same name may stand for another network
-
-    @property
-    def version(self) -> int:
-        """Version of what it computes."""
-        return 3 if self.recomputes else 2
 
     @cached_property
     def _code(self) -> str:

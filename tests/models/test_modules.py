@@ -288,7 +288,3 @@ def test_a_network_that_is_frozen_as_a_whole_is_one_like_any_other():
     net[0].requires_grad_(True)
     with pytest.raises(InputError, match=r"1\.weight has requires_grad=False"):
         NetworkModule(network=net).dim(3, 1)
-
-
-def test_statistics_that_are_recomputed_have_a_version_of_their_own():
-    assert [Module("a:b").version, Module("a:b", batch_norm="recompute").version] == [2, 3]
