@@ -66,9 +66,9 @@ _LINEAR_GRIDS = {
 }
 """What is tried of a linear model where the evidence chooses all else."""
 _GRID_ROWS = 100, 500
-"""Rows from which on a grid is searched, and the most that it is searched on.
+"""Rows from which on a grid is searched, and the most of a method without a training.
 
-Few held-out rows would choose by chance, and a fit to many takes long.
+Few held-out rows would choose by chance, and such a fit to many takes long.
 """
 _PRECISION_RATIOS = (1e-4, 10.0)
 """Bounds of prior over noise precision, in standardised units, of a linearised model.
@@ -172,7 +172,8 @@ def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[s
     remaining_names = [name for name in names if name not in values]
     if not remaining_names:
         return Choice(values)
-    if _searches_grid(task, remaining_names):
+    # a training by epochs has its updates of all rows
+    if task.settings.training is None and _searches_grid(task, remaining_names):
         rows = _subsample(rows, _GRID_ROWS[1])
     can_hold_out = _can_hold_out(task, rows)
     if can_hold_out and problem.dim <= _SEARCH_PARAMETERS:
