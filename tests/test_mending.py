@@ -211,6 +211,13 @@ def test_a_score_that_raises_empties_its_column_and_is_computed_when_it_is_mende
     code, out, _ = run()
     assert code == 1, "the same command again still says so"
     assert "Nothing is left to train, but 2 of 2 final fits lack scores." in out
+    write(text=TINY.replace(", METRIC", ""))
+    code, out, _ = run()
+    assert code == 0, "it does not ask for the score"
+    assert "Everything is in the store already." in out
+    assert "own" not in (STORED / "table.md").read_text("utf-8")
+    assert invoke("failures", "tiny.yaml")[1] == "no fit failed\n"
+    write(metric="'score.py:Own'")
     Path("score.py").write_text(SCORE.replace("BODY", "0.25"), "utf-8")
     with monkeypatch.context() as patch:
         for group in (SearchGroup, FinalGroup):

@@ -141,14 +141,14 @@ class Display:
     def begin(self, work: int) -> None:
         """Start a run of so much work, in the units of `advance`."""
         self._bar.update(self._task, total=max(work, 1))
-        finals = [row for stages in self._rows.values() for row in stages["final"]]
+        finals = [(task, row) for task, stages in self._rows.items() for row in stages["final"]]
         if len(finals) < sum(len(task.splits) for task in self._rows):
             return
-        if n_failed := sum(row.status == "failed" for row in finals):
+        if n_failed := sum(row.status == "failed" for _, row in finals):
             self._console.print(
                 f"Nothing is left to do, but {n_failed} of {len(finals)} final fits failed."
             )
-        elif n_refused := sum(bool(row.refusals) for row in finals):
+        elif n_refused := sum(bool(task.select_refusals(row)) for task, row in finals):
             self._console.print(
                 f"Nothing is left to train, but {n_refused} of {len(finals)} final fits "
                 "lack scores."

@@ -118,24 +118,30 @@ def run_benchmark(
         print_detail(
             console, f"worked until {fitted_at - start:.1f} s, and published in {seconds:.1f} s"
         )
-        finals = [row for task in tasks for row in run_folder.load_rows("final", task.key)]
-    shortfall = _explain_shortfall(request, finals, results)
+        finals_by_task = [(task, run_folder.load_rows("final", task.key)) for task in tasks]
+    shortfall = _explain_shortfall(request, finals_by_task, results)
     _print_lines(shortfall, console)
     if isinstance(console, LoggedConsole) and console.quiet:
         _print_lines(shortfall, Console(stderr=True))
     return not shortfall
 
 
-def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> list[str]:
+def _explain_shortfall(
+    request: Request, finals_by_task: list[tuple[Task, list[Row]]], results: Path
+) -> list[str]:
     """Explain how many fits lack scores and how many failed, why, and what to do about it.
 
     Empty if there are none.
     """
     lines = []
     splits_by_refusal: dict[tuple[str, str], list[int]] = {}
-    for row in finals:
-        for metric, reason in row.refusals.items():
-            splits_by_refusal.setdefault((metric, reason), []).append(row.split)
+    failures: list[str] = []
+    for task, finals in finals_by_task:
+        for row in finals:
+            if row.status == "failed":
+                failures.append(row.reason or "no reason")
+            for metric, reason in task.select_refusals(row).items():
+                splits_by_refusal.setdefault((metric, reason), []).append(row.split)
     refusals: list[str] = []
     for (metric, reason), splits in splits_by_refusal.items():
         numbers = set(splits)
@@ -148,7 +154,6 @@ def _explain_shortfall(request: Request, finals: list[Row], results: Path) -> li
             f"{scores} could not be computed ({_summarise_reasons(refusals)}); mend it, "
             f"and compute them without training by: {request.format_command('run', results)}"
         )
-    failures = [row.reason or "no reason" for row in finals if row.status == "failed"]
     if failures:
         fits = with_plural(len(failures), "fit")
         show = request.format_command("failures", results, "--traceback")

@@ -25,7 +25,7 @@ from bdl.methods.base import Noise, Shapes, StartedMethod
 from bdl.methods.counters import StepCounters
 from bdl.methods.optim import DescentState
 from bdl.methods.point_estimate import Adam
-from bdl.models.modules import NetworkModule
+from bdl.models.modules import Module, NetworkModule
 from bdl.models.networks import Unit
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import LastLayer, cholesky_or_nan
@@ -82,6 +82,8 @@ class LastLayerLaplace(StartedMethod):
                 f"the last layer has {size} parameters: "
                 f"its matrix is formed for {_MAX_PARAMETERS} at most"
             )
+        if isinstance(problem.model, Module):
+            _check_outputs(problem)
 
     def init(self, problem: Problem, noise: Noise) -> State:
         point = self._adam.init(problem, noise)
@@ -114,11 +116,8 @@ class LastLayerLaplace(StartedMethod):
     ) -> State:
         """Add the matrix of a minibatch."""
         inputs = _inputs(problem, state.point.params["theta"], batches.x)
-        n_in, n_out, bias = problem.layout.last_layer
-        weight, *shift = torch.split(
-            state.point.params["theta"][-len(state.prior) :], [n_in * n_out, *[n_out] * bias]
-        )
-        f = inputs[:, :n_in] @ weight.view(n_out, n_in).T + sum(shift)
+        n_in = problem.layout.last_layer[0]
+        f = _outputs(problem, state.point.params["theta"], inputs)
         root = problem.likelihood.root_fisher(f, hyper, batches.y_unit)
         # (M, r, out, in), with r columns of the root
         factors = root.mT.unsqueeze(-1) * inputs[:, None, None]
@@ -153,3 +152,37 @@ def _inputs(problem: Problem, theta: Tensor, x: Tensor) -> Tensor:
     parameters = [theta[: -_size(problem)], *(tensor.to(theta) for tensor in identity)]
     inputs = problem.model(torch.cat(parameters), x, n_in)
     return torch.cat([inputs, *[torch.ones_like(inputs[:, :1])] * bias], 1)
+
+
+def _outputs(problem: Problem, theta: Tensor, inputs: Tensor) -> Tensor:
+    """Return the outputs of the last layer, (M, out), from what `_inputs` returns."""
+    n_in, n_out, bias = problem.layout.last_layer
+    weight, *shift = torch.split(theta[-_size(problem) :], [n_in * n_out, *[n_out] * bias])
+    return inputs[:, :n_in] @ weight.view(n_out, n_in).T + sum(shift)
+
+
+def _check_outputs(problem: Problem) -> None:
+    """Raise `InputError` if the model does more after its last layer than return its outputs.
+
+    It is tried with large outputs of either sign, which no activation function leaves as they are.
+    """
+    n_in, _, bias = problem.layout.last_layer
+    if problem.model.dim(problem.d_in, n_in) - n_in * (n_in + bias) != problem.dim - _size(
+        problem
+    ):
+        raise InputError(
+            "other layers of the model than the last one depend on the number of outputs, which "
+            "last-layer-laplace changes: make them of another number"
+        )
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(2, problem.d_in, generator=generator)  # below 1, as an index may have to be
+    start = problem.initial(torch.randn(problem.dim, generator=generator))
+    for factor in (10, -10):
+        theta = torch.cat([start[: -_size(problem)], factor * start[-_size(problem) :]])
+        expected = _outputs(problem, theta, _inputs(problem, theta, x))
+        outputs = problem.model(theta, x, problem.d_out)
+        if not torch.allclose(outputs, expected, rtol=1e-3, atol=1e-3):
+            raise InputError(
+                "outputs of the model are not those of its last layer: let forward end with that "
+                "layer, and leave an activation function to the likelihood"
+            )

@@ -107,6 +107,8 @@ class MetricInfo:
         What the data set must ask for; None if anything will do.
     ordered
         Whether it rests on the order of classes, where there are more than two.
+    binary
+        Whether it is of positives and negatives, so that there must be two classes.
     margin
         Largest difference from a printed number that does not matter, in the unit; None if it is
         the share `RELATIVE_MARGIN` of the printed number. ``docs/verdicts.md`` has the reasons.
@@ -124,6 +126,7 @@ class MetricInfo:
     task: "Task | None" = None
     margin: float | None = None
     ordered: bool = False
+    binary: bool = False
     by_samples: bool = False
     judges_predictions: bool = True
 

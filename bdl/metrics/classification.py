@@ -1,11 +1,8 @@
 """Scores of labels, from the probabilities of classes averaged over posterior samples.
 
-And rows that are equally
-certain.
-
-Of g tied rows r are kept, each set of r as probable as the others. The number of marked rows among
-those is then hypergeometric, so that scores which are ratios of such numbers have finite sums as
-their expectations.
+Also means over all choices among rows that are equally certain. Of g tied rows r are kept, each
+set of r as probable as the others. The number of marked rows among those is then hypergeometric,
+so that scores which are ratios of such numbers have finite sums as their expectations.
 """
 
 import math

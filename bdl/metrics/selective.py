@@ -168,6 +168,7 @@ class Precision(_SelectiveScore):
         "predictive",
         "classification",
         margin=0.02,
+        binary=True,
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
@@ -179,7 +180,13 @@ class Recall(_SelectiveScore):
     """Of the kept rows that are positive (class 1), the share that are called so; 0 if none is."""
 
     info = MetricInfo(
-        "Recall", "fraction of positives", "higher", "predictive", "classification", margin=0.02
+        "Recall",
+        "fraction of positives",
+        "higher",
+        "predictive",
+        "classification",
+        margin=0.02,
+        binary=True,
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
@@ -193,7 +200,9 @@ class F1(_SelectiveScore):
     0 if none is or is called positive.
     """
 
-    info = MetricInfo("F1", "fraction", "higher", "predictive", "classification", margin=0.02)
+    info = MetricInfo(
+        "F1", "fraction", "higher", "predictive", "classification", margin=0.02, binary=True
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         certain, tied, n_chosen = self.select_binary_rows(evaluation)
@@ -220,7 +229,13 @@ class Auroc(_SelectiveScore):
     """
 
     info = MetricInfo(
-        "AUROC", "probability", "higher", "predictive", "classification", margin=0.02
+        "AUROC",
+        "probability",
+        "higher",
+        "predictive",
+        "classification",
+        margin=0.02,
+        binary=True,
     )
 
     def __call__(self, evaluation: Evaluation) -> float:

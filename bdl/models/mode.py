@@ -27,6 +27,10 @@ LEAST_GAIN = 1e-6
 """Share of the log-density that a step of L-BFGS has to gain. With the network 13-50-1 it then
 ends a nat or two below the mode, and the posterior mostly lies hundreds of nats below it.
 """
+_ADVICE = (
+    "take a smooth activation (tanh), since a mode may lie on a kink of relu; laplace needs no exact "
+    "one with curvature: ggn"
+)
 CHUNK = 64
 """Rows of a Hessian that are differentiated together."""
 
@@ -87,9 +91,7 @@ def laplace(
     # Rounding may go on shortening the steps near a mode.
     if not is_near:
         raise InputError(
-            f"no mode found in {NEWTON_STEPS} Newton steps: raise prior_precision, "
-            "or take a smooth activation (tanh), since a mode may lie on a kink of relu; "
-            "laplace needs no exact one with curvature: ggn"
+            f"no mode found in {NEWTON_STEPS} Newton steps: raise prior_precision, or {_ADVICE}"
         )
     if bool((values <= 0).any()):
         raise InputError(
@@ -152,8 +154,7 @@ def _search_line(
         if bool(height(candidate) >= value + ARMIJO * size * rise):
             return candidate
     raise InputError(
-        f"the log posterior does not rise along its gradient at {_format_point(theta)}: "
-        "is it smooth?"
+        f"the log posterior does not rise along its gradient at {_format_point(theta)}: {_ADVICE}"
     )
 
 

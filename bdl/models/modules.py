@@ -204,7 +204,7 @@ class Module:
         """Return inputs and errors of dense layers as `LayeredModel.backpropagate` does.
 
         Hooks record them, which do not work under vmap. `InputError` if the network has other
-        parameters, or a layer is used more than once.
+        parameters, or a layer is used more than once, or for several inputs a row.
         """
         skeleton = self._skeleton(x.shape[-1], d_out)
         calls = list[tuple[str, Tensor, Tensor]]()
@@ -226,6 +226,11 @@ class Module:
             raise InputError(
                 f"{type(self).__name__}: not all parameters are those of dense layers, "
                 "each used once"
+            )
+        if any(layer_inputs.ndim != 2 for _, layer_inputs, _ in calls):
+            # the errors of a row's positions are correlated, which factors of rows do not have
+            raise InputError(
+                f"{self._owner}: a dense layer has several inputs a row: use curvature: ggn"
             )
         errors = torch.autograd.grad(f, [output for _, _, output in calls], error(f.detach()))
         layers = {}

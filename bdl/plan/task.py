@@ -28,7 +28,7 @@ from bdl.data import (
     prepare_dataset,
 )
 from bdl.metrics import METRICS
-from bdl.records.row import CellKey
+from bdl.records.row import CellKey, Row
 from bdl.registry import outside_file
 from bdl.spec import Benchmark, Entry, SweepPoint, sha256
 from bdl.spec.labels import DatasetName, MetricName
@@ -182,6 +182,11 @@ class Task:
     def fit_metrics(self) -> list[MetricName]:
         """Metrics of the benchmark that are computed from a fit, rather than timed."""
         return [metric for metric in self.benchmark.metrics if metric.info.kind != "time"]
+
+    def select_refusals(self, row: Row) -> dict[str, str]:
+        """Return why scores could not be computed, by metric, without what only earlier runs asked."""
+        metrics = {str(metric) for metric in self.fit_metrics}
+        return {metric: reason for metric, reason in row.refusals.items() if metric in metrics}
 
     def score_hashes(self, names: Iterable[str]) -> dict[str, str]:
         """Return the hash of each metric, and of the further values that it returns."""

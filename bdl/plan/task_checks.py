@@ -151,6 +151,11 @@ def _check_target(task: Task) -> None:
                 f"dataset '{task.dataset}' have no order: say it (classes: [low, medium, high]), "
                 "or use another metric"
             )
+        if metric.info.binary and data.classes > 2:
+            raise InputError(
+                f"{field}: '{metric}' scores two classes, and dataset '{task.dataset}' has "
+                f"{data.classes}: use accuracy, error or nll"
+            )
         if metric.settings.get("standardised") and data.standardise != "both":
             raise InputError(
                 f"{field}: '{metric}' is in standard deviations of the target, which stays as it "

@@ -291,10 +291,10 @@ class RunFolder:
         stages: Sequence[Stage] = STAGES,
         details: Collection[str] = (),
         *,
-        problems: bool = False,
+        problems_of: Collection[str] | None = None,
     ) -> pd.DataFrame:
         """Tabulate rows of `select`, as `bdl.records.tables.tabulate_rows` does."""
-        return tabulate_rows(self.select(cells, stages), details, problems=problems)
+        return tabulate_rows(self.select(cells, stages), details, problems_of=problems_of)
 
     def tabulate_curve_points(self, cells: Iterable[CellKey] | None = None) -> pd.DataFrame:
         """Tabulate the scores at recorded counts of cells, or of all."""

@@ -28,17 +28,17 @@ _MAX_TEXT_BYTES = 200 * 10**6
 
 
 def tabulate_rows(
-    table: pa.Table, details: Collection[str] = (), *, problems: bool = False
+    table: pa.Table, details: Collection[str] = (), *, problems_of: Collection[str] | None = None
 ) -> pd.DataFrame:
     """Tabulate rows of `SCHEMA`.
 
     There is a column for each axis of the sweep, each metric, each ``hyper_<name>`` and each
     detail that is published, with NaN where a row has no value. `details` names further ones, such
-    as ``traceback``. With `problems`, only rows that have one (`bdl.records.row.Row.problem`) are
-    tabulated.
+    as ``traceback``. With `problems_of`, names of metrics, only rows are tabulated that failed or
+    lack one of these scores, and no other score is named in ``reason``.
     """
-    reasons = _list_problems(table)
-    if problems:
+    reasons = _list_problems(table, problems_of)
+    if problems_of is not None:
         has_problem = np.array([reason is not None for reason in reasons], dtype=bool)
         table = table.filter(pa.array(has_problem))
         reasons = reasons[has_problem]
@@ -171,10 +171,19 @@ def _detail_columns(table: pa.Table) -> dict[str, Any]:
     return columns
 
 
-def _list_problems(table: pa.Table) -> NDArray[Any]:
-    """List the problem of each row, None if all is well (`bdl.records.row.Row.problem`)."""
+def _list_problems(table: pa.Table, metrics: Collection[str] | None) -> NDArray[Any]:
+    """List the problem of each row, None if all is well (`bdl.records.row.Row.problem`).
+
+    Scores that are missing count where they are of the `metrics`, or these are None.
+    """
     column = table["refusals"].combine_chunks()
-    joined = [join_refusals(parse_mapping(text)) for text in column.dictionary.to_pylist()]
+    joined: list[str | None] = []
+    for text in column.dictionary.to_pylist():
+        reasons_by_metric = parse_mapping(text)
+        if metrics is not None:
+            asked_metrics = [name for name in reasons_by_metric if name in metrics]
+            reasons_by_metric = {metric: reasons_by_metric[metric] for metric in asked_metrics}
+        joined.append(join_refusals(reasons_by_metric))
     refusals = np.array([*joined, None], dtype=object)[column.indices.to_numpy()]
     reasons = _texts(table, "reason")
     return np.where(reasons == None, refusals, reasons)  # noqa: E711  by element

@@ -176,9 +176,12 @@ class ResultsFolder:
         return self._tabulate(STAGES, details)
 
     def list_failed_fits(self) -> list[FailedFits]:
-        """List fits that failed, folds of the search as well, in the order of the cells."""
-        cells = list_tasks(self.recorded_request.benchmark)
-        rows = self._tabulate(STAGES, ["traceback"], problems=True)
+        """List fits that failed or lack scores, folds of the search as well, in the order of the
+        cells.
+        """
+        benchmark = self.recorded_request.benchmark
+        cells = list_tasks(benchmark)
+        rows = self._tabulate(STAGES, ["traceback"], problems_of=[*map(str, benchmark.metrics)])
         labels = {cell.key: cell.label for cell in cells}
         columns = rows.reindex(columns=["stage", "split", "reason", "traceback"])
         # rows of earlier versions may have cells that the benchmark has no more
@@ -275,9 +278,13 @@ class ResultsFolder:
         return [task.key for task in list_tasks(self.recorded_request.benchmark)]
 
     def _tabulate(
-        self, stages: Sequence[Stage], details: Sequence[str] = (), *, problems: bool = False
+        self,
+        stages: Sequence[Stage],
+        details: Sequence[str] = (),
+        *,
+        problems_of: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        table = self.records.tabulate(self._cells, stages, details, problems=problems)
+        table = self.records.tabulate(self._cells, stages, details, problems_of=problems_of)
         return self._select_part(table)
 
     def _select_part(self, table: pd.DataFrame) -> pd.DataFrame:

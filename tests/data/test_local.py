@@ -770,6 +770,10 @@ def test_scores_of_ordered_classes_need_an_order(tmp_path: Path, invoke) -> None
     code, _, err = invoke(*command)
     assert code == 2
     assert "'rps' scores ordered classes, and the 3 classes of dataset 'levels' have no" in err
+    for metric in ("precision", "recall", "f1", "auroc"):
+        code, _, err = invoke(*command, "--set", f"metrics=[{metric}]")
+        assert code == 2
+        assert f"'{metric}' scores two classes, and dataset 'levels' has 3: use" in err
     spec.write_text(ORDERED.replace("FILE", f"{path}, classes: [low, medium, high]"))
     code, out, err = invoke(*command)
     assert (code, err) == (0, ""), out + err

@@ -12,7 +12,7 @@ from bdl.errors import InputError
 from bdl.methods.laplace import Laplace
 from bdl.methods.last_layer_laplace import LastLayerLaplace
 from bdl.models.likelihoods import Bernoulli, Categorical, GaussianLikelihood
-from bdl.models.modules import NetworkModule
+from bdl.models.modules import Module, NetworkModule
 from bdl.models.networks import LinearModel, Mlp, Unit
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, full_batch, log_joint
@@ -173,6 +173,11 @@ SOME_BIASES = NetworkModule(
     network=nn.Sequential(nn.Linear(DIM, 2, bias=False), nn.Tanh(), nn.Linear(2, 1))
 )
 DENSE = NetworkModule(network=nn.Linear(DIM, 1))
+BY_POSITION = NetworkModule(
+    network=nn.Sequential(
+        nn.Unflatten(1, (DIM, 1)), nn.Linear(1, 2), nn.Flatten(), nn.Linear(2 * DIM, 1)
+    )
+)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +190,13 @@ DENSE = NetworkModule(network=nn.Linear(DIM, 1))
             X,
             0.3,
             "not all parameters are those of dense layers, each used once",
+        ),
+        (
+            {"curvature": "kronecker"},
+            BY_POSITION,
+            X,
+            0.3,
+            "a dense layer has several inputs a row: use curvature: ggn",
         ),
         (
             {"curvature": "kronecker"},
@@ -255,3 +267,40 @@ def test_outputs_that_are_not_linear_in_the_last_layer_are_refused():
     problem = Problem(Unit("tanh"), GaussianLikelihood(), 2)
     with pytest.raises(InputError, match="outputs of the model 'unit' are not linear"):
         LastLayerLaplace().check(problem)
+
+
+ENDS = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, inputs, outputs, end):
+        super().__init__()
+        self.end = end
+        self.hidden = nn.Linear(inputs, 3)
+        self.skip = nn.Linear(inputs, outputs if end == "wide" else 1)
+        self.last = nn.Linear(3, outputs)
+
+    def forward(self, x):
+        skip = self.skip(x)
+        f = self.last(torch.tanh(self.hidden(x)))
+        ends = {"last": f, "tanh": torch.tanh(f), "relu": torch.relu(f), "skip": f + skip, "wide": f + skip}
+        return ends[self.end]
+"""
+
+
+@pytest.mark.parametrize("d_out", [1, 2])
+def test_a_model_that_does_more_after_its_last_layer_is_refused(tmp_path, d_out):
+    (tmp_path / "ends.py").write_text(ENDS, "utf-8")
+    for end in ("last", "tanh", "relu", "skip", "wide"):
+        model = Module(f"{tmp_path / 'ends.py'}:Net", {"end": end})
+        problem = Problem(model, GaussianLikelihood(), 2, d_out)
+        if end == "last":
+            LastLayerLaplace().check(problem)
+            continue
+        reason = "outputs of the model are not those of its last layer"
+        if end == "wide":
+            reason = "other layers of the model than the last one depend on"
+        with pytest.raises(InputError, match=reason):
+            LastLayerLaplace().check(problem)

@@ -256,8 +256,10 @@ def test_columns_are_the_rows(store):
             assert found == own | hyper | numbers | row.details
         (search,) = rows_of_table(folder, ["search"])
         assert (search["split"], search["trial"], search["fold"]) == (0, 1, 2)
-        problems = [(one["split"], one["reason"]) for one in rows_of_table(folder, problems=True)]
-        assert problems == [(1, "diverged"), (2, "rmse: too few")]
+        for metrics, missing in ((["rmse", "nmll"], [(2, "rmse: too few")]), (["nmll"], [])):
+            table = rows_of_table(folder, problems_of=metrics)
+            found = [(row["split"], row["reason"]) for row in table]
+            assert found == [(1, "diverged"), *missing]
 
 
 def test_a_later_segment_replaces_and_removes_and_all_are_put_together(store):
