@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bdl.errors import InputError
+
 DEFAULT_RESULTS = Path("results")
 """Folder of results of commands that name no other."""
 
@@ -30,9 +32,28 @@ def write_atomically(path: Path) -> Iterator[Path]:
         yield new_path
         _sync(new_path)
         new_path.replace(path)
+    except OSError as error:
+        if error.filename is not None and Path(error.filename) == new_path:
+            error.filename = os.fspath(path)  # the name that a reader of the message knows
+        raise
     finally:
         new_path.unlink(missing_ok=True)
     _sync(path.parent)  # which holds the name
+
+
+@contextmanager
+def refuse_failed_writes(path: Path) -> Iterator[None]:
+    """Raise `InputError`, of one line, for an `OSError` in the block, such as that of a full disk.
+
+    `path` is the file or the folder that the block writes to.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {path} ({error.strerror or error}); what it holds is safe: mend "
+            "that, and the same command goes on, or choose another --results"
+        ) from None
 
 
 def _sync(path: Path) -> None:

@@ -52,6 +52,8 @@ _SEARCH_PARAMETERS = 50_000
 """Parameters up to which more than one setting is tried."""
 _SEARCH_ROWS = 20
 """Rows from which on a search is made; with fewer, too few would be held out."""
+_MAX_VARIANCE = 1e95
+"""Variance of targets that still has a noise precision; its inverse is the least one."""
 _TRIALS = 8
 _RANGES = {
     "prior_precision": (1e-2, 1e2),
@@ -168,6 +170,8 @@ def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[s
     trial fails.
     """
     rows, problem = task.rows(task.splits[0]).train, task.problem
+    if "noise_precision" in names:
+        _check_unit(target_variance(task, rows))
     values = dict(fixed_hyper) | _choose_by_evidence(task.data, problem, rows, fixed_hyper, names)
     remaining_names = [name for name in names if name not in values]
     if not remaining_names:
@@ -188,6 +192,15 @@ def choose_hyper(task: Task, fixed_hyper: Mapping[str, float], names: Sequence[s
     if can_hold_out:
         return choose_on_held_out_rows(task, rows, [constants], remaining_names)
     return Choice(constants)
+
+
+def _check_unit(variance: float) -> None:
+    """Refuse a variance of targets that no noise precision describes."""
+    if not 1 / _MAX_VARIANCE <= variance <= _MAX_VARIANCE:
+        raise InputError(
+            f"y has a standard deviation of {variance**0.5:.3g}: give it in a unit that brings this "
+            "nearer to 1"
+        )
 
 
 def _searches_grid(task: Task, names: Sequence[str]) -> bool:

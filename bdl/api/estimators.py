@@ -120,7 +120,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _inputs(self, X: Any) -> Any:
         check_is_fitted(self)
-        with _raising_refusals("X"):
+        with _raising_refusals("X", X):
             values = validate_data(self, X, reset=False)
         _check_arrays(X)
         # scikit-learn compares names that are text, and warns if only one side has any
@@ -176,7 +176,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
             raise WrongArray(
                 f"likelihood: {self.likelihood!r} describes labels: use bdl.Classifier"
             )
-        with _raising_refusals("X, y"):
+        with _raising_refusals("X, y", X, y):
             values, target_values = validate_data(self, X, y, y_numeric=True)
         _check_arrays(X, y)
         self._column_names = column_names(X)
@@ -267,7 +267,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
                 f"likelihood: {self.likelihood!r} describes numbers: use bdl.Regressor"
             )
         check_labels(y)
-        with _raising_refusals("X, y"):
+        with _raising_refusals("X, y", X, y):
             values, labels = validate_data(self, X, column_or_1d(y, warn=True))
             check_classification_targets(labels)
         _check_arrays(X)
@@ -302,11 +302,16 @@ class WrongType(InputError, TypeError):
 
 
 @contextmanager
-def _raising_refusals(argument: str) -> Iterator[None]:
-    """Raise the errors of scikit-learn, and of the libraries that it calls, as one line."""
+def _raising_refusals(argument: str, X: Any = None, y: Any = None) -> Iterator[None]:
+    """Raise the errors of scikit-learn, and of the libraries that it calls, as one line.
+
+    Of a frame, `X`, the line names the column that is at fault.
+    """
     try:
         yield
     except Exception as error:
+        if column_names(X):
+            _check_arrays(X, y)
         text = " ".join(str(error).split())
         if len(text) > 320:
             text = f"{text[:150]} ... {text[-150:]}"  # an array in the middle is left out

@@ -184,7 +184,8 @@ def run_to_exit_code(command: Callable[[], int | None]) -> int:
             )
         if error.errno in _PATH_ERRORS and error.filename:
             return _end_with_message(
-                f"{abbreviate(os.fsdecode(error.filename))}: {error.strerror}; give another path",
+                f"{abbreviate(os.fsdecode(error.filename))}: {error.strerror}; mend that, or give "
+                "another path",
                 BAD_INPUT,
             )
         return _report_fault(error)

@@ -160,6 +160,13 @@ def read_csv(source: "Csv") -> Frame:
         lines = io.TextIOWrapper(io.BytesIO(content), encoding, newline="")
         first_row = lines.readline()
         separator = source.separator or _guess_separator(first_row, source.decimal)
+        is_remark = first_row.startswith(("#", "sep="))
+        has_blanks = len(first_row.split()) > 1 and separator not in first_row
+        if has_blanks and source.separator is None and not is_remark:
+            raise InputError(
+                f"{path}: the first line has blanks and no separator: say separator: ' ' if they "
+                "stand between columns"
+            )
         lines.seek(0)
         names = _read_header(path, lines, separator) if source.header else None
         read: Callable[..., Frame] = partial(
@@ -213,10 +220,10 @@ def read_csv(source: "Csv") -> Frame:
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} has no rows: give one line a row") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
-        raise InputError(
-            f"cannot read {path}: {first_message_line(error)}; "
-            "give every line as many values as the first"
-        ) from None
+        advice = "give every line as many values as the first"
+        if is_remark:
+            advice = "remove the first line, which is no header"
+        raise InputError(f"cannot read {path}: {first_message_line(error)}; {advice}") from None
     except (ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"cannot read {path}: {first_message_line(error)}") from None
     return table

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.errors import InputError
+from bdl.files import refuse_failed_writes
 from bdl.plan.task import Task
 from bdl.publishing.mlflow_names import (
     Measurement,
@@ -215,12 +216,8 @@ def _get_or_create_experiment(client: "MlflowClient", name: str, artifact_root: 
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         folder = (artifact_root / name).resolve()
-        try:
+        with refuse_failed_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"cannot make {folder}: {error.strerror}; choose another --results"
-            ) from None
         identifier: str = client.create_experiment(
             name, artifact_location=folder.as_uri(), tags=_EXPERIMENT_TAGS
         )

@@ -19,7 +19,7 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 from safetensors import SafetensorError
 
 from bdl.errors import InputError, parse_json
-from bdl.files import write_atomically
+from bdl.files import refuse_failed_writes, write_atomically
 from bdl.records.unusable_fits import DamagedPosterior
 
 if TYPE_CHECKING:
@@ -115,15 +115,11 @@ class PosteriorFiles:
         """
         sha = sha256(content).hexdigest()
         path = self._locate_file(sha)
-        try:
+        with refuse_failed_writes(self.folder):
             # compared by content, not by name alone: a damaged file is written anew
             if not (path.is_file() and path.read_bytes() == content):
                 with write_atomically(path) as new_path:
                     new_path.write_bytes(content)
-        except OSError as error:
-            raise InputError(
-                f"cannot write {path}: {error.strerror}; choose another --results"
-            ) from None
         return sha
 
     def read(self, sha: str) -> "tuple[Posterior, dict[str, Tensor]]":

@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bdl.errors import InputError
-from bdl.files import write_atomically
+from bdl.files import refuse_failed_writes, write_atomically
 from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.row import STAGES, CellKey, CurvePoint, FitResult, Row, RowKey, Stage
 from bdl.records.row_files import (
@@ -41,7 +41,7 @@ from bdl.records.row_files import (
     without_tracebacks,
     write_rows,
 )
-from bdl.records.segments import ROWS, FileState, SegmentFiles, refuse_failed_writes
+from bdl.records.segments import ROWS, FileState, SegmentFiles
 from bdl.records.tables import FLAT_TABLE, tabulate_curve_points, tabulate_rows
 
 ORIGIN_FIELDS = ("written", "git_commit", "python", "packages", "machine")

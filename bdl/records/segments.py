@@ -13,6 +13,7 @@ import pyarrow as pa
 from filelock import FileLock
 
 from bdl.errors import InputError
+from bdl.files import refuse_failed_writes
 from bdl.records.row_files import SCHEMA, RowFile, drop_replaced, read_rows, write_rows
 
 ROWS = "rows.parquet"
@@ -40,14 +41,10 @@ class SegmentFiles:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Lock out other writers; `InputError` if the folder is not writable."""
-        try:
+        with refuse_failed_writes(self._folder):
             (self._folder / _SEGMENTS).mkdir(parents=True, exist_ok=True)
             lock = FileLock(self._folder / "rows.lock")
             lock.acquire()
-        except OSError as error:
-            raise InputError(
-                f"cannot write to {self._folder}: {error.strerror}; choose another --results"
-            ) from None
         try:
             yield
         finally:
@@ -122,15 +119,3 @@ class SegmentFiles:
                 f"{path} is damaged or of another run: its SHA-256 is not the one in "
                 f"{PROVENANCE}; fetch the folder again, or remove it and run again"
             )
-
-
-@contextmanager
-def refuse_failed_writes(path: Path) -> Iterator[None]:
-    """Raise `InputError`, of one line, for an `OSError` in the block, such as that of a full disk."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {path} ({error.strerror or error}); what it holds is safe: "
-            "mend that, and the same command goes on"
-        ) from None

@@ -16,7 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bdl.errors import InputError, parse_json
-from bdl.files import DEFAULT_RESULTS
+from bdl.files import DEFAULT_RESULTS, refuse_failed_writes
 from bdl.records.posterior_files import PosteriorFiles
 from bdl.records.row import CellKey
 from bdl.records.run_folder import RunFolder
@@ -75,21 +75,18 @@ def open_for_writing(results: Path, request: Request) -> Iterator[RunFolder]:
     `InputError` if the folder is not writable, or another run is under way.
     """
     path = locate_folder(results, request) / STORE
-    try:
+    with refuse_failed_writes(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         # beside the lock of the store's writers: two runs would make the same fits twice; the
         # system releases the lock of a process that is killed
         lock = FileLock(path.with_suffix(".lock"))
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise InputError(
-            f"another run of {request.benchmark.name} writes to {path.parent}; "
-            "wait for it or choose another --results"
-        ) from None
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {path.parent}: {error.strerror}; choose another --results"
-        ) from None
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise InputError(
+                f"another run of {request.benchmark.name} writes to {path.parent}; "
+                "wait for it or choose another --results"
+            ) from None
     try:
         legacy.convert_folder(path.parent)
         with with_rerun_hint(request, results), _open_current_store(path.parent) as run_folder:

@@ -425,6 +425,14 @@ def fitted(network):
             lambda: bdl.calibration(bdl.Classifier().fit(X, WORDS).fitted_, X, 2 * (X[:, 0] > 3)),
             "y has 2.0, which is none of the classes of the fit: 0, 1",
         ),
+        (
+            lambda: bdl.Regressor().fit(X, 1e60 * Y),
+            "^y has a standard deviation of .*e.61: give it",
+        ),
+        (
+            lambda: bdl.Regressor().fit(pd.DataFrame({"a": Y, "on": pd.to_datetime(Y)}), Y),
+            "^X: column 'on' is datetime64.*, not numbers: encode text, dates and categories",
+        ),
         (lambda: bdl.Regressor.load("nowhere"), "cannot read nowhere: No such file"),
     ],
 )

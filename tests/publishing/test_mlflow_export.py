@@ -557,7 +557,7 @@ def test_bad_cells_and_files_are_refused_before_anything_is_written(
     with refused("table.md", "bdl-bench run"):
         send(artifacts=[tmp_path / "table.md"])
     (tmp_path / "file").touch()
-    with refused("cannot make", "--results"):
+    with refused("cannot write to", "--results"):
         send(artifact_root=tmp_path / "file")
     assert client.get_experiment_by_name(benchmark.name) is None
     send()
