@@ -229,7 +229,9 @@ def check_sweep(benchmark: "Benchmark") -> None:
             check_path(content, path)
         except ValueError as error:
             raise error_at(("sweep",), error) from None
-        (text, count), *_ = Counter(map(to_canonical_json, values)).most_common(1)
+        # 1 and 1.0 are one number, and would give two equal points
+        texts = [to_canonical_json(_as_float(value)) for value in values]
+        (text, count), *_ = Counter(texts).most_common(1)
         if count > 1:
             raise error_at(("sweep", path), ValueError(f"{text} comes twice: remove one"))
     for point in benchmark.points:
@@ -237,3 +239,8 @@ def check_sweep(benchmark: "Benchmark") -> None:
             benchmark.at(point)
         except ValidationError as error:
             raise error_at(("sweep",), ValueError(f"at {point.text}: {explain(error)}")) from None
+
+
+def _as_float(value: Any) -> Any:
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if is_integer else value
