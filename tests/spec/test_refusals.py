@@ -296,6 +296,7 @@ SWEEPS = [
     ({"model.hidden": []}, ".model.hidden: should not be empty"),
     ({"model.hidden": 3}, ".model.hidden: should be a list (got 3)"),
     ({"model.hidden": [[3], [4], [3]]}, ".model.hidden: [3] comes twice: remove one"),
+    ({"hyper.prior_precision": [1, 1.0]}, ".hyper.prior_precision: 1.0 comes twice: remove one"),
     (
         {"method.latent_dim": [1], "search.trials": [2, "x"]},
         ': at {"method.latent_dim":1,"search.trials":"x"}: entries.searched.search.trials: Input should be a valid int',
