@@ -160,15 +160,14 @@ def read_csv(source: "Csv") -> Frame:
         lines = io.TextIOWrapper(io.BytesIO(content), encoding, newline="")
         first_row = lines.readline()
         separator = source.separator or _guess_separator(first_row, source.decimal)
-        is_remark = first_row.startswith(("#", "sep="))
-        has_blanks = len(first_row.split()) > 1 and separator not in first_row
-        if has_blanks and source.separator is None and not is_remark:
-            raise InputError(
-                f"{path}: the first line has blanks and no separator: say separator: ' ' if they "
-                "stand between columns"
-            )
         lines.seek(0)
         names = _read_header(path, lines, separator) if source.header else None
+        is_remark = first_row.startswith(("#", "sep="))
+        if names and len(names) == 1 and " " in names[0] and not (source.separator or is_remark):
+            raise InputError(
+                f"{path}: the header has blanks and no separator: say separator: ' ' if they stand "
+                "between columns"
+            )
         read: Callable[..., Frame] = partial(
             _read_rows,
             content,
