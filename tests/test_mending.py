@@ -215,7 +215,7 @@ def test_a_score_that_raises_empties_its_column_and_is_computed_when_it_is_mende
     code, out, _ = run()
     assert code == 0, "it does not ask for the score"
     assert "Everything is in the store already." in out
-    assert "own" not in (STORED / "table.md").read_text("utf-8")
+    assert "not computed: own" not in (STORED / "table.md").read_text("utf-8")
     assert invoke("failures", "tiny.yaml")[1] == "no fit failed\n"
     write(metric="'score.py:Own'")
     Path("score.py").write_text(SCORE.replace("BODY", "0.25"), "utf-8")

@@ -267,7 +267,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
                 f"likelihood: {self.likelihood!r} describes numbers: use bdl.Regressor"
             )
         check_labels(y)
-        with _raising_refusals("X, y", X, y):
+        with _raising_refusals("X, y", X):
             values, labels = validate_data(self, X, column_or_1d(y, warn=True))
             check_classification_targets(labels)
         _check_arrays(X)

@@ -162,11 +162,13 @@ def read_csv(source: "Csv") -> Frame:
         separator = source.separator or _guess_separator(first_row, source.decimal)
         lines.seek(0)
         names = _read_header(path, lines, separator) if source.header else None
-        is_remark = first_row.startswith(("#", "sep="))
+        is_remark = first_row.startswith("sep=") or (
+            first_row.startswith("#") and separator not in first_row
+        )
         if names and len(names) == 1 and " " in names[0] and not (source.separator or is_remark):
             raise InputError(
                 f"{path}: the header has blanks and no separator: say separator: ' ' if they stand "
-                "between columns"
+                "between columns, and remove a title above the header"
             )
         read: Callable[..., Frame] = partial(
             _read_rows,

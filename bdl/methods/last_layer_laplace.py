@@ -171,17 +171,18 @@ def _check_outputs(problem: Problem) -> None:
         problem
     ):
         raise InputError(
-            "other layers of the model than the last one depend on the number of outputs, which "
-            "last-layer-laplace changes: make them of another number"
+            "layers of the model before the last one depend on the number of outputs, which "
+            "last-layer-laplace changes: give them sizes that do not"
         )
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(2, problem.d_in, generator=generator)  # below 1, as an index may have to be
     start = problem.initial(torch.randn(problem.dim, generator=generator))
-    for factor in (10, -10):
-        theta = torch.cat([start[: -_size(problem)], factor * start[-_size(problem) :]])
-        expected = _outputs(problem, theta, _inputs(problem, theta, x))
-        outputs = problem.model(theta, x, problem.d_out)
-        if not torch.allclose(outputs, expected, rtol=1e-3, atol=1e-3):
+    last = 10 * torch.randn(_size(problem), generator=generator)  # biases as well
+    for sign in (1, -1):
+        theta = torch.cat([start[: -_size(problem)], sign * last])
+        expected = _outputs(problem, theta, _inputs(problem, theta, x).to(theta))
+        outputs = problem.model(theta, x, problem.d_out).to(expected)
+        if not torch.allclose(outputs, expected, rtol=1e-3, atol=1e-3, equal_nan=True):
             raise InputError(
                 "outputs of the model are not those of its last layer: let forward end with that "
                 "layer, and leave an activation function to the likelihood"

@@ -230,7 +230,7 @@ class Module:
         if any(layer_inputs.ndim != 2 for _, layer_inputs, _ in calls):
             # the errors of a row's positions are correlated, which factors of rows do not have
             raise InputError(
-                f"{self._owner}: a dense layer has several inputs a row: use curvature: ggn"
+                f"{self._owner}: inputs of a dense layer have several axes a row: use curvature: ggn"
             )
         errors = torch.autograd.grad(f, [output for _, _, output in calls], error(f.detach()))
         layers = {}

@@ -184,7 +184,7 @@ class Task:
         return [metric for metric in self.benchmark.metrics if metric.info.kind != "time"]
 
     def select_refusals(self, row: Row) -> dict[str, str]:
-        """Return why scores could not be computed, by metric, without what only earlier runs asked."""
+        """Return why scores could not be computed, by metric, of this benchmark's alone."""
         metrics = {str(metric) for metric in self.fit_metrics}
         return {metric: reason for metric, reason in row.refusals.items() if metric in metrics}
 

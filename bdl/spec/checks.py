@@ -6,7 +6,6 @@ The path of an axis begins with ``dataset`` (a setting of data sets that have se
 ``preparation`` or ``evaluation``; any other is a path in the entries.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -229,18 +228,12 @@ def check_sweep(benchmark: "Benchmark") -> None:
             check_path(content, path)
         except ValueError as error:
             raise error_at(("sweep",), error) from None
-        # 1 and 1.0 are one number, and would give two equal points
-        texts = [to_canonical_json(_as_float(value)) for value in values]
-        (text, count), *_ = Counter(texts).most_common(1)
-        if count > 1:
-            raise error_at(("sweep", path), ValueError(f"{text} comes twice: remove one"))
+        for position, value in enumerate(values):
+            if value in values[:position]:  # 1 and 1.0 are one number, and would give equal points
+                text = to_canonical_json(value)
+                raise error_at(("sweep", path), ValueError(f"{text} comes twice: remove one"))
     for point in benchmark.points:
         try:
             benchmark.at(point)
         except ValidationError as error:
             raise error_at(("sweep",), ValueError(f"at {point.text}: {explain(error)}")) from None
-
-
-def _as_float(value: Any) -> Any:
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    return float(value) if is_integer else value

@@ -433,6 +433,10 @@ def fitted(network):
             lambda: bdl.Regressor().fit(pd.DataFrame({"a": Y, "on": pd.to_datetime(Y)}), Y),
             "^X: column 'on' is datetime64.*, not numbers: encode text, dates and categories",
         ),
+        (
+            lambda: bdl.Classifier().fit(pd.DataFrame({"a": Y}), WORDS[:-1]),
+            "^X, y: Found input variables with inconsistent numbers of samples",
+        ),
         (lambda: bdl.Regressor.load("nowhere"), "cannot read nowhere: No such file"),
     ],
 )

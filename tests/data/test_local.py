@@ -318,6 +318,11 @@ def test_separators_are_found(csv, text: str) -> None:
     np.testing.assert_array_equal(csv(text).x, csv(HOUSES).x)
 
 
+def test_a_name_of_two_lines_is_no_header_of_blanks(csv) -> None:
+    data = csv('"size in\nm2",price\n1,2\n3,4\n')
+    assert data.x.tolist() == [[1], [3]]
+
+
 @pytest.mark.parametrize(
     ("text", "settings", "x", "y"),
     [

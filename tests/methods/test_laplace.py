@@ -196,7 +196,7 @@ BY_POSITION = NetworkModule(
             BY_POSITION,
             X,
             0.3,
-            "a dense layer has several inputs a row: use curvature: ggn",
+            "inputs of a dense layer have several axes a row: use curvature: ggn",
         ),
         (
             {"curvature": "kronecker"},
@@ -285,7 +285,8 @@ class Net(nn.Module):
     def forward(self, x):
         skip = self.skip(x)
         f = self.last(torch.tanh(self.hidden(x)))
-        ends = {"last": f, "tanh": torch.tanh(f), "relu": torch.relu(f), "skip": f + skip, "wide": f + skip}
+        ends = {"last": f, "tanh": torch.tanh(f), "relu": torch.relu(f), "skip": f + skip}
+        ends |= {"wide": f + skip, "scaled": f / 8, "double": f.double()}
         return ends[self.end]
 """
 
@@ -293,14 +294,14 @@ class Net(nn.Module):
 @pytest.mark.parametrize("d_out", [1, 2])
 def test_a_model_that_does_more_after_its_last_layer_is_refused(tmp_path, d_out):
     (tmp_path / "ends.py").write_text(ENDS, "utf-8")
-    for end in ("last", "tanh", "relu", "skip", "wide"):
+    for end in ("last", "double", "tanh", "relu", "skip", "wide", "scaled"):
         model = Module(f"{tmp_path / 'ends.py'}:Net", {"end": end})
         problem = Problem(model, GaussianLikelihood(), 2, d_out)
-        if end == "last":
+        if end in ("last", "double"):
             LastLayerLaplace().check(problem)
             continue
         reason = "outputs of the model are not those of its last layer"
         if end == "wide":
-            reason = "other layers of the model than the last one depend on"
+            reason = "layers of the model before the last one depend on"
         with pytest.raises(InputError, match=reason):
             LastLayerLaplace().check(problem)
