@@ -19,5 +19,5 @@ def test_a_request_goes_from_the_command_to_the_table(tmp_path):
 
 def test_the_order_of_packages_is_that_of_the_project():
     levels = walk.read_levels()
-    assert levels["errors"] == levels["files"] == 0
+    assert levels["errors"] == levels["types"] == 0
     assert levels["spec"] < levels["plan"] < levels["reports"] < levels["cli"]
