@@ -33,7 +33,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
         _sync(new_path)
         new_path.replace(path)
     except OSError as error:
-        if error.filename is not None and Path(error.filename) == new_path:
+        if str(error.filename) == str(new_path):
             error.filename = os.fspath(path)  # the name that a reader of the message knows
         raise
     finally:

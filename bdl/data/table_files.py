@@ -160,11 +160,11 @@ def read_csv(source: "Csv") -> Frame:
         lines = io.TextIOWrapper(io.BytesIO(content), encoding, newline="")
         first_row = lines.readline()
         separator = source.separator or _guess_separator(first_row, source.decimal)
-        lines.seek(0)
-        names = _read_header(path, lines, separator) if source.header else None
         is_remark = first_row.startswith("sep=") or (
             first_row.startswith("#") and separator not in first_row
         )
+        lines.seek(0)
+        names = _read_header(path, lines, separator) if source.header else None
         if names and len(names) == 1 and " " in names[0] and not (source.separator or is_remark):
             raise InputError(
                 f"{path}: the header has blanks and no separator: say separator: ' ' if they stand "

@@ -179,10 +179,11 @@ def _list_problems(table: pa.Table, metrics: Collection[str] | None) -> NDArray[
     column = table["refusals"].combine_chunks()
     joined: list[str | None] = []
     for text in column.dictionary.to_pylist():
-        reasons_by_metric = parse_mapping(text)
-        if metrics is not None:
-            asked_metrics = [name for name in reasons_by_metric if name in metrics]
-            reasons_by_metric = {metric: reasons_by_metric[metric] for metric in asked_metrics}
+        reasons_by_metric = {
+            metric: reason
+            for metric, reason in parse_mapping(text).items()
+            if metrics is None or metric in metrics
+        }
         joined.append(join_refusals(reasons_by_metric))
     refusals = np.array([*joined, None], dtype=object)[column.indices.to_numpy()]
     reasons = _texts(table, "reason")

@@ -90,6 +90,7 @@ def column_of(*texts: str) -> str:
             {},
             "cannot read .*houses.csv: .*; remove the first line, which is no header",
         ),
+        ("a," + "b" * 140_000 + "\n1,2\n", {}, "cannot read .*houses.csv: field larger than"),
         ("a price\n1 2\n3 4\n", {}, "the header has blanks and no separator: say separator:"),
         (
             "a,price\n1,2,3\n3,4,5\n",
